@@ -1,0 +1,60 @@
+"""The cross-entropy method for any objective: ask for candidates, tell their fitness.
+
+>>> import torch
+>>> from cem import CrossEntropyMethod
+>>> optimizer = CrossEntropyMethod(mean=torch.zeros(3), std=1.0, population_size=50, maximize=False)
+>>> for _ in range(20):
+...     candidates = optimizer.ask()
+...     optimizer.tell((candidates - 1.0).square().sum(dim=1))
+>>> optimizer.generation
+20
+
+``Trainer`` adds the loop around it: progress, metrics, checkpoints, time limit and signals.
+"""
+
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, RunPlan
+from cem.checkpoint import Checkpointer, CheckpointError, Loaded, Refused, read_checkpoint, write_checkpoint
+from cem.noise import (
+    ConstantNoise,
+    HyperbolicNoise,
+    LinearNoise,
+    NoiseSchedule,
+    NoNoise,
+    describe_noise,
+    parse_noise,
+)
+from cem.optimizer import CrossEntropyMethod
+from cem.sampling import Sampler, available_backends, register_backend
+from cem.stopping import Interrupted, StopRequest
+from cem.trainer import Evaluation, Objective, Trainer, TrainingResult
+
+__all__ = [
+    "Callback",
+    "CheckpointError",
+    "Checkpointer",
+    "ConstantNoise",
+    "CrossEntropyMethod",
+    "Evaluation",
+    "GenerationRecord",
+    "HyperbolicNoise",
+    "Interrupted",
+    "LinearNoise",
+    "Loaded",
+    "MetricsWriter",
+    "NoNoise",
+    "NoiseSchedule",
+    "Objective",
+    "ProgressBar",
+    "Refused",
+    "RunPlan",
+    "Sampler",
+    "StopRequest",
+    "Trainer",
+    "TrainingResult",
+    "available_backends",
+    "describe_noise",
+    "parse_noise",
+    "read_checkpoint",
+    "register_backend",
+    "write_checkpoint",
+]

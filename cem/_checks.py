@@ -1,0 +1,156 @@
+"""Checks of what a caller passes in, with errors that say what was expected and what came."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
+    """Return ``value`` if it is an int in ``low .. high``; ``high = None`` means no upper end.
+
+    Raises:
+        TypeError: If it is no int (a bool is none).
+        ValueError: If it is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"expected an int for {name}, got {value!r}")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        wanted = f">= {low}" if high is None else f"in {low}..{high}"
+        raise ValueError(f"expected {name} {wanted}, got {number}")
+    return number
+
+
+def check_real(
+    name: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False
+) -> float:
+    """Return ``value`` as a float if it is finite and in [low, high], or (low, high] where ``open_low``.
+
+    Raises:
+        TypeError: If it is no number (a bool is none).
+        ValueError: If it is out of range, NaN or infinite.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"expected a number for {name}, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number) or number < low or number > high or (open_low and number == low):
+        above = f"{'>' if open_low else '>='} {low:g}"
+        wanted = above if high == math.inf else f"{above} and <= {high:g}"
+        raise ValueError(f"expected {name} finite and {wanted}, got {value!r}")
+    return number
+
+
+def check_vector(name: str, value: Any, dim: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a new tensor of shape (dim,) with the values of a tensor, array or sequence.
+
+    Args:
+        name: How errors call it.
+        value: Tensor, array or sequence of real numbers, shape (dim,); a single number stands for ``dim``
+            equal ones, where ``dim`` is given.
+        dim: The length wanted, or ``None`` for any length ``>= 1``.
+        dtype: The dtype of the result.
+        device: The device of the result.
+
+    Raises:
+        TypeError: As ``as_real``.
+        ValueError: If its shape is another.
+    """
+    vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
+    if dim is not None and vector.dim() == 0:
+        return vector.repeat(dim)
+    if vector.dim() != 1 or vector.numel() == 0 or vector.numel() != (dim or vector.numel()):
+        wanted = "(dim,) with dim >= 1" if dim is None else f"({dim},)"
+        raise ValueError(f"expected {name} of shape {wanted}, got {tuple(vector.shape)}")
+    return vector
+
+
+def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
+    """Return a real tensor of that shape, detached; it may share the caller's memory.
+
+    Raises:
+        TypeError: As ``as_real``.
+        ValueError: If its shape is another.
+    """
+    tensor = as_real(name, value)
+    if tensor.shape != shape:
+        raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
+    return tensor
+
+
+def as_real(name: str, value: Any) -> Tensor:
+    """Return a tensor, array or sequence as a detached real tensor, on its own device, in its own dtype.
+
+    Raises:
+        TypeError: If it cannot be made one, or its numbers are complex or bool.
+    """
+    try:
+        # A list would be rounded to torch's default dtype: Python's floats are doubles.
+        dtype = None if hasattr(value, "dtype") else torch.float64
+        tensor = torch.as_tensor(value, dtype=dtype).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
+    return tensor
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """Return a device that can be used here; ``cuda`` means the current CUDA device, with its index.
+
+    Raises:
+        ValueError: If the text names no device, or this torch finds no such CUDA device.
+    """
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"expected a device such as 'cpu' or 'cuda', got {device!r}") from error
+    if found.type == "cuda":
+        count = torch.cuda.device_count()
+        if count == 0:
+            raise ValueError(
+                f"expected a device that torch finds here, got {str(found)!r}: torch finds no CUDA device"
+            )
+        if str(found) == "cuda":  # no index
+            return torch.device("cuda", torch.cuda.current_device())
+        if found.index >= count:
+            raise ValueError(f"expected a CUDA device in 0..{count - 1}, got {str(found)!r}")
+    return found
+
+
+def check_distribution(mean: Tensor, std: Tensor) -> None:
+    """Check the mean and the standard deviation of a normal distribution, both of shape (dim,).
+
+    Raises:
+        ValueError: If a mean is not finite, or a standard deviation is not finite or is negative.
+    """
+    if not bool(mean.isfinite().all()):
+        raise ValueError(f"expected a finite mean, got {mean.tolist()}")
+    if not bool((std.isfinite() & (std >= 0)).all()):
+        raise ValueError(f"expected a finite std >= 0, got {std.tolist()}")
+
+
+def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return (low, high) as tensors like ``mean``, or None where there are no bounds.
+
+    Raises:
+        TypeError: If it is no pair, or its ends are not real numbers.
+        ValueError: If a shape is wrong, low > high somewhere, an end is NaN, or ``mean`` lies outside.
+    """
+    if bounds is None:
+        return None
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise TypeError(f"expected (low, high) for bounds, got {bounds!r}")
+    low, high = (
+        check_vector(f"bounds[{side}]", bounds[side], mean.numel(), mean.dtype, mean.device)
+        for side in (0, 1)
+    )
+    if not bool((low <= high).all()):  # False for NaN, too
+        raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
+    if not bool(((mean >= low) & (mean <= high)).all()):
+        raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
+    return low, high

@@ -1,0 +1,253 @@
+"""What watches a training run: the hooks, a progress bar and a metrics file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+from cem._checks import check_real
+
+_SMOOTHING = 0.3  # weight of the newest generation in the time it is expected to take
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run sets out to do, told to the callbacks once.
+
+    Attributes:
+        generation: The generations told before this run: 0, or those of the checkpoint it goes on from.
+        generations: How many there shall be in the end; None: no such end.
+        time_limit_s: How long this run may take, in seconds; None: as long as it needs.
+    """
+
+    generation: int
+    generations: int | None
+    time_limit_s: float | None
+
+
+@dataclass(frozen=True)
+class GenerationRecord:
+    """What is known of a generation that was told.
+
+    Attributes:
+        generation: The generations told so far, 1 for the first.
+        best_fitness: The best fitness of all generations.
+        generation_best: The best fitness of this one.
+        elite_mean: The mean fitness of its elites.
+        std_mean: The mean of the new standard deviation over the dimensions.
+        seconds: The wall time it took, in seconds.
+        elapsed_s: The wall time of all generations, those before a resumption included, in seconds.
+        metrics: What the objective measured besides, by name.
+    """
+
+    generation: int
+    best_fitness: float
+    generation_best: float
+    elite_mean: float
+    std_mean: float
+    seconds: float
+    elapsed_s: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, float]:
+        """Return all of it in one flat dict: the fields in the order above, then the metrics.
+
+        Raises:
+            ValueError: If a metric has the name of a field.
+        """
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "metrics"}
+        clash = own.keys() & self.metrics.keys()
+        if clash:
+            raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
+        return {**own, **self.metrics}
+
+
+class Callback:
+    """Hooks into a training run; all do nothing here. Derive and override what is wanted."""
+
+    def on_start(self, plan: RunPlan) -> None:
+        """Begin: called once, before the first generation."""
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """See a generation that was told."""
+
+    def on_checkpoint(self, generation: int) -> None:
+        """Make durable what belongs to the generations up to this one: a checkpoint is about to be saved."""
+
+    def on_end(self) -> None:
+        """Close: called once for every callback that was started, after an error, too."""
+
+
+class ProgressBar(Callback):
+    """Shows generation, best and elite mean fitness, rates and the time left on stderr.
+
+    On a terminal it is a tqdm bar. Elsewhere, in a log, it is a plain line for the first generation, then one
+    every ``interval_s`` seconds, and the last.
+    """
+
+    def __init__(
+        self, metrics: Sequence[str] = (), *, interval_s: float = 10.0, file: TextIO | None = None
+    ) -> None:
+        """Choose what to show.
+
+        Args:
+            metrics: Names of metrics of the objective to show, such as rates; shown as "12.3M lines/s" under
+                the name "lines/s".
+            interval_s: The least time between two plain lines in a log, in seconds, ``>= 0``.
+            file: Where to; None: ``sys.stderr`` as it is when the run starts.
+
+        Raises:
+            TypeError: If ``interval_s`` is no number.
+            ValueError: If it is out of range.
+        """
+        self._metrics = tuple(metrics)
+        self._interval_s = check_real("interval_s", interval_s, 0.0)
+        self._file = file
+        self._plan = RunPlan(0, None, None)
+        self._started = self._shown = 0.0
+        self._pace: float | None = None
+        self._bar: Any = None
+        self._pending = ""
+
+    def on_start(self, plan: RunPlan) -> None:
+        """Open the bar where there is a terminal."""
+        self._plan, self._started, self._shown, self._pace = plan, time.monotonic(), -math.inf, None
+        self._pending = ""
+        file = self._out()
+        if file.isatty():
+            self._bar = tqdm(
+                total=plan.generations,
+                initial=plan.generation,
+                file=file,
+                dynamic_ncols=True,
+                unit="generation",
+                bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+            )
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Advance the bar, or print a line when one is due."""
+        seconds = record.seconds
+        self._pace = seconds if self._pace is None else self._pace + _SMOOTHING * (seconds - self._pace)
+        text = self._text(record)
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update()
+            return
+        total = "" if self._plan.generations is None else f"/{self._plan.generations}"
+        self._pending = f"generation {record.generation}{total}, {text}"
+        if time.monotonic() - self._shown >= self._interval_s:
+            self._print_pending()
+
+    def on_end(self) -> None:
+        """Leave the last state of the bar, or the last line, on the screen."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        self._print_pending()
+
+    def _out(self) -> TextIO:
+        return sys.stderr if self._file is None else self._file
+
+    def _print_pending(self) -> None:
+        if self._pending:
+            print(self._pending, file=self._out(), flush=True)
+            self._pending, self._shown = "", time.monotonic()
+
+    def _text(self, record: GenerationRecord) -> str:
+        parts = [f"best {record.best_fitness:.6g}", f"elites {record.elite_mean:.6g}"]
+        for name in self._metrics:
+            if name in record.metrics:
+                parts.append(f"{tqdm.format_sizeof(record.metrics[name])} {name}")
+        left = self._seconds_left(record.generation)
+        if left is not None:
+            parts.append(f"{tqdm.format_interval(left)} left")
+        return ", ".join(parts)
+
+    def _seconds_left(self, generation: int) -> float | None:
+        ends = []
+        if self._plan.generations is not None and self._pace is not None:
+            ends.append((self._plan.generations - generation) * self._pace)
+        if self._plan.time_limit_s is not None:
+            ends.append(self._plan.time_limit_s - (time.monotonic() - self._started))
+        return max(0.0, min(ends)) if ends else None
+
+
+class MetricsWriter(Callback):
+    """Writes ``metrics.jsonl``: one JSON object a generation, flushed at once.
+
+    The names are those of ``GenerationRecord``, the metrics of the objective beside them. NaN and infinities,
+    which JSON has not, become null. When a run starts at generation g, the lines after g are cut off, and so
+    is a torn last line: after a resumption every generation is there once. A fresh run thus starts with an
+    empty file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Name the file; it is opened when the run starts.
+
+        Args:
+            path: The file; its folder must exist by then.
+        """
+        self.path = Path(path)
+        self._descriptor: int | None = None
+
+    def on_start(self, plan: RunPlan) -> None:
+        """Open the file and cut off what the run will write again.
+
+        Raises:
+            OSError: If it cannot be opened.
+        """
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        kept = 0
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            if not line.endswith(b"\n") or not _belongs(line, plan.generation):
+                break
+            kept += len(line)
+        os.ftruncate(self._descriptor, kept)
+        os.lseek(self._descriptor, 0, os.SEEK_END)
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Append a line, whole or not at all.
+
+        Raises:
+            OSError: If it could not be written, with the path; the file then ends with the line before.
+            ValueError: If a metric has the name of a field of the record.
+        """
+        assert self._descriptor is not None, "on_start opens the file"
+        values = {name: value if math.isfinite(value) else None for name, value in record.as_dict().items()}
+        line = (json.dumps(values) + "\n").encode("utf-8")
+        end = os.lseek(self._descriptor, 0, os.SEEK_END)
+        try:
+            written = 0
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except OSError as error:
+            os.ftruncate(self._descriptor, end)
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
+
+    def on_checkpoint(self, generation: int) -> None:
+        """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
+        if self._descriptor is not None:
+            os.fsync(self._descriptor)
+
+    def on_end(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _belongs(line: bytes, generation: int) -> bool:
+    try:
+        found = json.loads(line)["generation"]
+    except (ValueError, TypeError, KeyError):
+        return False
+    return isinstance(found, int) and found <= generation

@@ -1,0 +1,351 @@
+"""Checkpoints as numbered JSON files: written whole or not at all, checked on reading, free of code.
+
+A file ``checkpoint-000012.json`` holds one JSON object: ``format`` and ``version``, the ``step`` of its name,
+the ``fingerprint`` of the run it belongs to, the ``state``, and ``sha256``, the digest of all the others. A
+tensor in the state is ``{"tensor": dtype, "shape": [...], "base64": bytes}``, little-endian. Nothing is ever
+unpickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cem._checks import check_integer, check_real
+
+FORMAT = "cem-checkpoint"
+VERSION = 1
+_NAME = re.compile(r"checkpoint-(\d{6,18})\.json")
+_DTYPES = ("float32", "float64", "int64")
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used, or a folder without a usable one; it names file and reason."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A checkpoint that was passed over.
+
+    Attributes:
+        path: The file.
+        reason: Why, for a person.
+    """
+
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What ``Checkpointer.load_latest`` found.
+
+    Attributes:
+        path: The file used.
+        step: Its number.
+        state: What was saved, tensors on the CPU.
+        refused: The newer files that were passed over, newest first.
+    """
+
+    path: Path
+    step: int
+    state: dict[str, Any]
+    refused: tuple[Refused, ...]
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: a kill or a power cut leaves all of it or what was there before.
+
+    Args:
+        path: The file; its folder must exist.
+        data: Its content.
+
+    Raises:
+        OSError: If it could not be written, with the path; what was there before is untouched, nothing is
+            left over.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        # The rename is durable only once the folder is.
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_checkpoint(
+    path: Path, step: int, state: Mapping[str, Any], fingerprint: Mapping[str, Any] | None = None
+) -> None:
+    """Write a state to a file, atomically.
+
+    Args:
+        path: The file.
+        step: Its number, ``>= 0``.
+        state: Nested mappings with str keys, lists, tensors (float32, float64 or int64, any device), str,
+            bool, int, finite float and None. Not changed.
+        fingerprint: What tells the run it belongs to from others, of the same kinds of values; compared on
+            reading.
+
+    Raises:
+        TypeError: If one of them holds anything else.
+        ValueError: If a number in them is NaN or infinite (within tensors they may be).
+        OSError: As ``write_atomically``.
+    """
+    body = {
+        "format": FORMAT,
+        "version": VERSION,
+        "step": step,
+        "fingerprint": _encode(fingerprint or {}),
+        "state": _encode(state),
+    }
+    write_atomically(path, _canonical({**body, "sha256": _digest(body)}) + b"\n")
+
+
+def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+    """Read a file that ``write_checkpoint`` wrote and check all of it.
+
+    Args:
+        path: The file.
+        fingerprint: That of the run it must belong to; None for any.
+
+    Returns:
+        Its step and its state, tensors on the CPU.
+
+    Raises:
+        CheckpointError: If it cannot be read, is torn or damaged, is no checkpoint, has another version, or
+            belongs to another run; the message names the file and says why.
+    """
+    try:
+        body = json.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{path.name}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # no UTF-8 or no JSON; a pickle is neither
+        raise CheckpointError(f"{path.name}: torn or no JSON: {error}") from error
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        raise CheckpointError(f"{path.name}: not a {FORMAT} file")
+    if body.get("version") != VERSION:
+        raise CheckpointError(f"{path.name}: expected version {VERSION}, got {body.get('version')!r}")
+    if not _intact(body):
+        raise CheckpointError(f"{path.name}: damaged: its SHA-256 does not match its content")
+    if fingerprint is not None:
+        wanted, found = _encode(fingerprint), body.get("fingerprint")
+        found = found if isinstance(found, dict) else {}
+        for name in sorted(wanted.keys() | found.keys()):
+            if wanted.get(name) != found.get(name):
+                difference = f"expected {name} = {wanted.get(name)!r}, got {found.get(name)!r}"
+                raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
+    step, state = body.get("step"), body.get("state")
+    if isinstance(step, bool) or not isinstance(step, int) or not isinstance(state, dict):
+        raise CheckpointError(
+            f"{path.name}: expected a step and a state, got {step!r} and {type(state).__name__}"
+        )
+    try:
+        return step, _decode(state)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path.name}: {error}") from error
+
+
+class Checkpointer:
+    """Keeps the newest checkpoints of a run in a folder, and finds the newest one that can be used.
+
+    >>> import tempfile, torch
+    >>> from cem import Checkpointer
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> checkpointer = Checkpointer(folder.name, fingerprint={"seed": 7})
+    >>> checkpointer.save(12, {"weights": torch.ones(2)}).name
+    'checkpoint-000012.json'
+    >>> checkpointer.load_latest().state
+    {'weights': tensor([1., 1.])}
+    >>> folder.cleanup()
+
+    Attributes:
+        folder: Where the files are.
+        fingerprint: What tells the run they belong to from others, or None.
+        interval_s: The least time between two saves of a trainer, in seconds.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        fingerprint: Mapping[str, Any] | None = None,
+        keep: int = 3,
+        interval_s: float = 0.0,
+    ) -> None:
+        """Name the folder; nothing is read or written yet.
+
+        Args:
+            folder: The folder, made on the first save.
+            fingerprint: What tells this run from others, such as its settings: str keys, values as in a
+                state. A file in which one differs is refused, and the reason names it. None: files of any
+                run are used.
+            keep: How many files to keep, ``>= 2``: where the newest is damaged, the one before it is used.
+            interval_s: The least time in seconds between two saves by a trainer, ``>= 0``; 0 saves every
+                generation.
+
+        Raises:
+            TypeError: If ``keep`` or ``interval_s`` has the wrong type.
+            ValueError: If one is out of range.
+        """
+        self.folder = Path(folder)
+        self.fingerprint = None if fingerprint is None else dict(fingerprint)
+        self.interval_s = check_real("interval_s", interval_s, 0.0)
+        self._keep = check_integer("keep", keep, 2)
+
+    def paths(self) -> dict[int, Path]:
+        """Return the checkpoint files in the folder by step, newest first; they may be damaged or foreign."""
+        if not self.folder.is_dir():
+            return {}
+        names = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
+        found = {int(match[1]): path for match, path in names if match}
+        return dict(sorted(found.items(), reverse=True))
+
+    def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Write a checkpoint, then remove those that are too old and what killed writes left.
+
+        Args:
+            step: Its number, ``>= 0``; a file of the same number is replaced.
+            state: As for ``write_checkpoint``.
+
+        Returns:
+            The file.
+
+        Raises:
+            TypeError: As ``write_checkpoint``.
+            ValueError: As ``write_checkpoint``.
+            OSError: If it could not be written; the checkpoints before it are still there.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"checkpoint-{check_integer('step', step, 0):06d}.json"
+        write_checkpoint(path, step, state, self.fingerprint)
+        # Newer ones are foreign or damaged, or this run would not be here: they are not counted and not
+        # touched.
+        older = [old for number, old in self.paths().items() if number < step]
+        for stale in (*older[self._keep - 1 :], *self.folder.glob("checkpoint-*.json.tmp")):
+            stale.unlink(missing_ok=True)
+        return path
+
+    def load_latest(self, accept: Callable[[dict[str, Any]], None] | None = None) -> Loaded:
+        """Read the newest checkpoint that can be used, and say which newer ones could not and why.
+
+        Args:
+            accept: Called with the state of each candidate, newest first; one for which it raises TypeError
+                or ValueError is refused with that reason. None accepts all.
+
+        Raises:
+            CheckpointError: If there is none, with the name of every file refused and the reason.
+        """
+        refused: list[Refused] = []
+        for number, path in self.paths().items():
+            try:
+                step, state = read_checkpoint(path, self.fingerprint)
+                if step != number:
+                    raise CheckpointError(f"{path.name}: holds step {step}: renamed?")
+                if accept is not None:
+                    accept(state)
+            except (TypeError, ValueError) as error:
+                refused.append(Refused(path, str(error).removeprefix(f"{path.name}: ")))
+            else:
+                return Loaded(path, step, state, tuple(refused))
+        reasons = "; ".join(map(str, refused)) or "no file named checkpoint-NNNNNN.json"
+        raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
+
+
+def _canonical(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("utf-8")
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body)).hexdigest()
+
+
+def _intact(body: Mapping[str, Any]) -> bool:
+    try:
+        return body.get("sha256") == _digest({key: value for key, value in body.items() if key != "sha256"})
+    except ValueError:  # NaN, which Python reads and JSON has not
+        return False
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return _encode_tensor(value)
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value) or "tensor" in value:
+            raise TypeError(f"expected str keys other than 'tensor' in the state, got {list(value)}")
+        return {key: _encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"expected finite numbers in the state, got {value!r}")
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise TypeError(
+        f"expected tensors, numbers, text, lists and mappings in the state, got {type(value).__name__}"
+    )
+
+
+def _encode_tensor(tensor: Tensor) -> dict[str, Any]:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise TypeError(f"expected tensors of {', '.join(_DTYPES)} in the state, got {name}")
+    array = tensor.detach().cpu().contiguous().numpy()
+    data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    return {"tensor": name, "shape": list(tensor.shape), "base64": base64.b64encode(data).decode("ascii")}
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        return (
+            _decode_tensor(value)
+            if "tensor" in value
+            else {key: _decode(item) for key, item in value.items()}
+        )
+    if isinstance(value, list):
+        return [_decode(item) for item in value]
+    return value
+
+
+def _decode_tensor(value: dict[str, Any]) -> Tensor:
+    name, shape = value["tensor"], value.get("shape")
+    if not isinstance(name, str) or name not in _DTYPES:
+        raise CheckpointError(f"expected a tensor of {', '.join(_DTYPES)}, got {name!r}")
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+        raise CheckpointError(f"expected a list of sizes as the shape of a tensor, got {shape!r}")
+    try:
+        data = base64.b64decode(value.get("base64", ""), validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise CheckpointError(f"expected the numbers of a tensor in base64, got {error}") from error
+    kind = np.dtype(name).newbyteorder("<")
+    if len(data) != math.prod(shape) * kind.itemsize:
+        raise CheckpointError(
+            f"expected {math.prod(shape)} numbers in a tensor of shape {shape}, got {len(data)} bytes"
+        )
+    native = np.frombuffer(data, dtype=kind).astype(kind.newbyteorder("="))
+    return torch.from_numpy(native).reshape(shape)

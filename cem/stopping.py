@@ -1,0 +1,93 @@
+"""Stopping on request: Ctrl-C, SIGTERM or a deadline raises a flag, and the work ends where it can."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: what the person asked for
+    """Raised by ``StopRequest.check`` inside an objective; the trainer then drops the generation."""
+
+
+class StopRequest:
+    """A flag that SIGINT, SIGTERM, a deadline or a call of ``request`` raises.
+
+    >>> from cem import StopRequest
+    >>> with StopRequest() as stop:  # the handlers are in place inside the block
+    ...     for step in range(1000):
+    ...         if step == 3:
+    ...             stop.request()
+    ...         if stop.requested:
+    ...             break
+    >>> step
+    3
+
+    As a context manager it takes SIGINT and SIGTERM over and gives them back on leaving; outside Python's
+    main thread, where signals cannot be handled, it leaves them alone. Python runs handlers between two
+    bytecodes of the main
+    thread: a long call into C delays them, so split long work and ``check()`` between the parts. A SIGINT on
+        top of
+    a request raises KeyboardInterrupt at once: the second Ctrl-C always gets a person out.
+    """
+
+    def __init__(self) -> None:
+        """Start without a request and without a deadline."""
+        self.deadline: float | None = None
+        """The ``time.monotonic()``, in seconds, from which on ``expired`` holds; None: never."""
+        self._requested = False
+        self._signum: int | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal or ``request`` asked to stop; a deadline does not count here."""
+        return self._requested
+
+    @property
+    def signum(self) -> int | None:
+        """The number of the signal that asked first, such as 2 for SIGINT; None if none did."""
+        return self._signum
+
+    @property
+    def expired(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def request(self) -> None:
+        """Ask to stop, as a signal would."""
+        self._requested = True
+
+    def check(self) -> None:
+        """Raise if there is reason to stop; cheap enough for an inner loop.
+
+        Raises:
+            Interrupted: If a stop was requested or the deadline has passed.
+        """
+        if self._requested or self.expired:
+            raise Interrupted("the work was asked to stop")
+
+    def __enter__(self) -> StopRequest:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            # None stands for a handler that was not set from Python and cannot be set again from here.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._previous = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not self._requested:
+            self._signum = number
+        self._requested = True

@@ -1,0 +1,195 @@
+"""Examines whether native libraries can be built and run here, and names a remedy for what is in the way."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernels import cache
+from kernels.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc
+from kernels.toolchain import BuildError, find_compiler, find_ninja, find_torch
+
+DEVICES = ("cpu", "cuda")
+_HERE = Path(__file__).parent
+_TORCH_REMEDY = "run pip install 'torch>=2.10'"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question.
+
+    Attributes:
+        name: what was looked at.
+        works: whether it can be used.
+        needed: whether the device that was asked for depends on it.
+        found: what is there, or what is wrong.
+        remedy: what to do where it does not work.
+    """
+
+    name: str
+    works: bool
+    needed: bool
+    found: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the doctor found.
+
+    Attributes:
+        device: what was asked for, ``"cpu"`` or ``"cuda"``.
+        findings: the answers.
+        built: the manifests of the libraries in the cache.
+    """
+
+    device: str
+    findings: list[Finding] = field(default_factory=list)
+    built: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def works(self) -> bool:
+        """Whether everything that the device needs works."""
+        return all(finding.works for finding in self.findings if finding.needed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as plain values, for JSON."""
+        findings = [asdict(finding) for finding in self.findings]
+        return {"device": self.device, "works": self.works, "findings": findings, "built": self.built}
+
+    def __str__(self) -> str:
+        """The report as a page of text."""
+        lines = []
+        for finding in self.findings:
+            mark = "ok" if finding.works else ("PROBLEM" if finding.needed else "absent")
+            lines.append(f"{mark:<8} {finding.name:<14} {finding.found}")
+            if not finding.works:
+                lines.append(f"{'':<8} {'':<14} -> {finding.remedy}")
+        lines.append("")
+        lines.append(f"built libraries: {len(self.built)}")
+        for manifest in self.built:
+            reason = f" ({manifest['reason']})" if manifest.get("reason") else ""
+            lines.append(f"  {manifest['name']}{reason}, {manifest['date']}, {manifest['seconds']} s")
+        verdict = "works" if self.works else "does not work"
+        return "\n".join([*lines, "", f"device {self.device}: {verdict} here"])
+
+
+def examine(device: str = "cpu") -> Report:
+    """Examines this machine: looks for every part, then builds, loads and calls a small operator.
+
+    Args:
+        device: ``"cpu"``, or ``"cuda"`` to need nvcc and a GPU too.
+
+    Returns:
+        The report. Nothing that is missing raises.
+
+    Raises:
+        ValueError: the device is neither.
+    """
+    if device not in DEVICES:
+        raise ValueError(f"expected a device of {', '.join(DEVICES)}, got {device!r}")
+    cuda = device == "cuda"
+    findings = [
+        Finding("python", True, True, f"{platform.python_version()} on {platform.platform()}"),
+        _ask("torch", True, _torch, _TORCH_REMEDY),
+        _ask("compiler", True, _compiler),
+        _ask("ninja", True, _ninja),
+        _ask("cache", True, _cache),
+        _ask("torch CUDA", cuda, _torch_cuda, CUDA_TORCH_REMEDY),
+        _ask("nvcc", cuda, _nvcc),
+        _ask("GPU", cuda, _gpu, _gpu_remedy()),
+    ]
+    if all(finding.works for finding in findings if finding.needed):
+        findings.append(
+            _ask("operator", True, lambda: _operator(device), "try another compiler through $CXX")
+        )
+    return Report(device, findings, _built())
+
+
+def _ask(name: str, needed: bool, question: Callable[[], str], remedy: str = "") -> Finding:
+    """Turns an answer, or the error in its place, into a finding."""
+    try:
+        return Finding(name, True, needed, question())
+    except BuildError as error:
+        return Finding(name, False, needed, error.problem, error.remedy or remedy)
+    except Exception as error:  # an installation of torch can break in any way; the doctor has to survive it
+        return Finding(name, False, needed, f"{type(error).__name__}: {error}", remedy)
+
+
+def _torch() -> str:
+    torch = find_torch()
+    return f"{torch.version} in {torch.root}"
+
+
+def _compiler() -> str:
+    compiler = find_compiler()
+    return f"{' '.join(compiler.command)} ({compiler.version})"
+
+
+def _ninja() -> str:
+    path = find_ninja()
+    answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    return f"{path} ({answer.stdout.strip()})"
+
+
+def _cache() -> str:
+    folder = cache.cache_dir()
+    with cache.lock(folder / "doctor.so"):
+        return str(folder)
+
+
+def _torch_cuda() -> str:
+    torch = find_torch()
+    if torch.cuda is None:
+        raise BuildError(f"torch {torch.version} is a CPU build", CUDA_TORCH_REMEDY)
+    return f"CUDA {torch.cuda}"
+
+
+def _nvcc() -> str:
+    nvcc = find_nvcc(find_torch().cuda)
+    return f"{nvcc.path} (CUDA {nvcc.version}, {nvcc.release})"
+
+
+def _gpu() -> str:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise BuildError("torch sees none", _gpu_remedy())
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return f"{', '.join(names)}, compiled for {' '.join(architectures())}"
+
+
+def _gpu_remedy() -> str:
+    if shutil.which("nvidia-smi") is None:
+        return "this machine has no NVIDIA driver: use device cpu, or install the driver where there is a GPU"
+    return f"see whether nvidia-smi and CUDA_VISIBLE_DEVICES are right, and {CUDA_TORCH_REMEDY}"
+
+
+def _operator(device: str) -> str:
+    # In a process of its own: a library that crashes is then a finding, and the caller has loaded nothing.
+    answer = subprocess.run(
+        [sys.executable, "-m", "kernels.probe", device],
+        cwd=_HERE.parent,
+        env={**os.environ, cache.VARIABLE: str(cache.cache_dir())},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if answer.returncode != 0:
+        raise BuildError(answer.stderr.strip() or f"the probe ended with status {answer.returncode}")
+    return answer.stdout.strip()
+
+
+def _built() -> list[dict[str, Any]]:
+    try:
+        return cache.manifests(cache.cache_dir())
+    except BuildError:
+        return []

@@ -1,0 +1,147 @@
+"""What every script needs: arguments that are checked, errors in one line, a device, a table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kernels import BuildError, CompilerMissingError
+from kernels.toolchain import find_compiler
+
+DEVICES = ("auto", "cpu", "cuda", "python")
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and exit with status 2."""
+        fail(message)
+
+
+def fail(error: object) -> NoReturn:
+    """Print an error as one line on stderr and exit with status 2."""
+    if isinstance(error, OSError) and error.strerror:
+        error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    line = " ".join(str(error).split())
+    print(f"{Path(sys.argv[0]).name}: error: {line}", file=sys.stderr)
+    raise SystemExit(BAD_INPUT)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what a person can do wrong, or what the machine lacks, into one line and exit status 2.
+
+    To be put around what reads or checks input and writes output, and around nothing else: a ValueError of
+    the program itself should keep its traceback.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (ValueError, TypeError, OSError, BuildError) as error:
+        fail(error)
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Run a script to its exit status; Ctrl-C, a closed pipe and a full disk end it without a traceback."""
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = INTERRUPTED
+    except OSError as error:
+        fail(error)
+    finally:
+        _discard_stdout()
+    raise SystemExit(status)
+
+
+def _discard_stdout() -> None:
+    """Send what cannot be written nowhere, or the interpreter would complain about it while it exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def positive_int(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def positive_seconds(text: str) -> float:
+    """Read a number of seconds above 0."""
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+
+
+def seed(text: str) -> int:
+    """Read an unsigned 64-bit integer."""
+    if not text.isdecimal() or int(text) >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2^64 - 1, got {text!r}")
+    return int(text)
+
+
+def choose_device(requested: str) -> str:
+    """Return the engine to play on; ``auto`` takes C++ where there is a compiler, and else readable Python.
+
+    Args:
+        requested: One of `DEVICES`.
+
+    Raises:
+        CompilerMissingError: If C++ was asked for by name and there is no compiler.
+    """
+    if requested == "python":
+        return "python"
+    try:
+        find_compiler()
+    except CompilerMissingError as error:
+        if requested != "auto":
+            raise
+        print(f"note: playing in Python, some thousand times slower than in C++: {error}", file=sys.stderr)
+        return "python"
+    return "cpu" if requested == "auto" else requested
+
+
+def check_writable(path: Path) -> None:
+    """Make sure before any work is done that a file can be written.
+
+    Raises:
+        OSError: If it cannot.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(None, "expected a folder to write to, found none", str(path.parent))
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(None, "expected a folder to write to, it is read-only", str(path.parent))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as text: the first column flush left, the others flush right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if index else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

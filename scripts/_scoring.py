@@ -1,0 +1,200 @@
+"""Measuring controllers: how long to play, the fast engines, and the scores side by side."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from _common import one_line_errors, table
+from tetris.rollout import Rollout
+
+from tetris import LinearController, Rules, Score
+from tetris.score import ESTIMATOR
+
+STREAMS = 64
+"""Games side by side: enough for every core, few enough for the start on empty boards not to matter."""
+
+_LARGEST_CHUNK = 1 << 14
+_CHUNK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long to play; exactly one of the three is given.
+
+    Attributes:
+        games: At least so many games have to end.
+        decisions: So many decisions in all.
+        seconds: So many seconds.
+    """
+
+    games: int | None = None
+    decisions: int | None = None
+    seconds: float | None = None
+
+    def reached(self, score: Score, seconds: float) -> bool:
+        """Tell whether it is time to stop."""
+        if self.games is not None:
+            return score.games >= self.games
+        if self.decisions is not None:
+            return score.decisions >= self.decisions
+        assert self.seconds is not None
+        return seconds >= self.seconds
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one controller did.
+
+    Attributes:
+        label: What to call the controller.
+        controller: Who played.
+        rules: By which rules.
+        pieces: Piece source, as it was asked for, or the file they came from.
+        seed: Seed of the pieces; None where they came from a file.
+        device: On which engine.
+        score: What came of it.
+        seconds: How long it took.
+    """
+
+    label: str
+    controller: LinearController
+    rules: Rules
+    pieces: str
+    seed: int | None
+    device: str
+    score: Score
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurement as plain values, for JSON."""
+        return {
+            "controller": self.label,
+            "features": self.controller.features,
+            "weights": list(self.controller.weights),
+            "board": self.rules.board,
+            "rule": self.rules.rule,
+            "pieces": self.pieces,
+            "device": self.device,
+            "estimator": ESTIMATOR,
+            "lines_per_game": self.score.lines_per_game,
+            "ci95": list(self.score.ci95),
+            "games": self.score.games,
+            "lines": self.score.lines,
+            "decisions": self.score.decisions,
+            "seconds": self.seconds,
+            "decisions_per_second": self.score.decisions / self.seconds if self.seconds else None,
+            "seed": self.seed,
+        }
+
+
+def streams_for(limit: Limit) -> int:
+    """Return how many games to play side by side: where decisions are given, a divisor of their number.
+
+    So exactly that many are played; only where the number has no divisor near `STREAMS` is it rounded up.
+    """
+    if limit.decisions is None or limit.decisions % STREAMS == 0:
+        return STREAMS
+    divisors = [n for n in range(STREAMS // 4, STREAMS) if limit.decisions % n == 0]
+    return max(divisors, default=min(STREAMS, limit.decisions))
+
+
+def measure(
+    controller: LinearController,
+    rules: Rules,
+    limit: Limit,
+    seed: int,
+    device: str,
+    progress: Callable[[Score], object] = lambda score: None,
+) -> tuple[Score, float]:
+    """Play parallel streams of games and count.
+
+    The result is a pure function of the arguments, unless the limit is in seconds: the same on every device.
+
+    Args:
+        controller: Who plays.
+        rules: By which rules.
+        limit: How long.
+        seed: Seed of the pieces.
+        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        progress: Called now and then with the score so far.
+
+    Returns:
+        The score, and the seconds it took.
+    """
+    streams = streams_for(limit)
+    weights = torch.tensor([controller.weights], dtype=torch.float32)
+    with one_line_errors():
+        rollout = Rollout(weights, rules, streams, seed, device, features=controller.features)
+    began = time.perf_counter()
+    score, seconds, chunk = Score(0, 0, 0), 0.0, 0
+    while not limit.reached(score, seconds):
+        chunk = _next_chunk(limit, score, seconds, streams, chunk)
+        totals = rollout.advance(chunk)
+        score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
+        seconds = time.perf_counter() - began
+        progress(score)
+    return score, seconds
+
+
+def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
+    """Return how many decisions a stream to make before looking at the limit again.
+
+    At most twice as many as the last time, and no more than are likely to be needed. Where the limit is in
+    games or decisions, the clock has no say, so that the result depends on nothing but the arguments.
+    """
+    needed = float(_LARGEST_CHUNK)
+    if limit.games is not None and score.games:
+        needed = (limit.games - score.games) * score.decisions / (score.games * streams)
+    elif limit.decisions is not None:
+        needed = (limit.decisions - score.decisions) / streams
+    elif limit.seconds is not None and score.decisions:
+        rate = score.decisions / (seconds * streams)
+        needed = rate * min(limit.seconds - seconds, _CHUNK_SECONDS)
+    return max(1, min(math.ceil(needed), 2 * last, _LARGEST_CHUNK))
+
+
+def score_table(measurements: Sequence[Measurement]) -> str:
+    """Return scores side by side, with all that belongs beside a score."""
+    first = measurements[0]
+    origin = "from a file" if first.seed is None else f"seed {first.seed}"
+    title = (
+        f"board {first.rules.board}, {first.rules.rule} rule, pieces {first.pieces} ({origin}), "
+        f"engine {first.device}"
+    )
+    header = [
+        "controller",
+        "features",
+        "lines/game",
+        "95 % interval",
+        "games",
+        "lines",
+        "decisions",
+        "decisions/s",
+    ]
+    rows = []
+    for measurement in measurements:
+        score = measurement.score
+        low, high = score.ci95
+        speed = score.decisions / measurement.seconds if measurement.seconds else math.nan
+        rows.append(
+            [
+                measurement.label,
+                measurement.controller.features,
+                "-" if score.lines_per_game is None else _number(score.lines_per_game),
+                f"> {_number(low)}" if high is None else f"{_number(low)} - {_number(high)}",
+                f"{score.games:,}",
+                f"{score.lines:,}",
+                f"{score.decisions:,}",
+                _number(speed),
+            ]
+        )
+    return f"{title}\n{table(header, rows)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

@@ -1,0 +1,236 @@
+"""Score controllers: lines per game with its 95 % interval, several side by side.
+
+python scripts/evaluate_tetris.py dt20 bcts runs/mine --board 10x10 --games 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from _common import (
+    DEVICES,
+    Parser,
+    check_writable,
+    choose_device,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+    run,
+    seed,
+)
+from _scoring import Limit, Measurement, measure, score_table
+from tqdm import tqdm
+
+from tetris.controller import PUBLISHED, LinearController, resolve
+from tetris.files import write_text
+from tetris.game import Pieces, Step, steps
+from tetris.rules import Rules
+from tetris.score import Score
+from tetris.stream import PieceStream
+
+DEFAULT_SECONDS = 10.0
+DEFAULT_REPLAY_DECISIONS = 1000
+DEFAULT_SEED = 12345
+
+REPLAY_FORMAT = "cem-tetris-replay"
+REPLAY_VERSION = 1
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "controllers",
+        nargs="+",
+        metavar="CONTROLLER",
+        help=f"a published one ({', '.join(PUBLISHED)}), a controller.json or a run folder",
+    )
+    parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
+    parser.add_argument(
+        "--rule",
+        choices=["published", "clear-on-overflow"],
+        default="published",
+        help="when a game ends (default: %(default)s)",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--pieces",
+        default="uniform",
+        help="uniform, bag, or letters of IOTZSJL such as SZ (default: %(default)s)",
+    )
+    source.add_argument(
+        "--piece-sequence",
+        type=Path,
+        metavar="FILE",
+        help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
+    )
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
+    limit.add_argument("--decisions", type=positive_int, metavar="N", help="play N decisions")
+    limit.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        metavar="S",
+        help=f"play S seconds a controller (default: {DEFAULT_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--seed", type=seed, default=DEFAULT_SEED, help="of the pieces (default: %(default)s)"
+    )
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="engine (default: %(default)s)")
+    parser.add_argument(
+        "--json", action="store_true", help="print one object a controller, a list, to stdout"
+    )
+    parser.add_argument(
+        "--replay",
+        type=Path,
+        metavar="OUT.json",
+        help="write every step of one controller, played by the Python engine on one board",
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.piece_sequence and (arguments.games or arguments.decisions or arguments.seconds):
+        parser.error("--piece-sequence plays its pieces once: expected no --games, --decisions or --seconds")
+    if arguments.replay and len(arguments.controllers) > 1:
+        parser.error(f"--replay records one controller, got {len(arguments.controllers)}")
+    return arguments
+
+
+def read_pieces(path: Path) -> list[int]:
+    """Read pieces, 0 to 6, separated by whitespace.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it holds anything else, or nothing.
+    """
+    words = path.read_text(encoding="utf-8", errors="replace").split()
+    for position, word in enumerate(words, start=1):
+        if word not in {"0", "1", "2", "3", "4", "5", "6"}:
+            raise ValueError(
+                f"{path}: expected pieces 0..6 separated by whitespace, got {word!r} as number {position}"
+            )
+    if not words:
+        raise ValueError(f"{path}: expected pieces 0..6 separated by whitespace, got none")
+    return [int(word) for word in words]
+
+
+def play_steps(
+    controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit
+) -> tuple[list[Step], Score, float]:
+    """Play one board on the Python engine and keep every step.
+
+    Returns:
+        The steps, the score, and the seconds it took.
+    """
+    names = controller.names_on(rules)
+    began = time.perf_counter()
+    played: list[Step] = []
+    score, seconds = Score(0, 0, 0), 0.0
+    for step in steps((), pieces, controller.float32_weights, names, rules, 0, sys.maxsize):
+        played.append(step)
+        score += Score(step.lines, int(step.game_over), 1)
+        seconds = time.perf_counter() - began
+        if limit.reached(score, seconds):
+            break
+    return played, score, seconds
+
+
+def replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
+    """Return what was played, step by step, as plain values for JSON."""
+    controller, rules = measurement.controller, measurement.rules
+    return {
+        "format": REPLAY_FORMAT,
+        "version": REPLAY_VERSION,
+        "controller": controller.to_dict(),
+        "feature_names": list(controller.names_on(rules)),
+        "rules": rules.to_dict(),
+        "pieces": measurement.pieces,
+        "seed": measurement.seed,
+        "stream": None if measurement.seed is None else 0,
+        "steps": [step.to_dict() for step in played],
+    }
+
+
+@contextmanager
+def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
+    """Show on a terminal how far a measurement is; yields what is to be called with the score so far."""
+    unit = "games" if limit.games else "decisions"
+    with tqdm(
+        desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False, disable=None
+    ) as bar:
+
+        def update(score: Score) -> None:
+            bar.set_postfix_str(
+                "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
+            )
+            bar.update((score.games if limit.games else score.decisions) - bar.n)
+
+        yield update
+
+
+def play_limit(arguments: argparse.Namespace, sequence: list[int] | None) -> Limit:
+    """Return how long to play."""
+    if sequence is not None:
+        return Limit(decisions=len(sequence))
+    if arguments.games or arguments.decisions or arguments.seconds:
+        return Limit(arguments.games, arguments.decisions, arguments.seconds)
+    return Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure every controller and print the scores."""
+    arguments = parse_arguments(argv)
+    stepwise = bool(arguments.piece_sequence or arguments.replay)
+    if stepwise and arguments.device not in ("auto", "python"):
+        print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
+    with one_line_errors():
+        width, height = Rules.parse_board(arguments.board)
+        rules = Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces)
+        controllers = [resolve(text) for text in arguments.controllers]
+        for controller in controllers:
+            controller.names_on(rules)
+        sequence = read_pieces(arguments.piece_sequence) if arguments.piece_sequence else None
+        if arguments.replay:
+            check_writable(arguments.replay)
+        device = "python" if stepwise else choose_device(arguments.device)
+
+    limit = play_limit(arguments, sequence)
+    measurements = []
+    for text, controller in zip(arguments.controllers, controllers, strict=True):
+        label = controller.name if PUBLISHED.get(controller.name) is controller else text
+        played: list[Step] = []
+        if stepwise:
+            pieces = PieceStream(rules, arguments.seed, 0) if sequence is None else sequence
+            played, score, seconds = play_steps(controller, rules, pieces, limit)
+        else:
+            with progress_bar(label, limit) as progress:
+                score, seconds = measure(controller, rules, limit, arguments.seed, device, progress)
+        measurement = Measurement(
+            label=label,
+            controller=controller,
+            rules=rules,
+            pieces=arguments.pieces if sequence is None else arguments.piece_sequence.name,
+            seed=arguments.seed if sequence is None else None,
+            device=device,
+            score=score,
+            seconds=seconds,
+        )
+        measurements.append(measurement)
+        if arguments.replay:
+            with one_line_errors():
+                write_text(arguments.replay, json.dumps(replay(measurement, played), allow_nan=False) + "\n")
+
+    if arguments.json:
+        print(json.dumps([measurement.to_dict() for measurement in measurements], indent=2, allow_nan=False))
+    else:
+        print(score_table(measurements))
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

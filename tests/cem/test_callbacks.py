@@ -1,0 +1,166 @@
+import errno
+import io
+import json
+import math
+import os
+
+import pytest
+
+from cem import GenerationRecord, MetricsWriter, ProgressBar, RunPlan
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def record(generation, best=1.0, **metrics):
+    return GenerationRecord(generation, best, best, best / 2, 0.1, 2.0, 2.0 * generation, metrics)
+
+
+def write(path, generations, start=0):
+    writer = MetricsWriter(path)
+    writer.on_start(RunPlan(start, None, None))
+    for generation in generations:
+        writer.on_generation(record(generation, games=generation * 10))
+    writer.on_end()
+
+
+def generations(path):
+    return [json.loads(line)["generation"] for line in path.read_text().splitlines()]
+
+
+class TestMetricsWriter:
+    def test_a_line_holds_the_record_and_the_metrics(self, tmp_path):
+        write(tmp_path / "m.jsonl", [1])
+        assert json.loads((tmp_path / "m.jsonl").read_text()) == {
+            "generation": 1,
+            "best_fitness": 1.0,
+            "generation_best": 1.0,
+            "elite_mean": 0.5,
+            "std_mean": 0.1,
+            "seconds": 2.0,
+            "elapsed_s": 2.0,
+            "games": 10,
+        }
+
+    def test_lines_are_there_as_soon_as_they_are_written(self, tmp_path):
+        writer = MetricsWriter(tmp_path / "m.jsonl")
+        writer.on_start(RunPlan(0, None, None))
+        for generation in (1, 2, 3):
+            writer.on_generation(record(generation))
+            assert generations(tmp_path / "m.jsonl")[-1] == generation
+        writer.on_end()
+
+    def test_a_resumed_run_cuts_off_what_it_will_write_again(self, tmp_path):
+        write(tmp_path / "m.jsonl", [1, 2, 3, 4, 5])
+        write(tmp_path / "m.jsonl", [4, 5, 6], start=3)
+        assert generations(tmp_path / "m.jsonl") == [1, 2, 3, 4, 5, 6]
+
+    @pytest.mark.parametrize(
+        "torn", ['{"generation": 3, "be', '{"generation": 3}', "\n", "[]\n", '{"x": 1}\n', "\xff"]
+    )
+    def test_a_torn_last_line_is_dropped(self, tmp_path, torn):
+        write(tmp_path / "m.jsonl", [1, 2])
+        with (tmp_path / "m.jsonl").open("a", encoding="latin-1") as file:
+            file.write(torn)
+        write(tmp_path / "m.jsonl", [3], start=3)
+        assert generations(tmp_path / "m.jsonl") == [1, 2, 3]
+
+    def test_a_fresh_run_starts_with_an_empty_file(self, tmp_path):
+        write(tmp_path / "m.jsonl", [1, 2, 3])
+        write(tmp_path / "m.jsonl", [], start=0)
+        assert (tmp_path / "m.jsonl").read_text() == ""
+
+    def test_numbers_that_json_has_not_become_null(self, tmp_path):
+        writer = MetricsWriter(tmp_path / "m.jsonl")
+        writer.on_start(RunPlan(0, None, None))
+        writer.on_generation(record(1, best=math.inf, rate=math.nan))
+        writer.on_end()
+
+        def refuse(constant):
+            raise AssertionError(constant)
+
+        line = json.loads((tmp_path / "m.jsonl").read_text(), parse_constant=refuse)
+        assert line["best_fitness"] is None
+        assert line["rate"] is None
+
+    def test_a_full_disk_leaves_whole_lines_and_names_the_file(self, tmp_path, monkeypatch):
+        writer = MetricsWriter(tmp_path / "m.jsonl")
+        writer.on_start(RunPlan(0, None, None))
+        writer.on_generation(record(1))
+        real_write, calls = os.write, []
+
+        def write_half(descriptor, data):
+            calls.append(len(data))
+            if len(calls) == 1:
+                return real_write(descriptor, data[:7])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "write", write_half)
+        with pytest.raises(OSError, match=r"No space left on device: '.*m.jsonl'"):
+            writer.on_generation(record(2))
+        monkeypatch.undo()
+        assert generations(tmp_path / "m.jsonl") == [1]
+        writer.on_generation(record(2))
+        writer.on_end()
+        assert generations(tmp_path / "m.jsonl") == [1, 2]
+
+    def test_a_checkpoint_waits_for_the_disk(self, tmp_path, monkeypatch):
+        writer = MetricsWriter(tmp_path / "m.jsonl")
+        writer.on_start(RunPlan(0, None, None))
+        synchronised = []
+        monkeypatch.setattr(os, "fsync", lambda descriptor: synchronised.append(os.fstat(descriptor).st_ino))
+        writer.on_checkpoint(1)
+        writer.on_end()
+        assert synchronised == [(tmp_path / "m.jsonl").stat().st_ino]
+
+    def test_a_metric_with_the_name_of_a_field_is_refused(self):
+        with pytest.raises(ValueError, match="expected metrics under names of their own, got seconds"):
+            record(1, seconds=3.0).as_dict()
+
+
+class TestProgressBar:
+    def play(self, file, plan, count, **options):
+        bar = ProgressBar(("lines/s",), file=file, **options)
+        bar.on_start(plan)
+        for generation in range(plan.generation + 1, plan.generation + count + 1):
+            bar.on_generation(record(generation, best=1234.5, **{"lines/s": 12_345_678.0, "other": 1.0}))
+        bar.on_end()
+        return file.getvalue()
+
+    def test_a_log_gets_the_first_line_and_the_last(self):
+        lines = self.play(io.StringIO(), RunPlan(0, 20, None), 20).splitlines()
+        assert lines == [
+            "generation 1/20, best 1234.5, elites 617.25, 12.3M lines/s, 00:38 left",
+            "generation 20/20, best 1234.5, elites 617.25, 12.3M lines/s, 00:00 left",
+        ]
+
+    def test_a_log_gets_a_line_whenever_one_is_due(self):
+        text = self.play(io.StringIO(), RunPlan(3, None, None), 4, interval_s=0.0)
+        assert [line.split(",")[0] for line in text.splitlines()] == [f"generation {g}" for g in (4, 5, 6, 7)]
+        assert "left" not in text
+
+    def test_the_time_left_is_the_nearer_of_the_two_ends(self):
+        assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)
+        assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 2, 10.0), 1)
+
+    @pytest.mark.parametrize(("total", "shown"), [(10, "5/10"), (None, "5/?")])
+    def test_a_terminal_gets_a_bar(self, total, shown):
+        text = self.play(Terminal(), RunPlan(2, total, None), 3)
+        assert "\r" in text
+        last = text.split("\r")[-1]
+        assert shown in last
+        assert "best 1234.5, elites 617.25, 12.3M lines/s" in last
+
+    def test_a_run_without_generations_prints_nothing_in_a_log(self):
+        assert self.play(io.StringIO(), RunPlan(5, 5, None), 0) == ""
+
+    def test_stderr_is_looked_up_when_the_run_starts(self, capsys):
+        bar = ProgressBar()
+        bar.on_start(RunPlan(0, 1, None))
+        bar.on_generation(record(1))
+        bar.on_end()
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("generation 1/1, best 1,")

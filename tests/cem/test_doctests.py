@@ -1,0 +1,17 @@
+import doctest
+import importlib
+
+import pytest
+
+
+@pytest.mark.parametrize("name", ["cem", "cem.optimizer", "cem.checkpoint", "cem.stopping", "cem.trainer"])
+def test_examples_in_docstrings_run(name):
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_the_optimizer_opens_with_an_example():
+    from cem import CrossEntropyMethod
+
+    assert CrossEntropyMethod.__doc__.splitlines()[2].strip().startswith(">>>")

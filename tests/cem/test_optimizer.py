@@ -1,0 +1,494 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from cem import CrossEntropyMethod, LinearNoise
+
+NAN, INF = math.nan, math.inf
+
+
+def make(dim=2, population_size=6, *, maximize=True, num_elites=3, **options):
+    return CrossEntropyMethod(
+        torch.zeros(dim), 1.0, population_size, maximize=maximize, num_elites=num_elites, **options
+    )
+
+
+def tell_rows(optimizer, rows, fitness):
+    optimizer.tell(torch.as_tensor(fitness), torch.as_tensor(rows, dtype=torch.float64))
+
+
+def state_bits(optimizer):
+    state = optimizer.state_dict()
+    return {
+        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
+    }
+
+
+class TestUpdate:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("maximize", [True, False])
+    def test_mean_and_std_are_those_of_the_elites_as_numpy_computes_them(self, dtype, maximize):
+        optimizer = make(5, 40, maximize=maximize, num_elites=7, dtype=dtype)
+        candidates = optimizer.ask()
+        fitness = candidates.sin().sum(dim=1)
+        optimizer.tell(fitness)
+        order = np.argsort(-fitness.numpy() if maximize else fitness.numpy(), kind="stable")[:7]
+        elites = candidates.double().numpy()[order]
+        tolerance = 1e-6 if dtype == torch.float32 else 1e-14
+        np.testing.assert_allclose(
+            optimizer.mean.numpy(), elites.mean(axis=0), rtol=tolerance, atol=tolerance
+        )
+        np.testing.assert_allclose(optimizer.std.numpy(), elites.std(axis=0, ddof=0), rtol=tolerance)
+
+    def test_std_divides_by_the_number_of_elites(self):
+        optimizer = make(1, 2, num_elites=2)
+        tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
+        assert optimizer.std.item() == 1.0  # ddof 1 would give sqrt(2)
+
+    def test_noise_adds_to_the_variance_with_the_generation_counted_from_0(self):
+        optimizer = make(1, 2, num_elites=2, noise=LinearNoise(5.0, 10.0), dtype=torch.float64)
+        for t in range(3):
+            tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
+            assert optimizer.std.item() == pytest.approx(math.sqrt(1.0 + 5.0 - t / 10.0), rel=1e-15)
+
+    def test_noise_may_be_any_callable_of_the_generation(self):
+        seen = []
+        optimizer = make(1, 2, num_elites=2, noise=lambda t: seen.append(t) or 3.0)
+        for _ in range(3):
+            tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
+        assert seen == [0, 1, 2]
+        assert optimizer.std.item() == 2.0
+
+    @pytest.mark.parametrize("variance", [-1.0, NAN, INF])
+    def test_noise_that_is_no_variance_is_refused_and_changes_nothing(self, variance):
+        optimizer = make(noise=lambda t: variance)
+        before = state_bits(optimizer)
+        with pytest.raises(ValueError, match="expected the noise of generation 0 finite and >= 0"):
+            optimizer.tell(torch.arange(6.0), optimizer.ask())
+        assert state_bits(optimizer) == before
+
+    def test_smoothing_mixes_mean_and_std_with_the_old_ones(self):
+        optimizer = CrossEntropyMethod(
+            [10.0],
+            3.0,
+            2,
+            maximize=True,
+            num_elites=2,
+            smoothing=0.25,
+            noise="constant:3",
+            dtype=torch.float64,
+        )
+        tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
+        assert optimizer.mean.item() == pytest.approx(0.25 * 1.0 + 0.75 * 10.0)
+        assert optimizer.std.item() == pytest.approx(0.25 * math.sqrt(1.0 + 3.0) + 0.75 * 3.0)
+
+    def test_std_never_falls_below_the_floor(self):
+        optimizer = make(2, 2, num_elites=2, std_floor=0.5)
+        tell_rows(optimizer, [[1.0, 0.0], [1.0, 4.0]], [1.0, 1.0])
+        assert optimizer.std.tolist() == [0.5, 2.0]
+
+    def test_a_dimension_of_std_0_stays_where_it_is(self):
+        optimizer = CrossEntropyMethod([1.0, 7.0], [1.0, 0.0], 20, maximize=True)
+        for _ in range(5):
+            candidates = optimizer.ask()
+            assert (candidates[:, 1] == 7).all()
+            optimizer.tell(candidates[:, 0])
+        assert optimizer.mean[1] == 7
+        assert optimizer.std[1] == 0
+
+
+class TestElites:
+    @pytest.mark.parametrize(
+        ("population", "fraction", "expected"),
+        [
+            (100, 0.07, 7),
+            (100, 0.071, 8),
+            (10, 0.01, 2),
+            (10, 1.0, 10),
+            (2, 0.5, 2),
+            (1000, 0.1, 100),
+            (15, None, 2),
+        ],
+    )
+    def test_a_fraction_is_rounded_up_to_at_least_two(self, population, fraction, expected):
+        optimizer = CrossEntropyMethod([0.0], 1.0, population, maximize=True, elite_fraction=fraction)
+        assert optimizer.num_elites == expected
+
+    def test_of_equal_fitness_the_lower_index_is_elite(self):
+        optimizer = make(1, 6, num_elites=3)
+        tell_rows(optimizer, [[1.0], [10.0], [100.0], [1e3], [1e4], [1e5]], [5.0, 7.0, 5.0, 5.0, 7.0, 5.0])
+        assert optimizer.mean.item() == pytest.approx((10 + 1e4 + 1) / 3)
+
+    def test_ties_hold_in_a_population_large_enough_for_an_unstable_sort_to_break_them(self):
+        optimizer = make(1, 5000, num_elites=100, dtype=torch.float64)
+        tell_rows(optimizer, torch.arange(5000.0)[:, None], torch.zeros(5000))
+        assert optimizer.mean.item() == np.arange(100).mean()
+        assert optimizer.best.item() == 0
+
+    @pytest.mark.parametrize("maximize", [True, False])
+    def test_nan_is_worse_than_infinity_on_the_bad_side_which_is_worse_than_finite(self, maximize):
+        bad = -INF if maximize else INF
+        optimizer = make(1, 4, maximize=maximize, num_elites=3)
+        tell_rows(optimizer, [[1.0], [10.0], [100.0], [1000.0]], [NAN, bad, 3.0, 2.0])
+        assert optimizer.mean.item() == pytest.approx((10 + 100 + 1000) / 3)
+        assert optimizer.best_fitness == (3.0 if maximize else 2.0)
+
+    def test_infinity_on_the_good_side_is_best(self):
+        optimizer = make(1, 3, num_elites=2)
+        tell_rows(optimizer, [[1.0], [10.0], [100.0]], [1.0, INF, 2.0])
+        assert optimizer.best_fitness == INF
+        assert optimizer.best.item() == 10
+
+    def test_too_few_finite_candidates_are_filled_up_with_the_others_in_index_order(self):
+        optimizer = make(1, 4, num_elites=3)
+        tell_rows(optimizer, [[1.0], [10.0], [100.0], [1000.0]], [NAN, NAN, NAN, 1.0])
+        assert optimizer.mean.item() == pytest.approx((1000 + 1 + 10) / 3)
+
+    @pytest.mark.parametrize("fitness", [[NAN, NAN, NAN], [-INF, NAN, -INF], [INF, INF, NAN]])
+    def test_a_generation_without_finite_fitness_is_refused_and_changes_nothing(self, fitness):
+        optimizer = make(2, 3, num_elites=2)
+        tell_rows(optimizer, [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0]], [1.0, 2.0, 3.0])
+        before, candidates = state_bits(optimizer), optimizer.ask()
+        with pytest.raises(
+            ValueError, match=r"expected at least one finite fitness .*NaN and .* infinite of 3"
+        ):
+            optimizer.tell(fitness)
+        assert state_bits(optimizer) == before
+        optimizer.tell(candidates[:, 0])  # and the generation can still be told
+
+    def test_an_elite_that_is_not_finite_is_refused(self):
+        optimizer = make(1, 3, num_elites=2)
+        with pytest.raises(ValueError, match="finite elites"):
+            tell_rows(optimizer, [[NAN], [1.0], [2.0]], [3.0, 2.0, 1.0])
+        tell_rows(optimizer, [[NAN], [1.0], [2.0]], [NAN, 2.0, 1.0])  # not among the elites: no harm
+        assert optimizer.mean.item() == 1.5
+
+    def test_elite_fitness_is_best_first(self):
+        optimizer = make(1, 4, maximize=False, num_elites=3)
+        assert optimizer.elite_fitness.isnan().all()
+        optimizer.tell([4.0, 1.0, 3.0, 2.0], optimizer.ask())
+        assert optimizer.elite_fitness.tolist() == [1.0, 2.0, 3.0]
+
+
+class TestBest:
+    def test_best_is_the_first_of_the_best_over_all_generations(self):
+        optimizer = make(1, 2, num_elites=2)
+        assert optimizer.best.isnan().all()
+        assert math.isnan(optimizer.best_fitness)
+        for rows, fitness in (
+            ([[1.0], [2.0]], [-5.0, -4.0]),
+            ([[3.0], [4.0]], [-9.0, -3.0]),
+            ([[5.0], [6.0]], [-3.0, -3.0]),
+        ):
+            tell_rows(optimizer, rows, fitness)
+        assert optimizer.best.item() == 4.0
+        assert optimizer.best_fitness == -3.0
+
+    def test_fitness_is_ranked_in_its_own_precision(self):
+        optimizer = make(1, 3, num_elites=2, dtype=torch.float32)
+        tell_rows(
+            optimizer,
+            [[1.0], [2.0], [3.0]],
+            torch.tensor([1.0, 1.0 + 1e-12, 1.0 + 2e-12], dtype=torch.float64),
+        )
+        assert optimizer.best.item() == 3.0
+        assert optimizer.best_fitness == 1.0 + 2e-12
+
+    def test_a_list_of_floats_is_not_rounded_to_float32(self):
+        optimizer = make(1, 3, num_elites=2)
+        tell_rows(optimizer, [[1.0], [2.0], [3.0]], [0.1, 0.2, 0.3])
+        optimizer.tell([0.1, 0.2, 0.7], optimizer.ask())
+        assert optimizer.best_fitness == 0.7
+
+    def test_whole_numbers_are_a_fitness(self):
+        optimizer = make(1, 3, num_elites=2)
+        tell_rows(optimizer, [[1.0], [2.0], [3.0]], torch.tensor([2**40, 2**40 + 1, 0], dtype=torch.int64))
+        assert optimizer.best_fitness == 2**40 + 1
+
+    def test_statistics_read_the_last_generation(self):
+        optimizer = make(1, 4, num_elites=2)
+        assert all(math.isnan(optimizer.statistics()[name]) for name in ("best_fitness", "elite_mean"))
+        tell_rows(optimizer, [[0.0], [2.0], [0.0], [0.0]], [9.0, 7.0, 1.0, 1.0])
+        tell_rows(optimizer, [[0.0], [2.0], [0.0], [0.0]], [5.0, 4.0, 1.0, 1.0])
+        assert optimizer.statistics() == {
+            "best_fitness": 9.0,
+            "generation_best": 5.0,
+            "elite_mean": 4.5,
+            "std_mean": 1.0,
+        }
+
+
+class TestAsk:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_candidates_have_shape_dtype_and_device_of_the_search(self, dtype):
+        candidates = make(3, 7, dtype=dtype).ask()
+        assert (candidates.shape, candidates.dtype, candidates.device.type) == ((7, 3), dtype, "cpu")
+        assert candidates.is_contiguous()
+
+    def test_asking_twice_gives_the_same_values_in_two_tensors(self):
+        optimizer = make(3, 7)
+        first = optimizer.ask()
+        second = optimizer.ask()
+        assert torch.equal(first, second)
+        assert first.data_ptr() != second.data_ptr()
+
+    def test_bounds_clamp_every_candidate_per_dimension(self):
+        optimizer = CrossEntropyMethod(
+            [0.0, 0.0], 5.0, 200, maximize=True, bounds=([-1.0, -INF], [2.0, 0.5]), seed=1
+        )
+        candidates = optimizer.ask()
+        assert candidates[:, 0].min() == -1
+        assert candidates[:, 0].max() == 2
+        assert candidates[:, 1].max() == 0.5
+        assert candidates[:, 1].min() < -1
+
+    def test_candidates_of_earlier_generations_stay_as_they_were(self):
+        optimizer = make(3, 7)
+        kept = []
+        for _ in range(5):
+            candidates = optimizer.ask()
+            kept.append((candidates, candidates.clone()))
+            optimizer.tell(candidates.sum(dim=1))
+        assert all(torch.equal(candidates, copy) for candidates, copy in kept)
+
+
+class TestTell:
+    def test_candidates_that_were_repaired_count_instead_of_those_asked(self):
+        optimizer = make(2, 4, num_elites=2)
+        candidates = optimizer.ask()
+        lengths = candidates.norm(dim=1, keepdim=True)
+        optimizer.tell(candidates[:, 0] / lengths[:, 0], candidates / lengths)
+        assert optimizer.best.norm().item() == pytest.approx(1.0)
+
+    def test_candidates_changed_in_place_must_be_passed_back(self):
+        optimizer = make(2, 4, num_elites=2)
+        candidates = optimizer.ask()
+        candidates.clamp_(min=0)
+        with pytest.raises(
+            ValueError, match=r"changed in place: pass what was evaluated as tell\(fitness, cand"
+        ):
+            optimizer.tell(torch.arange(4.0))
+        optimizer.tell(torch.arange(4.0), candidates)
+        assert (optimizer.mean >= 0).all()
+
+    def test_works_under_inference_mode(self):
+        optimizer, other = make(3, 8), make(3, 8)
+        with torch.inference_mode():
+            for _ in range(3):
+                optimizer.tell(optimizer.ask().sum(dim=1))
+        for _ in range(3):
+            other.tell(other.ask().sum(dim=1))
+        assert torch.equal(optimizer.ask(), other.ask())
+
+    def test_telling_without_asking_is_refused(self):
+        optimizer = make(2, 4)
+        with pytest.raises(RuntimeError, match=r"expected ask\(\) before tell"):
+            optimizer.tell(torch.arange(4.0))
+        optimizer.tell(optimizer.ask().sum(dim=1))
+        with pytest.raises(RuntimeError, match=r"expected ask\(\) before tell"):
+            optimizer.tell(torch.arange(4.0))
+
+    def test_fitness_may_be_a_list_an_array_or_a_tensor_in_any_layout(self):
+        values = [3.0, 1.0, 2.0, 5.0, 4.0, 0.0]
+        strided = torch.tensor(values).repeat_interleave(2)[::2]
+        assert not strided.is_contiguous()
+        states = []
+        for fitness in (values, np.array(values, dtype=np.float32), torch.tensor(values).double(), strided):
+            optimizer = make(seed=4)
+            optimizer.ask()
+            optimizer.tell(fitness)
+            states.append(state_bits(optimizer))
+        assert all(state == states[0] for state in states)
+
+    def test_gradients_are_left_behind(self):
+        mean = torch.zeros(2, requires_grad=True)
+        optimizer = CrossEntropyMethod(mean, 1.0, 5, maximize=True)
+        scale = torch.ones(2, requires_grad=True)
+        candidates = optimizer.ask() * scale
+        optimizer.tell(candidates.sum(dim=1), candidates)
+        assert not any(
+            x.requires_grad for x in (optimizer.mean, optimizer.std, optimizer.best, optimizer.ask())
+        )
+
+    @pytest.mark.parametrize("shape", [(5,), (7,), (6, 1), (), (1, 6)])
+    def test_fitness_of_another_shape_is_refused(self, shape):
+        optimizer = make()
+        optimizer.ask()
+        with pytest.raises(ValueError, match=r"expected fitness of shape \(6,\), got"):
+            optimizer.tell(torch.zeros(shape))
+
+    @pytest.mark.parametrize("shape", [(6,), (6, 3), (5, 2)])
+    def test_candidates_of_another_shape_are_refused(self, shape):
+        with pytest.raises(ValueError, match=r"expected candidates of shape \(6, 2\), got"):
+            make().tell(torch.arange(6.0), torch.zeros(shape))
+
+    @pytest.mark.parametrize(
+        "fitness", [torch.zeros(6, dtype=torch.complex64), torch.zeros(6, dtype=torch.bool)]
+    )
+    def test_fitness_that_cannot_be_ranked_is_refused(self, fitness):
+        optimizer = make()
+        optimizer.ask()
+        with pytest.raises(TypeError, match="expected real numbers for fitness, got torch"):
+            optimizer.tell(fitness)
+
+    def test_fitness_that_is_no_numbers_is_refused(self):
+        optimizer = make()
+        optimizer.ask()
+        with pytest.raises(TypeError, match="expected numbers for fitness, got list"):
+            optimizer.tell(["a"] * 6)
+
+
+class TestManners:
+    def test_nothing_passed_in_is_changed(self):
+        mean, std = torch.zeros(2), torch.ones(2)
+        low, high = torch.full((2,), -1.0), torch.full((2,), 1.0)
+        optimizer = CrossEntropyMethod(
+            mean, std, 6, maximize=True, bounds=(low, high), noise="constant:1", std_floor=2.0
+        )
+        fitness, candidates = torch.arange(6.0), optimizer.ask().clone()
+        arguments = (mean, std, low, high, fitness, candidates)
+        copies = [argument.clone() for argument in arguments]
+        optimizer.tell(fitness, candidates)
+        optimizer.tell(optimizer.ask().sum(dim=1))
+        assert all(torch.equal(a, b) for a, b in zip(arguments, copies, strict=True))
+
+    @pytest.mark.parametrize("name", ["mean", "std", "best", "elite_fitness"])
+    def test_what_is_handed_out_is_a_copy(self, name):
+        optimizer = make()
+        optimizer.tell(optimizer.ask().sum(dim=1))
+        before = state_bits(optimizer)
+        getattr(optimizer, name).fill_(99.0)
+        optimizer.state_dict()[name].fill_(99.0)
+        assert state_bits(optimizer) == before
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_the_global_generators_are_neither_read_nor_moved(self, dtype):
+        torch.manual_seed(5)
+        before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+        optimizer = make(seed=1, dtype=dtype)
+        first = optimizer.ask().clone()
+        optimizer.tell(first.sum(dim=1))
+        assert torch.equal(torch.get_rng_state(), before)
+        assert (np.random.get_state()[1] == numpy_before).all()
+        torch.manual_seed(6)
+        assert torch.equal(make(seed=1, dtype=dtype).ask(), first)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_search_has_the_same_bits_on_any_number_of_threads(self, dtype):
+        threads = torch.get_num_threads()
+        states = []
+        try:
+            for count in (1, 2):
+                torch.set_num_threads(count)
+                optimizer = CrossEntropyMethod(torch.ones(700), 1.0, 400, maximize=False, dtype=dtype)
+                for _ in range(3):
+                    optimizer.tell(optimizer.ask().square()[:, 0])
+                states.append(state_bits(optimizer))
+        finally:
+            torch.set_num_threads(threads)
+        assert states[0] == states[1]
+
+
+class TestSearch:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_finds_the_minimum_of_the_sphere(self, dtype):
+        optimizer = CrossEntropyMethod(torch.full((10,), 3.0), 2.0, 300, maximize=False, dtype=dtype)
+        for _ in range(60):
+            optimizer.tell(optimizer.ask().square().sum(dim=1))
+        assert optimizer.best_fitness < 1e-4
+        assert optimizer.mean.abs().max() < 0.01
+
+    def test_noise_keeps_the_search_from_freezing_on_the_slope_of_rosenbrock(self):
+        distances = {}
+        for noise in ("none", "hyperbolic:0.5"):
+            optimizer = CrossEntropyMethod(
+                [-1.5, 2.0], 1.0, 300, maximize=True, noise=noise, dtype=torch.float64
+            )
+            for _ in range(150):
+                x, y = optimizer.ask().T
+                optimizer.tell(-(100 * (y - x**2) ** 2 + (1 - x) ** 2))
+            distances[noise] = (optimizer.mean - 1.0).abs().max()
+        assert distances["none"] > 1.0
+        assert distances["hyperbolic:0.5"] < 0.25
+
+    def test_maximising_f_is_minimising_minus_f(self):
+        up, down = make(3, 50), make(3, 50, maximize=False)
+        for _ in range(5):
+            up.tell(up.ask().cos().sum(dim=1))
+            down.tell(-down.ask().cos().sum(dim=1))
+        assert torch.equal(up.mean, down.mean)
+        assert torch.equal(up.best, down.best)
+        assert up.best_fitness == -down.best_fitness
+
+
+class TestState:
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_loaded_search_goes_on_bit_for_bit(self, dtype):
+        def objective(x):
+            return (x - 0.3).square().sum(dim=1)
+
+        options = {"maximize": False, "noise": "hyperbolic:0.1", "smoothing": 0.9, "seed": 7, "dtype": dtype}
+        options["bounds"] = (-INF, 4.0)
+        whole = CrossEntropyMethod(torch.zeros(30), 1.0, 50, **options)
+        for _ in range(4):
+            whole.tell(objective(whole.ask()))
+        whole.ask()  # asked, not told: no part of the state
+        state = whole.state_dict()
+        other = CrossEntropyMethod(torch.ones(30), 5.0, 50, **options)
+        other.tell(-objective(other.ask()))
+        other.load_state_dict(state)
+        assert other.generation == 4
+        for optimizer in (whole, other):
+            for _ in range(4):
+                optimizer.tell(objective(optimizer.ask()))
+        assert state_bits(whole) == state_bits(other)
+
+    @pytest.mark.parametrize(
+        ("name", "options"),
+        [
+            ("dim", {"dim": 3}),
+            ("population_size", {"population_size": 7}),
+            ("num_elites", {"num_elites": 4}),
+            ("maximize", {"maximize": False}),
+            ("noise", {"noise": "constant:1"}),
+            ("smoothing", {"smoothing": 0.5}),
+            ("bounds", {"bounds": (-9, 9)}),
+            ("std_floor", {"std_floor": 0.1}),
+            ("dtype", {"dtype": torch.float64}),
+            ("seed", {"seed": 1}),
+        ],
+    )
+    def test_a_state_saved_under_other_settings_is_refused_by_name(self, name, options):
+        optimizer = make(**options)
+        before = state_bits(optimizer)
+        with pytest.raises(ValueError, match=f"expected a state saved with {name} = .*, got"):
+            optimizer.load_state_dict(make().state_dict())
+        assert state_bits(optimizer) == before
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"mean": torch.zeros(3)}, "expected mean as a torch.float32 tensor of shape \\(2,\\)"),
+            ({"std": [1.0, 1.0]}, "expected std as a torch.float32 tensor"),
+            ({"best": torch.zeros(2, dtype=torch.float64)}, "expected best as a torch.float32 tensor"),
+            ({"std": torch.tensor([1.0, -1.0])}, "expected a finite std >= 0"),
+            ({"mean": torch.tensor([1.0, NAN])}, "expected a finite mean"),
+            ({"generation": -1}, "expected generation >= 0, got -1"),
+            ({"settings": None}, "expected the settings of an optimizer"),
+        ],
+    )
+    def test_a_damaged_state_is_refused_and_changes_nothing(self, changes, message):
+        optimizer = make()
+        optimizer.tell(optimizer.ask().sum(dim=1))
+        before = state_bits(optimizer)
+        with pytest.raises(ValueError, match=message):
+            optimizer.load_state_dict({**make().state_dict(), **changes})
+        assert state_bits(optimizer) == before
+
+    def test_a_state_with_a_part_missing_is_refused(self):
+        state = make().state_dict()
+        del state["std"]
+        with pytest.raises(ValueError, match="expected an optimizer state with std, got"):
+            make().load_state_dict(state)

@@ -1,0 +1,82 @@
+import math
+
+import pytest
+import torch
+
+from cem import CrossEntropyMethod
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mean": []}, r"expected mean of shape \(dim,\) with dim >= 1, got \(0,\)"),
+        ({"mean": [[1.0, 2.0]]}, r"expected mean of shape \(dim,\)"),
+        ({"mean": [NAN, 0.0]}, "expected a finite mean"),
+        ({"std": [1.0, 2.0, 3.0]}, r"expected std of shape \(2,\), got \(3,\)"),
+        ({"std": -1.0}, "expected a finite std >= 0"),
+        ({"std": INF}, "expected a finite std >= 0"),
+        ({"population_size": 0}, "expected population_size >= 2, got 0"),
+        ({"population_size": 1}, "expected population_size >= 2, got 1"),
+        ({"num_elites": 1}, r"expected num_elites in 2..10, got 1"),
+        ({"num_elites": 11}, r"expected num_elites in 2..10, got 11"),
+        ({"elite_fraction": 0.0}, "expected elite_fraction finite and > 0 and <= 1, got 0.0"),
+        ({"elite_fraction": 1.5}, "expected elite_fraction finite and > 0 and <= 1, got 1.5"),
+        ({"elite_fraction": 0.5, "num_elites": 5}, "expected elite_fraction or num_elites, got both"),
+        ({"noise": "pink"}, "expected a noise schedule of the form"),
+        ({"smoothing": 0.0}, "expected smoothing finite and > 0 and <= 1, got 0.0"),
+        ({"smoothing": NAN}, "expected smoothing finite"),
+        ({"bounds": (1.0, -1.0)}, "expected bounds with low <= high"),
+        ({"bounds": (NAN, 1.0)}, "expected bounds with low <= high"),
+        ({"bounds": (0.5, 1.0)}, "expected a mean within the bounds"),
+        ({"bounds": ([0.0] * 3, 1.0)}, r"expected bounds\[0\] of shape \(2,\), got \(3,\)"),
+        ({"std_floor": -0.1}, "expected std_floor finite and >= 0"),
+        ({"backend": "abacus"}, "expected a backend out of torch.*, got 'abacus'"),
+        ({"device": "quantum"}, "expected a device such as 'cpu' or 'cuda', got 'quantum'"),
+        (
+            {"dtype": torch.float16},
+            "expected torch.float32 or torch.float64 for dtype, got torch.float16",
+        ),
+        ({"seed": -1}, "expected seed in 0..18446744073709551615, got -1"),
+        ({"seed": 2**64}, "expected seed in 0.."),
+    ],
+)
+def test_values_out_of_range_are_refused_with_what_was_expected_and_got(options, message):
+    with pytest.raises(ValueError, match=message):
+        CrossEntropyMethod(
+            **{"mean": [0.0, 0.0], "std": 1.0, "population_size": 10, "maximize": True, **options}
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mean": "weights"}, "expected numbers for mean, got str"),
+        ({"mean": torch.zeros(2, dtype=torch.complex64)}, "expected real numbers for mean"),
+        ({"std": None}, "expected numbers for std, got NoneType"),
+        ({"population_size": 10.0}, "expected an int for population_size, got 10.0"),
+        ({"num_elites": True}, "expected an int for num_elites, got True"),
+        ({"elite_fraction": "half"}, "expected a number for elite_fraction, got 'half'"),
+        ({"noise": 4.0}, "expected None, a text or a callable for noise, got float"),
+        ({"bounds": 1.0}, r"expected \(low, high\) for bounds, got 1.0"),
+        ({"maximize": 1}, "expected a bool for maximize, got 1"),
+        ({"seed": 1.5}, "expected an int for seed, got 1.5"),
+    ],
+)
+def test_values_of_the_wrong_type_are_refused_with_what_was_expected_and_got(options, message):
+    with pytest.raises(TypeError, match=message):
+        CrossEntropyMethod(
+            **{"mean": [0.0, 0.0], "std": 1.0, "population_size": 10, "maximize": True, **options}
+        )
+
+
+def test_the_direction_must_be_said():
+    with pytest.raises(TypeError, match="maximize"):
+        CrossEntropyMethod([0.0], 1.0, 10)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_cuda_device_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="torch finds no CUDA device"):
+        CrossEntropyMethod([0.0], 1.0, 10, maximize=True, device="cuda")

@@ -1,0 +1,69 @@
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from cem import Interrupted, StopRequest
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_raises_the_flag_and_nothing_else(number):
+    with StopRequest() as stop:
+        assert not stop.requested
+        stop.check()
+        os.kill(os.getpid(), number)
+        assert stop.requested
+        assert stop.signum == number
+        with pytest.raises(Interrupted):
+            stop.check()
+
+
+def test_the_handlers_are_given_back():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with StopRequest():
+        assert signal.getsignal(signal.SIGINT) not in before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_the_second_ctrl_c_interrupts_at_once():
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)  # only a person is impatient
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert stop.signum == signal.SIGTERM
+
+
+def test_a_call_requests_without_a_signal():
+    stop = StopRequest()
+    stop.request()
+    assert stop.requested
+    assert stop.signum is None
+
+
+def test_a_deadline_interrupts_without_a_request():
+    stop = StopRequest()
+    stop.deadline = time.monotonic() + 1000
+    stop.check()
+    stop.deadline = time.monotonic()
+    assert stop.expired
+    assert not stop.requested
+    with pytest.raises(Interrupted):
+        stop.check()
+
+
+def test_outside_the_main_thread_signals_are_left_alone():
+    seen = []
+
+    def work():
+        with StopRequest() as stop:
+            seen.append(signal.getsignal(signal.SIGINT))
+            seen.append(stop.requested)
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before, False]

@@ -1,0 +1,317 @@
+import json
+import os
+import signal
+import time
+
+import pytest
+import torch
+
+from cem import (
+    Callback,
+    Checkpointer,
+    CheckpointError,
+    CrossEntropyMethod,
+    Evaluation,
+    MetricsWriter,
+    StopRequest,
+    Trainer,
+)
+
+
+def make(**options):
+    return CrossEntropyMethod(torch.full((4,), 2.0), 1.0, 40, maximize=False, **{"seed": 3, **options})
+
+
+def sphere(candidates, generation):
+    return candidates.square().sum(dim=1)
+
+
+def bits(optimizer):
+    state = optimizer.state_dict()
+    return {
+        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
+    }
+
+
+class Recorder(Callback):
+    def __init__(self):
+        self.calls = []
+        self.records = []
+
+    def on_start(self, plan):
+        self.calls.append(("start", plan.generation, plan.generations, plan.time_limit_s))
+
+    def on_generation(self, record):
+        self.calls.append(("generation", record.generation))
+        self.records.append(record)
+
+    def on_checkpoint(self, generation):
+        self.calls.append(("checkpoint", generation))
+
+    def on_end(self):
+        self.calls.append(("end",))
+
+
+class TestLoop:
+    def test_does_what_ask_and_tell_do_by_hand(self):
+        trained, by_hand = make(), make()
+        result = Trainer(trained, sphere, generations=6).run()
+        for _ in range(6):
+            by_hand.tell(sphere(by_hand.ask(), 0))
+        assert bits(trained) == bits(by_hand)
+        assert (result.reason, result.signum, result.generation, result.exit_code) == ("finished", None, 6, 0)
+
+    def test_the_objective_is_told_the_generation_counted_from_0(self):
+        seen = []
+        Trainer(make(), lambda x, g: seen.append(g) or sphere(x, g), generations=3).run()
+        assert seen == [0, 1, 2]
+
+    def test_callbacks_hear_of_everything_in_order(self, tmp_path):
+        recorder = Recorder()
+        Trainer(
+            make(),
+            sphere,
+            generations=2,
+            callbacks=[recorder],
+            checkpointer=Checkpointer(tmp_path),
+            time_limit_s=60,
+        ).run()
+        assert recorder.calls == [
+            ("start", 0, 2, 60.0),
+            ("generation", 1),
+            ("checkpoint", 1),
+            ("generation", 2),
+            ("checkpoint", 2),
+            ("end",),
+        ]
+
+    def test_records_hold_the_statistics_and_the_metrics(self):
+        optimizer, recorder = make(), Recorder()
+
+        def objective(candidates, generation):
+            return Evaluation(sphere(candidates, generation), {"games": 7, "rate": torch.tensor(0.5)})
+
+        Trainer(optimizer, objective, generations=3, callbacks=[recorder]).run()
+        last = recorder.records[-1]
+        statistics = optimizer.statistics()
+        assert {name: getattr(last, name) for name in statistics} == statistics
+        assert last.metrics == {"games": 7, "rate": 0.5}
+        assert last.elapsed_s == pytest.approx(sum(record.seconds for record in recorder.records))
+
+    def test_candidates_that_were_repaired_are_told(self):
+        optimizer = make()
+        Trainer(
+            optimizer, lambda x, g: Evaluation(sphere(x, g), candidates=torch.ones(40, 4)), generations=1
+        ).run()
+        assert optimizer.mean.tolist() == [1, 1, 1, 1]
+
+    def test_callbacks_are_closed_after_an_error_and_the_generation_is_not_told(self):
+        optimizer, recorder = make(), Recorder()
+
+        def objective(candidates, generation):
+            if generation == 1:
+                raise ZeroDivisionError
+            return sphere(candidates, generation)
+
+        with pytest.raises(ZeroDivisionError):
+            Trainer(optimizer, objective, generations=3, callbacks=[recorder]).run()
+        assert optimizer.generation == 1
+        assert recorder.calls[-1] == ("end",)
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"generations": -1}, ValueError, "expected generations >= 0, got -1"),
+            ({"generations": 1.5}, TypeError, "expected an int for generations, got 1.5"),
+            ({"time_limit_s": -1}, ValueError, "expected time_limit_s finite and >= 0, got -1"),
+        ],
+    )
+    def test_bad_options_are_refused(self, options, error, message):
+        with pytest.raises(error, match=message):
+            Trainer(make(), sphere, **options)
+
+
+class TestStopping:
+    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_signal_lets_the_generation_finish_saves_and_says_so(self, tmp_path, number, code):
+        def objective(candidates, generation):
+            if generation == 3:
+                os.kill(os.getpid(), number)
+            return sphere(candidates, generation)
+
+        before = signal.getsignal(number)
+        optimizer = make()
+        trainer = Trainer(optimizer, objective, checkpointer=Checkpointer(tmp_path, interval_s=1000))
+        result = trainer.run()
+        assert (result.reason, result.signum, result.exit_code) == ("signal", number, code)
+        assert result.generation == optimizer.generation == 4
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000004.json"]
+        assert signal.getsignal(number) == before
+
+    def test_an_objective_that_checks_is_left_and_its_generation_dropped(self, tmp_path):
+        untouched = make()
+        Trainer(untouched, sphere, generations=3).run()
+        optimizer = make()
+
+        def objective(candidates, generation):
+            if generation == 3:
+                candidates.zero_()
+                os.kill(os.getpid(), signal.SIGTERM)
+                trainer.stop.check()
+            return sphere(candidates, generation)
+
+        trainer = Trainer(optimizer, objective, checkpointer=Checkpointer(tmp_path))
+        result = trainer.run()
+        assert (result.reason, result.generation) == ("signal", 3)
+        assert bits(optimizer) == bits(untouched)
+        assert torch.equal(optimizer.ask(), untouched.ask())
+
+    def test_the_second_ctrl_c_gets_out_at_once(self, tmp_path):
+        recorder = Recorder()
+
+        def objective(candidates, generation):
+            if generation == 2:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+                raise AssertionError("the second one should not have come back")
+            return sphere(candidates, generation)
+
+        with pytest.raises(KeyboardInterrupt):
+            Trainer(make(), objective, callbacks=[recorder], checkpointer=Checkpointer(tmp_path)).run()
+        assert recorder.calls[-1] == ("end",)
+        assert Checkpointer(tmp_path).load_latest().step == 2
+
+    def test_the_time_limit_ends_the_run(self):
+        optimizer = make()
+        started = time.monotonic()
+        result = Trainer(optimizer, sphere, time_limit_s=0.2).run()
+        assert 0.2 <= time.monotonic() - started < 5
+        assert result.reason == "time_limit"
+        assert result.exit_code == 0
+        assert result.generation > 1
+
+    def test_the_time_limit_interrupts_an_objective_that_checks(self):
+        optimizer = make()
+
+        def objective(candidates, generation):
+            while generation == 1:
+                trainer.stop.check()
+            return sphere(candidates, generation)
+
+        trainer = Trainer(optimizer, objective, time_limit_s=0.1)
+        assert trainer.run().reason == "time_limit"
+        assert optimizer.generation == 1
+        assert trainer.stop.deadline is None
+
+    def test_a_run_can_go_on_after_its_time_limit(self):
+        optimizer, whole = make(), make()
+        trainer = Trainer(optimizer, sphere, generations=500, time_limit_s=0.02)
+        while trainer.run().reason != "finished":
+            pass
+        Trainer(whole, sphere, generations=500).run()
+        assert bits(optimizer) == bits(whole)
+
+    def test_a_callback_can_ask_to_stop(self):
+        class Enough(Callback):
+            def on_generation(self, record):
+                if record.best_fitness < 1.0:
+                    stop.request()
+
+        stop = StopRequest()
+        result = Trainer(make(), sphere, callbacks=[Enough()], stop=stop).run()
+        assert (result.reason, result.signum, result.exit_code) == ("requested", None, 0)
+
+    def test_handlers_of_a_shared_request_are_left_to_the_caller(self):
+        before = signal.getsignal(signal.SIGINT)
+        with StopRequest() as stop:
+            inside = signal.getsignal(signal.SIGINT)
+            Trainer(make(), sphere, generations=1, stop=stop).run()
+            assert signal.getsignal(signal.SIGINT) == inside
+        assert signal.getsignal(signal.SIGINT) == before
+
+
+class TestResuming:
+    def run_in_parts(self, folder, parts, **options):
+        for generations in parts:
+            optimizer = make(**options)
+            trainer = Trainer(
+                optimizer,
+                lambda x, g: Evaluation(sphere(x, g) + 0.1 * g, {"g": g}),
+                generations=generations,
+                callbacks=[MetricsWriter(folder / "metrics.jsonl")],
+                checkpointer=Checkpointer(folder, fingerprint={"seed": 3}),
+            )
+            if Checkpointer(folder).paths():
+                trainer.resume()
+            trainer.run()
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        timeless = [{k: v for k, v in line.items() if k not in ("seconds", "elapsed_s")} for line in lines]
+        return bits(optimizer), timeless, [line["elapsed_s"] for line in lines]
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_run_in_parts_is_bit_for_bit_the_run_in_one(self, tmp_path, dtype):
+        options = {"dtype": dtype, "noise": "linear:0.5,20", "smoothing": 0.8}
+        runs = []
+        for name, parts in (("whole", [12]), ("parts", [1, 5, 5, 12])):
+            (tmp_path / name).mkdir()
+            runs.append(self.run_in_parts(tmp_path / name, parts, **options))
+        assert runs[0][:2] == runs[1][:2]
+        assert [line["generation"] for line in runs[1][1]] == list(range(1, 13))
+        assert runs[1][2] == sorted(runs[1][2])
+
+    def test_a_torn_checkpoint_costs_a_generation_and_nothing_else(self, tmp_path):
+        whole, parts = tmp_path / "whole", tmp_path / "parts"
+        whole.mkdir()
+        parts.mkdir()
+        expected = self.run_in_parts(whole, [9])[:2]
+        self.run_in_parts(parts, [6])
+        torn = parts / "checkpoint-000006.json"
+        torn.write_bytes(torn.read_bytes()[:100])
+        trainer = Trainer(make(), sphere, checkpointer=Checkpointer(parts, fingerprint={"seed": 3}))
+        loaded = trainer.resume()
+        assert loaded.step == 5
+        assert [refused.path.name for refused in loaded.refused] == ["checkpoint-000006.json"]
+        assert self.run_in_parts(parts, [9])[:2] == expected
+
+    def test_a_checkpoint_of_other_settings_is_refused_by_name(self, tmp_path):
+        Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
+        optimizer = make(smoothing=0.5)
+        before = bits(optimizer)
+        with pytest.raises(
+            CheckpointError, match=r"000002.json: expected a state saved with smoothing = 0.5, got 1.0"
+        ):
+            Trainer(optimizer, sphere, checkpointer=Checkpointer(tmp_path)).resume()
+        assert bits(optimizer) == before
+
+    @pytest.mark.parametrize("state", [{}, {"optimizer": 5}, {"optimizer": {}, "elapsed_s": "1"}])
+    def test_a_checkpoint_of_something_else_is_refused(self, tmp_path, state):
+        Checkpointer(tmp_path).save(1, state)
+        with pytest.raises(CheckpointError, match=r"checkpoint-000001.json: expected"):
+            Trainer(make(), sphere, checkpointer=Checkpointer(tmp_path)).resume()
+
+    def test_a_fresh_run_does_not_mix_with_an_old_one(self, tmp_path):
+        Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
+        with pytest.raises(CheckpointError, match="expected a folder without checkpoints for a fresh run"):
+            Trainer(make(), sphere, generations=4, checkpointer=Checkpointer(tmp_path)).run()
+
+    def test_resuming_needs_a_checkpointer(self):
+        with pytest.raises(CheckpointError, match="expected a trainer with a checkpointer"):
+            Trainer(make(), sphere).resume()
+
+    def test_saves_keep_the_interval_and_the_last_state_is_always_saved(self, tmp_path):
+        recorder = Recorder()
+        checkpointer = Checkpointer(tmp_path, interval_s=1000)
+        Trainer(make(), sphere, generations=5, callbacks=[recorder], checkpointer=checkpointer).run()
+        assert [call for call in recorder.calls if call[0] == "checkpoint"] == [("checkpoint", 5)]
+        assert list(checkpointer.paths()) == [5]
+
+    def test_a_stop_before_the_first_generation_can_be_resumed(self, tmp_path):
+        stop = StopRequest()
+        stop.request()
+        Trainer(make(), sphere, checkpointer=Checkpointer(tmp_path), stop=stop).run()
+        optimizer, whole = make(), make()
+        trainer = Trainer(optimizer, sphere, generations=2, checkpointer=Checkpointer(tmp_path))
+        trainer.resume()
+        trainer.run()
+        Trainer(whole, sphere, generations=2).run()
+        assert bits(optimizer) == bits(whole)

@@ -1,0 +1,44 @@
+"""What the tests of the loader share: a cache of their own, and small libraries to build in it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels import Extension
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, which the loader uses during the test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CEM_TETRIS_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def write_library(tmp_path: Path) -> Callable[..., Extension]:
+    """Writes a library with one C function ``answer``; without torch's headers it compiles in a moment."""
+
+    def write(body: str = "return 42;", folder: str = "sources", top: str = "", **options: Any) -> Extension:
+        source = tmp_path / folder / "answer.cpp"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        visible = '__attribute__((visibility("default")))'
+        source.write_text(f'{top}\nextern "C" {visible} int answer() {{ {body} }}\n')
+        return Extension("answer", sources=(source,), **options)
+
+    return write
+
+
+@pytest.fixture
+def call() -> Callable[[Path], int]:
+    """Calls the function ``answer`` of a built library."""
+
+    def call_answer(library: Path) -> int:
+        return int(ctypes.CDLL(str(library)).answer())
+
+    return call_answer

@@ -1,0 +1,312 @@
+"""The loader: what it builds, where it keeps it, when it builds anew, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernels.build
+from kernels import BuildError, CompilerMissingError, Extension
+from kernels.toolchain import find_compiler
+
+Write = Callable[..., Extension]
+Call = Callable[[Path], int]
+PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
+TEXT_OF_MACRO = "#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
+
+
+def leftovers(cache_folder: Path) -> set[str]:
+    """Returns the suffixes in the cache but for the lock files, which stay."""
+    return {path.suffix for path in cache_folder.iterdir()} - {".lock"}
+
+
+def test_an_operator_of_the_stable_abi_builds_loads_and_runs(cache_folder: Path) -> None:
+    library = Extension("probe_of_test", (PROBE,)).load()
+
+    assert library.parent == cache_folder
+    assert torch.ops.cem_tetris_probe.twice(torch.tensor([1.5, -2.0])).tolist() == [3.0, -4.0]
+
+
+def test_libraries_target_the_stable_abi_of_torch_2_10(cache_folder: Path, write_library: Write) -> None:
+    top = (
+        "#include <torch/csrc/stable/version.h>\n"
+        "static_assert(TORCH_FEATURE_VERSION == ((2ULL << 56) | (10ULL << 48)));"
+    )
+    assert write_library(top=top).build().is_file()
+
+
+def test_a_build_says_in_one_line_what_why_where_and_how_long(
+    cache_folder: Path, write_library: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_library(reason="feature set dt").build()
+
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith(f"kernels: building answer (feature set dt) into {cache_folder} ... ")
+    assert err.endswith(" s\n")
+    assert err.count("\n") == 1
+
+
+def test_a_cached_library_is_used_in_silence(
+    cache_folder: Path, write_library: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    extension = write_library()
+    assert not extension.is_built()
+    library = extension.build()
+    made = library.stat().st_mtime_ns
+    capfd.readouterr()
+
+    assert extension.is_built()
+    assert extension.build() == library
+    assert library.stat().st_mtime_ns == made
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_library_is_loaded_once_in_a_process(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+    monkeypatch.setattr(torch.ops, "load_library", loads.append)
+    extension = dataclasses.replace(write_library(), name="loaded_once")
+
+    assert extension.load() == extension.load()
+    assert loads == [str(extension.library_path())]
+
+
+def test_a_second_library_of_a_loaded_name_is_refused(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
+    first = dataclasses.replace(write_library(), name="one_of_two")
+    library = first.load()
+
+    assert dataclasses.replace(first, reason="another reason").load() == library
+    with pytest.raises(BuildError, match="another library one_of_two is loaded already: start a new process"):
+        dataclasses.replace(first, defines=(("SIZE", "3"),)).load()
+
+
+def test_the_manifest_says_what_was_built_with_what(cache_folder: Path, write_library: Write) -> None:
+    library = write_library(defines=(("SIZE", "3"),), reason="a test").build()
+
+    manifest = json.loads(library.with_suffix(".json").read_text())
+    assert manifest["name"] == "answer"
+    assert manifest["reason"] == "a test"
+    assert manifest["torch"][0] == torch.__version__
+    assert manifest["compiler"] == find_compiler().version
+    assert manifest["defines"] == [["SIZE", "3"]]
+    assert manifest["seconds"] > 0
+    assert manifest["date"].startswith("20")
+    assert leftovers(cache_folder) == {".so", ".json"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"defines": (("SIZE", "3"),)},
+        {"native": True},
+        {"flags": ("-funroll-loops",)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_path_follows_the_options(
+    cache_folder: Path, write_library: Write, change: dict[str, object]
+) -> None:
+    extension = write_library()
+
+    assert dataclasses.replace(extension, **change).library_path() != extension.library_path()  # type: ignore[arg-type]
+
+
+def test_the_path_follows_sources_and_headers(
+    cache_folder: Path, write_library: Write, tmp_path: Path
+) -> None:
+    include = tmp_path / "include"
+    include.mkdir()
+    extension = write_library(include_dirs=(include,))
+    paths = {extension.library_path()}
+    (include / "added.h").write_text("// header")
+    paths.add(extension.library_path())
+    (include / "added.h").write_text("// header, changed")
+    paths.add(extension.library_path())
+    (extension.sources[0].parent / "beside.cuh").write_text("// header")
+    paths.add(extension.library_path())
+    extension.sources[0].write_text("// changed")
+    paths.add(extension.library_path())
+
+    assert len(paths) == 5
+
+
+def test_the_path_follows_the_processor_of_a_native_build_only(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portable, native = write_library(), write_library(native=True)
+    before = portable.library_path(), native.library_path()
+    monkeypatch.setattr(kernels.build, "processor", lambda: "another processor")
+
+    assert portable.library_path() == before[0]
+    assert native.library_path() != before[1]
+
+
+def test_checkouts_with_the_same_sources_share_a_library(cache_folder: Path, write_library: Write) -> None:
+    one = write_library(folder="one", reason="first")
+    two = write_library(folder="two", reason="second")
+
+    assert one.library_path() == two.library_path()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["std::pair<int, int>", "1,2,3", "a && (b | c)", "'$HOME' `ls` $$ #hash", '"a \\"quoted\\" text"', ""],
+)
+def test_values_of_defines_arrive_as_they_are(
+    cache_folder: Path, write_library: Write, call: Call, value: str
+) -> None:
+    top = f"#include <cstring>\n{TEXT_OF_MACRO}"
+    expected = json.dumps(value)
+    extension = write_library(
+        f"return std::strcmp(TEXT(VALUE), {expected});", top=top, defines=(("VALUE", value),)
+    )
+
+    assert call(extension.build()) == 0
+
+
+def test_paths_may_hold_blanks_quotes_and_dollars(
+    tmp_path: Path, write_library: Write, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEM_TETRIS_CACHE", str(tmp_path / "it's a $cache: #1"))
+    extension = write_library("return SIX;", folder="it's $a (source) #1", top='#include "six.h"')
+    (extension.sources[0].parent / "six.h").write_text("#define SIX 6\n")
+
+    assert call(extension.build()) == 6
+
+
+def test_a_header_outside_the_key_is_refused(cache_folder: Path, write_library: Write) -> None:
+    extension = write_library("return SIX;", top='#include "deeper/six.h"')
+    hidden = extension.sources[0].parent / "deeper" / "six.h"
+    hidden.parent.mkdir()
+    hidden.write_text("#define SIX 6\n")
+
+    with pytest.raises(BuildError, match=r"expected every header of answer .* got .*six\.h"):
+        extension.build()
+    assert leftovers(cache_folder) == set()
+
+
+def test_a_failing_compile_shows_the_first_error_and_keeps_the_log(
+    cache_folder: Path, write_library: Write, capfd: pytest.CaptureFixture[str]
+) -> None:
+    errors = "".join(f'static_assert(false, "number {index}");\n' for index in range(60))
+    extension = write_library(top=errors)
+
+    with pytest.raises(BuildError, match="number 0") as caught:
+        extension.build()
+    log = extension.library_path().with_suffix(".log")
+    assert str(log) in str(caught.value)
+    assert "number 59" in str(caught.value)
+    assert "number 30" not in str(caught.value)
+    assert "number 30" in log.read_text()
+    assert "FAILED" not in str(caught.value)
+    assert "failed after" in capfd.readouterr().err
+    assert leftovers(cache_folder) == {".log"}
+
+
+def test_a_function_that_nobody_defines_fails_the_build(cache_folder: Path, write_library: Write) -> None:
+    extension = write_library("return missing();", top="int missing();")
+
+    with pytest.raises(BuildError, match="missing"):
+        extension.build()
+
+
+def test_sources_that_change_during_the_build_are_not_cached(
+    cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = write_library()
+    compiler = find_compiler().command[0]
+    editing = tmp_path / "c++"
+    edit = f'echo "// edited" >> "{extension.sources[0]}"'
+    editing.write_text(f'#!/bin/sh\ncase "$*" in *-c*) {edit};; esac\nexec {compiler} "$@"\n')
+    editing.chmod(0o755)
+    monkeypatch.setenv("CXX", str(editing))
+
+    with pytest.raises(BuildError, match="changed while it was built"):
+        extension.build()
+    assert leftovers(cache_folder) == set()
+
+
+def test_a_missing_compiler_gives_one_sentence_with_a_remedy(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = write_library()
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+
+    assert not extension.is_built()
+    with pytest.raises(CompilerMissingError, match=r"no C\+\+ compiler found .*: install one") as caught:
+        extension.load()
+    assert "\n" not in str(caught.value)
+    assert not cache_folder.exists()
+
+
+def test_a_library_that_cannot_be_loaded_is_named(cache_folder: Path, write_library: Write) -> None:
+    extension = write_library()
+    cache_folder.mkdir()
+    extension.library_path().write_text("no library")
+
+    with pytest.raises(BuildError, match=r"cannot load .*answer-.*: remove it"):
+        extension.load()
+
+
+def test_a_full_disk_leaves_nothing_half_written(cache_folder: Path, write_library: Write) -> None:
+    extension = write_library(top="__attribute__((used)) static const char big[1 << 16] = {1};")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may grow beyond 16 KiB, as if the disk were full: the compiler writes a part of the object.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, hard))
+    try:
+        with pytest.raises(BuildError):
+            extension.build()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert leftovers(cache_folder) <= {".log"}
+    assert extension.build().is_file()
+    assert leftovers(cache_folder) == {".so", ".json"}
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_an_error_of_the_disk_names_the_remedy(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    extension = write_library()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, full)
+        with pytest.raises(BuildError, match=r"No space left on device.*: make room"):
+            extension.build()
+    assert leftovers(cache_folder) == set()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "a/b"}, "expected a name"),
+        ({"sources": ()}, "got none"),
+        ({"sources": (Path("a.cu"),)}, r"expected sources ending in \.cpp, got a\.cu"),
+        ({"defines": (("1A", ""),)}, "expected a macro's name"),
+        ({"defines": (("A", "1\n2"),)}, "expected a macro's name"),
+    ],
+)
+def test_a_wrong_description_is_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Extension(**{"name": "a", "sources": (Path("a.cpp"),), **options})  # type: ignore[arg-type]
+
+
+def test_a_missing_source_is_named(cache_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"expected a source file, got .*absent\.cpp"):
+        Extension("absent", (tmp_path / "absent.cpp",)).build()

@@ -1,0 +1,181 @@
+"""nvcc, the CUDA runtime and the architectures; the tests that compile skip where no nvcc is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernels
+import kernels.cuda
+from kernels import BuildError, CompilerMissingError, Extension, compile_check
+from kernels.cuda import Nvcc, architectures, find_nvcc, find_runtime, gencode_flags
+
+FOLDER = Path(kernels.__file__).parent
+FakeNvcc = Callable[[Path, str], Path]
+
+
+def has_nvcc() -> bool:
+    """Tells whether a .cu file can be compiled here."""
+    try:
+        find_nvcc()
+    except CompilerMissingError:
+        return False
+    return True
+
+
+needs_nvcc = pytest.mark.skipif(not has_nvcc(), reason="no nvcc found")
+
+
+@pytest.fixture
+def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
+    """Writes programs that answer like nvcc, on a machine that has none."""
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    monkeypatch.setattr(kernels.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
+
+    def write(path: Path, version: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {version}, V{version}.88'\n")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def test_nvcc_of_cuda_home_comes_before_path_and_packages(
+    fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
+    assert find_nvcc() == Nvcc(packaged, "13.2", "V13.2.88")
+
+    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
+    assert find_nvcc().path == on_path
+
+    at_home = fake_nvcc(tmp_path / "home" / "bin" / "nvcc", "12.8")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    assert find_nvcc("13.0").path == at_home
+
+
+def test_nvcc_of_the_major_version_of_torch_is_preferred(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
+    packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
+    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "12.8")
+
+    assert find_nvcc("13.0").path == packaged
+    assert find_nvcc("12.6").path == on_path
+    assert find_nvcc("11.8").path == on_path
+
+
+def test_a_cuda_home_without_nvcc_is_passed_over(
+    fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "runtime_only"))
+
+    assert find_nvcc().path == on_path
+
+
+def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNvcc) -> None:
+    with pytest.raises(
+        CompilerMissingError, match=r"no nvcc found .*pip install 'nvidia-cuda-nvcc==13\.2\.\*'"
+    ):
+        find_nvcc("13.2")
+    with pytest.raises(CompilerMissingError, match=r"no nvcc found .*pip install 'nvidia-cuda-nvcc'"):
+        find_nvcc()
+
+
+def test_the_remedy_for_cuda_12_is_the_toolkit_alone(fake_nvcc: FakeNvcc) -> None:
+    with pytest.raises(CompilerMissingError, match=r"set CUDA_HOME to its folder$"):
+        find_nvcc("12.8")
+
+
+def test_an_nvcc_with_headers_of_another_version_is_refused(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
+    nvcc = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.5")
+    header = tmp_path / "nvidia" / "cu13" / "include" / "cuda_runtime_api.h"
+    header.parent.mkdir()
+    header.write_text("#define CUDART_VERSION  13050\n")
+    assert find_nvcc("13.2").path == nvcc
+
+    header.write_text("#define CUDART_VERSION  13020\n")
+    with pytest.raises(BuildError, match=r"is of CUDA 13\.5 and its headers of 13\.2: .*nvcc==13\.2"):
+        find_nvcc("13.2")
+
+
+def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
+    fake_nvcc: FakeNvcc, tmp_path: Path
+) -> None:
+    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0", "V13.0.88")
+    toolkit = tmp_path / "toolkit" / "lib64" / "libcudart.so.13"
+    packaged = tmp_path / "nvidia" / "cu13" / "lib" / "libcudart.so.13"
+    for library in (toolkit, packaged):
+        library.parent.mkdir(parents=True)
+        library.write_text("")
+
+    assert find_runtime(nvcc) == packaged
+    packaged.unlink()
+    assert find_runtime(nvcc) == toolkit
+    toolkit.unlink()
+    with pytest.raises(BuildError, match=r"no libcudart\.so\.13 found"):
+        find_runtime(nvcc)
+
+
+def test_architectures_follow_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 9.0a;12.0+PTX")
+
+    assert architectures() == ("8.0", "9.0a", "12.0+PTX")
+
+
+def test_without_gpu_and_variable_there_is_no_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(BuildError, match="set TORCH_CUDA_ARCH_LIST"):
+        architectures()
+
+
+def test_architectures_become_flags_of_nvcc() -> None:
+    assert gencode_flags(("8.0", "12.0a+PTX")) == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_120a,code=sm_120a",
+        "-gencode=arch=compute_120a,code=compute_120a",
+    ]
+    with pytest.raises(BuildError, match="got 'Hopper'"):
+        gencode_flags(("Hopper",))
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
+def test_a_cuda_library_needs_a_cuda_build_of_torch() -> None:
+    with pytest.raises(BuildError, match=r"expected a CUDA build of torch for probe, got .*pytorch\.org"):
+        Extension("probe", (FOLDER / "probe.cu",), cuda=True).load()
+
+
+@needs_nvcc
+def test_a_cu_file_is_checked_with_its_defines(tmp_path: Path) -> None:
+    source = tmp_path / "fill.cu"
+    source.write_text(
+        "template <int A, int B> __global__ void fill(float* out) { out[threadIdx.x] = A + B; }\n"
+        "template __global__ void LIST(float*);\n"
+    )
+
+    assert compile_check(source, "sm_90", defines=(("LIST", "fill<1, 2>"),)) > 0
+
+
+@needs_nvcc
+def test_a_wrong_cu_file_gives_the_error_of_nvcc(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.cu"
+    source.write_text("__global__ int kernel() { return 1; }\n")
+
+    with pytest.raises(BuildError, match="must have a void return type"):
+        compile_check(source)
+
+
+@needs_nvcc
+def test_the_operator_of_the_doctor_compiles_for_cuda() -> None:
+    assert compile_check(FOLDER / "probe.cu") > 0
+
+
+def test_a_wrong_architecture_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected an architecture such as 'sm_90', got '9\.0'"):
+        compile_check(FOLDER / "probe.cu", "9.0")

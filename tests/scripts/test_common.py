@@ -1,0 +1,124 @@
+"""What the scripts share: errors in one line, checked arguments, devices, tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import _common
+import pytest
+
+from kernels import BuildError, CompilerMissingError
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("expected 1,\n  got 2"), "error: expected 1, got 2\n"),
+        (TypeError("expected a str"), "error: expected a str\n"),
+        (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
+        (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
+        (OSError("odd"), "error: odd\n"),
+    ],
+)
+def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], error: Exception, line: str
+) -> None:
+    with pytest.raises(SystemExit) as ended, _common.one_line_errors():
+        raise error
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(line)
+
+
+def test_error_of_the_program_itself_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError), _common.one_line_errors():
+        raise ZeroDivisionError
+
+
+def test_ctrl_c_ends_a_script_with_status_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        _common.run(interrupted)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def _printing(stdout: str) -> subprocess.CompletedProcess[str]:
+    code = "import _common\ndef main():\n    print('x' * 100_000)\n    return 0\n_common.run(main)"
+    root = Path(_common.__file__).parents[1]
+    path = os.pathsep.join([str(root), str(root / "scripts")])
+    command = f'"{sys.executable}" -c "$CODE" {stdout}'
+    environment = {**os.environ, "PYTHONPATH": path, "CODE": code}
+    return subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_full_disk_under_stdout_is_one_line_and_status_2() -> None:
+    ended = _printing("> /dev/full")
+    assert (ended.returncode, ended.stderr) == (2, "-c: error: No space left on device\n")
+
+
+def test_closed_pipe_is_no_error() -> None:
+    assert _printing("| head -c 1").stderr == ""
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "1.5", "", "many"])
+def test_counts_must_be_at_least_1(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"at least 1, got '{text}'"):
+        _common.positive_int(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
+def test_seconds_must_be_above_0(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"above 0, got '{text}'"):
+        _common.positive_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["-1", str(1 << 64), "x"])
+def test_seed_must_fit_64_bits(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"got '{text}'"):
+        _common.seed(text)
+
+
+def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert _common.choose_device("auto") == "python"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "slower" in line
+    assert "/nowhere/c++" in line
+
+
+def test_cpu_without_a_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(CompilerMissingError):
+        _common.choose_device("cpu")
+
+
+def test_python_needs_no_compiler(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert _common.choose_device("python") == "python"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("parts", [("missing", "a.json"), (".",)])
+def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    with pytest.raises(OSError, match="expected a f"):
+        _common.check_writable(tmp_path.joinpath(*parts))
+
+
+def test_table_is_aligned() -> None:
+    assert _common.table(["name", "n"], [["a", "1,000"], ["longer", "2"]]).splitlines() == [
+        "name        n",
+        "------  -----",
+        "a       1,000",
+        "longer      2",
+    ]

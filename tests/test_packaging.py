@@ -1,0 +1,143 @@
+"""The packages as a whole: who imports whom, what is installed with them, what a wheel holds."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+PACKAGES = ("cem", "tetris", "kernels")
+MAY_IMPORT = {
+    "scripts": {"scripts", "cem", "tetris", "kernels"},
+    "cem": {"cem", "kernels"},
+    "tetris": {"tetris", "kernels"},
+    "kernels": {"kernels"},
+}
+DEPENDENCIES = {"gymnasium", "ninja", "numpy", "torch", "tqdm"}
+tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict[str, Any]:
+    """The contents of pyproject.toml."""
+    return dict(tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8")))
+
+
+def imported(source: Path) -> set[str]:
+    """Returns the top-level names that a file imports anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{source} imports relatively"
+            names.add(str(node.module).partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_imports_go_down_only(folder: str) -> None:
+    own = set(MAY_IMPORT)
+    wrong = {
+        str(source.relative_to(PROJECT)): sorted(forbidden)
+        for source in (PROJECT / folder).rglob("*.py")
+        if (forbidden := (imported(source) & own) - MAY_IMPORT[folder])
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
+    allowed = set(sys.stdlib_module_names) | DEPENDENCIES | set(PACKAGES)
+    wrong = {
+        str(source.relative_to(PROJECT)): sorted(foreign)
+        for source in (PROJECT / package).rglob("*.py")
+        if (foreign := imported(source) - allowed)
+    }
+    assert wrong == {}
+
+
+def test_the_runtime_dependencies_are_exactly_five(pyproject: dict[str, Any]) -> None:
+    names = {re.split(r"[^A-Za-z0-9-]", line)[0] for line in pyproject["project"]["dependencies"]}
+
+    assert names == DEPENDENCIES
+
+
+def test_importing_does_no_work(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    result = subprocess.run(
+        [sys.executable, "-c", "import cem, tetris, kernels"],
+        cwd=PROJECT,
+        env={**os.environ, "CEM_TETRIS_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_says_that_it_is_typed(package: str) -> None:
+    assert (PROJECT / package / "py.typed").is_file()
+
+
+def shipped_files() -> set[str]:
+    """Returns the files under the packages that an installation needs."""
+    kept = (".py", ".typed", ".h", ".hpp", ".inc", ".cuh", ".cpp", ".cu", ".json")
+    files = (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
+    return {str(path.relative_to(PROJECT)) for path in files if path.suffix in kept}
+
+
+def test_every_native_source_is_package_data(pyproject: dict[str, Any]) -> None:
+    patterns = pyproject["tool"]["setuptools"]["package-data"]["*"]
+    missed = {
+        file
+        for file in shipped_files()
+        if not file.endswith(".py")
+        and not any(fnmatch.fnmatch(Path(file).name, pattern) for pattern in patterns)
+    }
+    assert missed == set()
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:
+    # A copy: building in the checkout would leave a build folder, whose old files later wheels pick up.
+    copy = tmp_path / "copy"
+    shutil.copytree(
+        PROJECT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", "build", "*.egg-info", "runs")
+    )
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--quiet",
+            "--wheel-dir",
+            tmp_path / "wheels",
+            copy,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "No matching distribution found for setuptools" in result.stdout + result.stderr:
+        pytest.skip("pip cannot fetch setuptools here")
+    assert result.returncode == 0, result.stderr
+
+    (wheel,) = (tmp_path / "wheels").glob("cem_tetris-*-py3-none-any.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name for name in names if ".dist-info/" not in name} == shipped_files()

@@ -1,0 +1,28 @@
+"""Fixtures for the tests of the game."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
+
+
+@pytest.fixture
+def golden() -> Path:
+    """The folder with traces of the reference simulator; where it is not there, the test is skipped."""
+    if not GOLDEN.is_dir():
+        pytest.skip("no golden data beside this checkout; test_fixtures.py covers the same ground")
+    return GOLDEN
+
+
+@pytest.fixture
+def wall() -> Callable[..., tuple[int, ...]]:
+    """Read a drawing, top row first and ``X`` for a full cell, as the rows of a wall."""
+
+    def read(*drawing: str) -> tuple[int, ...]:
+        return tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))
+
+    return read

@@ -1,0 +1,90 @@
+"""Write the fixtures anew: ``python tests/tetris/make_fixtures.py``.
+
+They are what the readable Python engine did when it had been found equal to the traces of the reference
+simulator (test_golden.py), so that every engine can be compared with it where those traces are not at hand. A
+change of the rules is a change of these files; nothing else is.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from tetris.controller import LinearController, published
+from tetris.features import FEATURES, column_heights, feature_names, feature_values
+from tetris.game import landing_row, place, steps
+from tetris.pieces import PIECES
+from tetris.rules import Rules
+from tetris.stream import PieceStream
+
+FOLDER = Path(__file__).parent / "fixtures"
+NARROW = LinearController(
+    "bertsekas", tuple([-1.0, -0.5] + [-1.5] * 2 + [-0.75] * 3 + [-2.0, -8.0]), Rules(4, 24)
+)
+GAMES = [  # controller, rules, seed, stream, first decision, decisions
+    (published("dt20"), Rules(10, 20), 1, 0, 0, 150),
+    (published("bcts"), Rules(10, 10, clear_on_overflow=True, pieces="bag"), 2, 7, 5, 120),
+    (published("bdu"), Rules(10, 8), 3, (1 << 40) + 1, 0, 100),
+    (published("dellacherie"), Rules(7, 5, clear_on_overflow=True), (1 << 63) + 5, 2, (1 << 34) + 3, 120),
+    (published("dt10"), Rules(6, 6), 4, 3, 0, 120),
+    (published("dt10"), Rules(8, 12, pieces="SZ"), 5, 1, 0, 120),
+    (NARROW, Rules(4, 24, pieces="IOL"), 6, 0, 0, 80),
+    (published("dt20"), Rules(4, 4, clear_on_overflow=True), 7, 0, 0, 60),
+]
+
+
+def game_case(
+    controller: LinearController, rules: Rules, seed: int, stream: int, start: int, decisions: int
+) -> dict[str, Any]:
+    """Return what was played and every step of it."""
+    names = controller.names_on(rules)
+    pieces = PieceStream(rules, seed, stream)
+    played = steps((), pieces, controller.float32_weights, names, rules, start, decisions)
+    return {
+        "features": controller.features,
+        "weights": list(controller.weights),
+        "rules": rules.to_dict(),
+        "seed": seed,
+        "stream": stream,
+        "start": start,
+        "steps": [list(step.to_dict().values()) for step in played],
+    }
+
+
+def placement_case(rng: random.Random) -> dict[str, Any]:
+    """Return a random wall, some placements on it, and all features of what they make of it."""
+    rules = Rules(rng.choice([4, 7, 8, 10]), rng.choice([4, 6, 10, 20]), clear_on_overflow=rng.random() < 0.5)
+    density = rng.choice([0.5, 0.8, 0.9])
+    draws = [sum(1 << x for x in range(rules.width) if rng.random() < density) for _ in range(rules.height)]
+    wall = tuple(row for row in draws if row not in (0, rules.full_row))[: rng.randint(0, rules.height)]
+    heights = column_heights(wall, rules.width)
+    names = tuple(
+        name for name in FEATURES if name in feature_names("bdu", rules.width) + feature_names("dt")
+    )
+    placements = []
+    for _ in range(4):
+        shape = rng.choice(PIECES[rng.randrange(len(PIECES))])
+        column = rng.randint(0, rules.width - shape.width)
+        after = place(wall, shape, column, landing_row(heights, shape, column), rules)
+        outcome = [after.landing_row, list(after.rows), after.lines, after.game_over]
+        placements.append([shape.piece, shape.orientation, column, *outcome, feature_values(after, names)])
+    return {"rules": rules.to_dict(), "rows": list(wall), "names": list(names), "placements": placements}
+
+
+def write(name: str, cases: list[dict[str, Any]]) -> None:
+    """Write one case a line."""
+    text = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    (FOLDER / name).write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Write both files."""
+    rng = random.Random(1)
+    write("games.json", [game_case(*game) for game in GAMES])
+    write("placements.json", [placement_case(rng) for _ in range(40)])
+
+
+if __name__ == "__main__":
+    main()

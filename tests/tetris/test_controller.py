@@ -1,0 +1,167 @@
+"""Linear controllers: validation, JSON on disk, and finding one by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tetris.controller import PUBLISHED, LinearController, published, resolve
+from tetris.rules import Rules
+
+
+def _controller() -> LinearController:
+    rules = Rules(8, 12, clear_on_overflow=True, pieces="SZ")
+    return LinearController("holes,max_height", (-4.0, -0.1), rules, "mine", {"seed": 3, "parents": ["dt20"]})
+
+
+def test_save_and_load_round_trip(tmp_path: Path) -> None:
+    _controller().save(tmp_path / "c.json")
+    assert LinearController.load(tmp_path / "c.json") == _controller()
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_weights_keep_their_double_precision_and_are_played_in_single(tmp_path: Path) -> None:
+    LinearController("holes", (0.1 + 0.2,)).save(tmp_path / "c.json")
+    loaded = LinearController.load(tmp_path / "c.json")
+    assert loaded.weights == (0.1 + 0.2,)
+    assert loaded.float32_weights.tolist() == [float(np.float32(0.1 + 0.2))]
+
+
+@pytest.mark.parametrize("weights", [[-4, -1], np.array([-4.0, -1.0]), torch.tensor([-4.0, -1.0])])
+def test_weights_may_be_any_sequence_of_numbers(weights: Any) -> None:
+    assert LinearController("holes,wells", weights).weights == (-4.0, -1.0)
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), -1e39, 10**400])
+def test_weights_that_are_not_finite_in_float32_are_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match="finite in float32, got"):
+        LinearController("holes", (weight,))
+
+
+@pytest.mark.parametrize("weights", ["12", 3.0, (None,), ("1",), (True,), ((1.0,),)])
+def test_weights_of_the_wrong_type_are_refused(weights: Any) -> None:
+    with pytest.raises(TypeError, match="expected weights to be"):
+        LinearController("holes", weights)
+
+
+def test_weights_must_fit_the_features() -> None:
+    with pytest.raises(ValueError, match=r"expected 9 weights for the features dt .*, got 2"):
+        LinearController("dt", (1.0, 2.0))
+
+
+def test_unknown_features_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 'dtt'; did you mean 'dt'"):
+        LinearController("dtt", (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("DU", "bcts"), (" BCTS", "bcts"), ("Holes, wells", "holes,wells"), ("wells", "wells")],
+)
+def test_features_have_one_canonical_spelling(given: str, kept: str) -> None:
+    count = 8 if kept == "bcts" else len(kept.split(","))
+    assert LinearController(given, (1.0,) * count).features == kept
+
+
+def test_set_without_columns_plays_on_every_width() -> None:
+    assert len(published("dt20").names_on(Rules(4, 24))) == 9
+
+
+def test_set_with_columns_plays_on_its_own_width_alone() -> None:
+    with pytest.raises(ValueError, match="expected a board of width 10 for the features bdu, got 8x20"):
+        published("bdu").names_on(Rules(8, 20))
+
+
+def test_column_named_by_the_controller_must_exist_on_the_board() -> None:
+    with pytest.raises(ValueError, match="board of width 6, got 'column_height_8'"):
+        LinearController("column_height_8", (1.0,)).names_on(Rules(6, 20))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, '"format": "cem-tetris-controller"'),
+        ({"version": 2}, "expected version 1 of the format, got 2"),
+        ({"extra": 1}, "expected the keys"),
+        ({"weights": [1.0, float("nan")]}, "finite"),
+        ({"weights": {"a": 1}}, "expected weights to be numbers"),
+        ({"features": 3}, "expected features to be a str"),
+        ({"name": None}, "expected name to be a str"),
+        ({"provenance": []}, "expected provenance to be a mapping"),
+        ({"rules": {"width": 10}}, "expected the rules to hold"),
+        ({"rules": None}, "expected the rules as a mapping"),
+    ],
+)
+def test_file_with_a_wrong_value_is_refused_with_its_name_and_the_reason(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps({**_controller().to_dict(), **change}))
+    with pytest.raises(ValueError, match=r"c\.json holds no valid controller: ") as error:
+        LinearController.load(path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "cem-tetris-controller"}'])
+def test_file_that_holds_something_else_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"c\.json holds no valid controller"):
+        LinearController.load(path)
+
+
+def test_binary_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"c\.json holds no valid controller"):
+        LinearController.load(path)
+
+
+def test_failed_save_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    _controller().save(tmp_path / "c.json")
+    unserialisable = LinearController("holes", (1.0,), provenance={"at": object()})
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        unserialisable.save(tmp_path / "c.json")
+    assert LinearController.load(tmp_path / "c.json") == _controller()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_published_controllers() -> None:
+    assert list(PUBLISHED) == ["dellacherie", "bcts", "bdu", "dt10", "dt20"]
+    assert all(controller.provenance["source"] for controller in PUBLISHED.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("dt20", "dt20"), ("DT-20", "dt20"), ("dt_10", "dt10"), ("DU", "bcts"), ("Dellacherie", "dellacherie")],
+)
+def test_published_names_may_be_spelt_freely(text: str, name: str) -> None:
+    assert resolve(text) is PUBLISHED[name]
+
+
+def test_resolve_reads_a_file_and_a_run_folder(tmp_path: Path) -> None:
+    _controller().save(tmp_path / "controller.json")
+    assert resolve(str(tmp_path / "controller.json")) == _controller()
+    assert resolve(str(tmp_path)) == _controller()
+
+
+def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
+    with pytest.raises(
+        ValueError, match="dellacherie, bcts, bdu, dt10, dt20; got 'dt200'; did you mean 'dt20'"
+    ):
+        resolve("dt200")
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected a controller at .*none\.json, found no such file"):
+        resolve(str(tmp_path / "none.json"))
+
+
+def test_run_folder_without_a_controller_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"to hold controller\.json, found none"):
+        resolve(str(tmp_path))

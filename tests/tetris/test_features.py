@@ -1,0 +1,198 @@
+"""Every feature against a cell-by-cell reading of its definition, and the feature sets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from tetris.features import FEATURES, AfterState, column_heights, feature_names, feature_values
+from tetris.game import landing_row, place
+from tetris.pieces import PIECES
+from tetris.rules import Rules
+
+Wall = Callable[..., tuple[int, ...]]
+
+
+def _after(rows: tuple[int, ...], rules: Rules) -> AfterState:
+    return AfterState(rules, PIECES[1][0], 0, 0, rows, 0, 0, game_over=len(rows) > rules.height)
+
+
+def _values(rows: tuple[int, ...], rules: Rules, *names: str) -> list[float]:
+    return feature_values(_after(rows, rules), names)
+
+
+def _by_definition(after: AfterState) -> dict[str, float]:
+    """The features of a wall read off cell by cell, with no bit operation in common with the engine."""
+    width, height = after.rules.width, after.rules.height
+    top = max(height, len(after.rows))
+    full = {(x, y) for y, row in enumerate(after.rows) for x in range(width) if row >> x & 1}
+    empty = {(x, y) for y in range(top) for x in range(width)} - full
+    tall = [max((y + 1 for x, y in full if x == column), default=0) for column in range(width)]
+
+    def solid(x: int, y: int) -> bool:
+        return not 0 <= x < width or y < 0 or (x, y) in full
+
+    def run_down(x: int, y: int, cells: set[tuple[int, int]]) -> list[tuple[int, int]]:
+        run = []
+        while (x, y) in cells:
+            run.append((x, y))
+            y -= 1
+        return run
+
+    covered = {(x, y) for x, y in empty if y < tall[x]}
+    well_cells = {(x, y) for x, y in empty if solid(x - 1, y) and solid(x + 1, y)}
+    below_a_well = {cell for x, y in well_cells for cell in run_down(x, y, empty)}
+    differences = [right - left for left, right in pairwise(tall)]
+    pairs = [sum(solid(x - 1, y) != solid(x, y) for x in range(width + 1)) for y in range(top)]
+    return {
+        "row_transitions": sum(pairs) - 2 * (top - height),
+        "column_transitions": sum(
+            solid(x, y - 1) != ((x, y) in full) for x in range(width) for y in range(top + 1)
+        ),
+        "holes": len(covered),
+        "wells": sum(len(run_down(x, y, empty)) for x, y in well_cells),
+        "hole_depth": sum((x, y - len(run_down(x, y, full))) in empty for x, y in full),
+        "rows_with_holes": len({y for _, y in covered}),
+        "diversity": len({d for d in differences if abs(d) <= 2}),
+        "wells_fast": sum(len(run_down(x, y, empty)) for x, y in below_a_well),
+        "max_height": max(tall),
+        **{f"column_height_{x}": tall[x] for x in range(width)},
+        **{f"height_difference_{x}": abs(d) for x, d in enumerate(differences)},
+    }
+
+
+def _random_wall(rng: random.Random, rules: Rules) -> tuple[int, ...]:
+    density = rng.choice([0.3, 0.6, 0.85])
+    rows = []
+    for _ in range(rng.randint(0, rules.height)):
+        row = sum(1 << x for x in range(rules.width) if rng.random() < density)
+        rows.append(rules.full_row & ~1 if row in (0, rules.full_row) else row)
+    return tuple(rows)
+
+
+@pytest.mark.parametrize("width", range(4, 11))
+def test_board_features_follow_their_definitions(width: int) -> None:
+    rng = random.Random(width)
+    overflowed = 0
+    for _ in range(60):
+        rules = Rules(width, rng.randint(4, 24), clear_on_overflow=rng.random() < 0.5)
+        rows = _random_wall(rng, rules)
+        shape = rng.choice(PIECES[rng.randrange(7)])
+        column = rng.randint(0, width - shape.width)
+        after = place(rows, shape, column, landing_row(column_heights(rows, width), shape, column), rules)
+        overflowed += len(after.rows) > rules.height
+        expected = _by_definition(after)
+        names = tuple(expected)
+        assert dict(zip(names, feature_values(after, names), strict=True)) == expected, after
+    assert overflowed > 0
+
+
+def test_empty_board() -> None:
+    rules = Rules(6, 12)
+    names = (*feature_names("bcts")[2:], "diversity", "wells_fast", "max_height")
+    assert _values((), rules, *names) == [24, 6, 0, 0, 0, 0, 1, 0, 0]
+
+
+def test_a_covered_well_counts_too(wall: Wall) -> None:
+    rows = wall(
+        ".XX.",
+        "X.X.",
+        "X.XX",
+    )
+    assert _values(rows, Rules(4, 4), "wells", "holes") == [1 + 3 + 3, 2]  # columns 0, 1 and 3
+
+
+def test_wells_fast_counts_below_the_topmost_well_cell_even_where_there_is_no_wall(wall: Wall) -> None:
+    rows = wall(
+        "X.XX",
+        "..XX",
+        "X.XX",
+    )
+    assert _values(rows, Rules(4, 4), "wells") == [3 + 1]
+    assert _values(rows, Rules(4, 4), "wells_fast") == [3 + 2 + 1]
+
+
+def test_hole_depth_counts_the_run_on_the_hole_alone(wall: Wall) -> None:
+    rows = wall(
+        "X...",
+        "....",
+        "X...",
+        "X...",
+        ".X..",
+        "XX..",
+    )
+    assert _values(rows, Rules(4, 8), "hole_depth") == [3]
+
+
+def test_what_the_placement_did(wall: Wall) -> None:
+    rows = wall(
+        "XXX.",
+        "XX..",
+    )
+    rules = Rules(4, 8)
+    after = place(rows, PIECES[0][0], 3, 0, rules)  # I upright: the upper row goes with one of its cells
+    assert feature_values(after, ("landing_height", "eroded_cells")) == [1.5, 1]
+    after = place(wall("XX..", "XX.."), PIECES[1][0], 2, 0, rules)  # O: two lines with two cells each
+    assert feature_values(after, ("landing_height", "eroded_cells")) == [0.5, 8]
+
+
+def test_sets_in_summation_order() -> None:
+    placement = ["landing_height", "eroded_cells", "row_transitions", "column_transitions"]
+    dellacherie = [*placement, "holes", "wells"]
+    assert list(feature_names("dellacherie")) == dellacherie
+    assert list(feature_names("bcts")) == [*dellacherie, "hole_depth", "rows_with_holes"]
+    dt = [*dellacherie[:5], "wells_fast", "hole_depth", "rows_with_holes", "diversity"]
+    assert list(feature_names("dt")) == dt
+    heights = [f"column_height_{i}" for i in range(10)]
+    bertsekas = [*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes"]
+    assert list(feature_names("bertsekas")) == bertsekas
+    bdu = [*bertsekas, *placement, "wells", "hole_depth", "rows_with_holes"]
+    assert list(feature_names("bdu")) == bdu
+
+
+def test_sizes_of_the_published_sets() -> None:
+    sizes = [len(feature_names(name)) for name in ("dellacherie", "bcts", "dt", "bertsekas", "bdu")]
+    assert sizes == [6, 8, 9, 21, 28]
+
+
+def test_sets_with_heights_follow_the_width() -> None:
+    assert len(feature_names("bertsekas", 6)) == 6 + 5 + 2
+    assert feature_names("bertsekas", 4)[3:5] == ("column_height_3", "height_difference_0")
+
+
+def test_du_is_another_name_for_bcts() -> None:
+    assert feature_names("DU") == feature_names("bcts")
+
+
+def test_features_can_be_listed() -> None:
+    assert feature_names("holes, Max_Height,column_height_9") == ("holes", "max_height", "column_height_9")
+
+
+def test_unknown_set_names_the_known_ones_and_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"dellacherie, bcts.*got 'dellachery'; did you mean 'dellacherie'"):
+        feature_names("dellachery")
+
+
+def test_unknown_feature_in_a_list_names_the_nearest() -> None:
+    with pytest.raises(
+        ValueError, match=r"expected a feature set or feature among.*got 'wels'; did you mean 'wells'"
+    ):
+        feature_names("holes,wels")
+
+
+def test_feature_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="every feature once, got 'holes' twice"):
+        feature_names("holes,wells,holes")
+
+
+def test_column_that_the_board_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="board of width 8, got 'height_difference_7'"):
+        feature_names("height_difference_7", 8)
+
+
+def test_registry_names_every_feature_of_the_widest_board() -> None:
+    names = {name for features in ("dt", "bdu") for name in feature_names(features)}
+    assert names == set(FEATURES)

@@ -1,0 +1,172 @@
+"""How pieces fall, when a game ends, and which placement is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tetris.features import column_heights, feature_names
+from tetris.game import Weights, after_states, choose, landing_row, place, play, steps, weighted_sums
+from tetris.pieces import PIECES
+from tetris.rules import Rules
+from tetris.stream import PieceStream
+
+Wall = Callable[..., tuple[int, ...]]
+BAR, SQUARE, TEE = 0, 1, 2
+
+
+def _weights(*values: float) -> Weights:
+    return np.array(values, dtype=np.float32)
+
+
+def _dt20() -> Weights:
+    return _weights(-2.68, 1.38, -2.41, -6.32, 2.03, -2.71, -0.43, -9.48, 0.89)
+
+
+def test_heights_are_those_of_the_highest_full_cells(wall: Wall) -> None:
+    assert column_heights(wall("X...", "..X.", "XX.."), 4) == [3, 1, 2, 0]
+
+
+def test_piece_rests_on_the_column_that_stops_it_first(wall: Wall) -> None:
+    heights = column_heights(wall("X...", "X..X", "XX.X"), 4)
+    flat, upright, pointing_down = (
+        PIECES[BAR][1],
+        PIECES[BAR][0],
+        PIECES[TEE][3],
+    )  # T turned three times: .X./XXX
+    assert landing_row(heights, flat, 0) == 3
+    assert [landing_row(heights, upright, column) for column in range(4)] == [3, 1, 0, 2]
+    assert [landing_row(heights, pointing_down, column) for column in range(2)] == [2, 1]
+
+
+def test_lines_go_and_what_is_above_moves_down(wall: Wall) -> None:
+    rows = wall("..X.", "XXX.", ".XX.", "XXX.")
+    after = place(rows, PIECES[BAR][0], 3, 0, Rules(4, 8))
+    assert after.rows == wall("..XX", ".XXX")
+    assert (after.lines, after.piece_cells_removed, after.game_over) == (2, 2, False)
+
+
+def test_piece_up_to_the_top_row_does_not_end_the_game() -> None:
+    after = place((1, 1, 1, 1), PIECES[BAR][0], 0, 4, Rules(4, 8))
+    assert (after.rows, after.game_over) == ((1,) * 8, False)
+
+
+def test_published_rule_ends_the_game_and_lines_do_not_count(wall: Wall) -> None:
+    rows = wall("XXX.", "X.X.", "XXX.", "X.X.")
+    after = place(rows, PIECES[BAR][0], 3, 1, Rules(4, 4))
+    assert after.rows == wall("...X", "XXXX", "X.XX", "XXXX", "X.X.")
+    assert (after.lines, after.piece_cells_removed, after.game_over) == (0, 0, True)
+
+
+def test_clear_on_overflow_goes_on_where_the_lines_make_room(wall: Wall) -> None:
+    rows = wall("XXX.", "X.X.", "XXX.", "X.X.")
+    after = place(rows, PIECES[BAR][0], 3, 1, Rules(4, 4, clear_on_overflow=True))
+    assert after.rows == wall("...X", "X.XX", "X.X.")
+    assert (after.lines, after.game_over) == (2, False)
+
+
+def test_clear_on_overflow_counts_the_lines_of_the_placement_that_ends_the_game(wall: Wall) -> None:
+    rows = wall("XXX.", "X.X.", "X.X.", "X.XX")
+    after = place(rows, PIECES[BAR][0], 3, 3, Rules(4, 4, clear_on_overflow=True))
+    assert after.rows == wall("...X", "...X", "...X", "X.X.", "X.X.", "X.XX")
+    assert (after.lines, after.game_over) == (1, True)
+
+
+def test_placements_are_tried_by_orientation_and_then_left_to_right() -> None:
+    tried = [(after.shape.orientation, after.column) for after in after_states((), TEE, Rules(5, 8))]
+    assert tried == [(0, c) for c in range(4)] + [(1, c) for c in range(3)] + [(2, c) for c in range(4)] + [
+        (3, c) for c in range(3)
+    ]
+
+
+def test_first_of_equal_placements_is_chosen() -> None:
+    after = choose((), BAR, _weights(0), ("holes",), Rules(4, 8))
+    assert (after.shape.orientation, after.column) == (0, 0)
+
+
+def test_greatest_value_is_chosen() -> None:
+    after = choose((), BAR, _weights(-1), ("max_height",), Rules(5, 8))
+    assert (after.shape.orientation, after.column) == (1, 0)
+
+
+def test_placement_that_ends_the_game_is_not_preferred_however_good(wall: Wall) -> None:
+    rows = wall("XX..", "XX..", "XX..", "XX..")
+    after = choose(rows, BAR, _weights(1), ("max_height",), Rules(4, 4))
+    assert (after.shape.orientation, after.column, after.game_over) == (0, 2, False)
+
+
+def test_orientation_0_column_0_is_played_where_every_placement_ends_the_game(wall: Wall) -> None:
+    rows = wall("X.X.", ".X.X", "X.X.", ".X.X")
+    after = choose(rows, SQUARE, _weights(-1), ("landing_height",), Rules(4, 4))
+    assert (after.shape.orientation, after.column, after.game_over) == (0, 0, True)
+
+
+def test_value_that_overflows_to_minus_infinity_is_never_preferred() -> None:
+    after = choose((), BAR, _weights(-3e38), ("row_transitions",), Rules(4, 8))
+    assert (after.shape.orientation, after.column) == (0, 0)
+
+
+def test_value_that_is_not_a_number_is_never_preferred(wall: Wall) -> None:
+    rows = wall("XXX.")
+    names = ("max_height", "column_height_3")  # inf - inf where the I stands in column 3, a number elsewhere
+    after = choose(rows, BAR, _weights(-3e38, 3e38), names, Rules(4, 8))
+    assert (after.shape.orientation, after.column) == (1, 0)
+
+
+def test_sum_is_rounded_to_float32_after_every_operation_in_feature_order() -> None:
+    values = np.array([[1, 1, 1], [3, 0, 0]], dtype=np.float32)
+    weights = _weights(2.0**24, 1, -(2.0**24))
+    # 2^24 + 1 is no float32: it is rounded to 2^24, so that nothing remains. In float64 1 would.
+    assert weighted_sums(values, weights).tolist() == [0.0, 3 * 2.0**24]
+
+
+def test_product_is_rounded_before_it_is_added() -> None:
+    third = np.float32(1 / 3)
+    values = np.array([[1, 3]], dtype=np.float32)
+    # 3 * float32(1/3) is 1 + 2^-25, rounded to 1: with -1 nothing remains. A fused multiply-add would leave
+    # 2^-25.
+    assert weighted_sums(values, _weights(-1, third)).tolist() == [0.0]
+
+
+def test_step_reports_the_decision() -> None:
+    (step,) = steps((), [BAR], _weights(-1, -0.5), ("max_height", "landing_height"), Rules(4, 8), 0, 1)
+    assert step.to_dict() == {
+        "piece": 0,
+        "orientation": 1,
+        "column": 0,
+        "lines": 1,
+        "landing_row": 0,
+        "rows": [],
+        "features": [0, 0.0],
+        "value": 0.0,
+        "game_over": False,
+    }
+
+
+def test_next_game_starts_on_an_empty_board() -> None:
+    played = list(steps((), [SQUARE] * 4, _weights(1), ("max_height",), Rules(5, 4), 0, 4))
+    assert [step.game_over for step in played] == [False, False, False, False]
+    played = list(steps((), [SQUARE] * 5, _weights(-1), ("column_height_4",), Rules(5, 4), 0, 5))
+    assert [(step.column, len(step.rows)) for step in played] == [(0, 2), (0, 4), (2, 4), (2, 4), (0, 6)]
+
+
+@pytest.mark.parametrize("clear_on_overflow", [False, True])
+def test_play_counts_what_the_steps_did(clear_on_overflow: bool) -> None:
+    rules = Rules(6, 6, clear_on_overflow, "bag")
+    names = feature_names("dt")
+    played = list(steps((), PieceStream(rules, 3, 1), _dt20(), names, rules, 0, 300))
+    rows, lines, games = play((), _dt20(), names, rules, 3, 1, 0, 300)
+    assert games > 2
+    assert (lines, games) == (sum(step.lines for step in played), sum(step.game_over for step in played))
+    assert rows == (() if played[-1].game_over else played[-1].rows)
+
+
+def test_play_in_stretches_is_play_in_one_go() -> None:
+    rules = Rules(6, 6)
+    names = feature_names("dt")
+    whole = play((), _dt20(), names, rules, 3, 1, 0, 120)
+    rows, lines, games = play((), _dt20(), names, rules, 3, 1, 0, 50)
+    rows, more_lines, more_games = play(rows, _dt20(), names, rules, 3, 1, 50, 70)
+    assert (rows, lines + more_lines, games + more_games) == whole

@@ -1,0 +1,53 @@
+"""The pieces and their orientations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tetris.pieces import PIECES, Shape
+
+
+def _drawing(shape: Shape) -> str:
+    return "/".join("".join(".X"[row >> x & 1] for x in range(shape.width)) for row in shape.rows)
+
+
+def test_every_orientation_is_that_of_the_reference_simulator(golden: Path) -> None:
+    lines = (golden / "pieces_table.txt").read_text().splitlines()
+    expected = [tuple(line.split()) for line in lines if not line.startswith("#")]
+    ours = [
+        (str(shape.piece), str(shape.orientation), str(shape.width), str(shape.height), _drawing(shape))
+        for shapes in PIECES
+        for shape in shapes
+    ]
+    assert ours == expected
+
+
+def test_orientation_counts() -> None:
+    assert [len(shapes) for shapes in PIECES] == [2, 1, 4, 2, 2, 4, 4]
+
+
+def test_first_orientations() -> None:
+    drawings = [_drawing(shapes[0]) for shapes in PIECES]
+    assert drawings == ["X/X/X/X", "XX/XX", "X./XX/X.", "X./XX/.X", ".X/XX/X.", "XXX/X..", "X../XXX"]
+
+
+@pytest.mark.parametrize(
+    ("width", "placements"), [(10, [17, 9, 34, 17, 17, 34, 34]), (4, [5, 3, 10, 5, 5, 10, 10])]
+)
+def test_placement_counts(width: int, placements: list[int]) -> None:
+    assert [sum(width - shape.width + 1 for shape in shapes) for shapes in PIECES] == placements
+
+
+@pytest.mark.parametrize("shapes", PIECES)
+def test_turning_the_last_orientation_gives_the_first(shapes: tuple[Shape, ...]) -> None:
+    first, turned = shapes[0], shapes[-1].turned()
+    assert (turned.width, turned.height, turned.rows) == (first.width, first.height, first.rows)
+
+
+def test_column_profile() -> None:
+    shape = PIECES[5][1]  # J turned once: XX/.X/.X from the bottom
+    assert (shape.bottoms, shape.tops) == ((0, 0), (1, 3))
+    shape = PIECES[2][2]  # T turned twice: .X/XX/.X
+    assert (shape.bottoms, shape.tops) == ((1, 0), (2, 3))

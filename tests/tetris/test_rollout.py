@@ -1,0 +1,147 @@
+"""Rollouts: the engines agree bit for bit, however a rollout is split, shared or threaded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from kernels.toolchain import CompilerMissingError
+from tetris.controller import published
+from tetris.features import feature_names
+from tetris.rollout import Rollout, rollout
+from tetris.rules import Rules
+
+BOARDS = [(10, 20), (10, 10), (4, 4), (4, 24), (7, 13), (5, 7)]
+PIECES = ["uniform", "bag", "SZ"]
+
+
+def weights_for(features: str, width: int, population: int = 3) -> torch.Tensor:
+    """Random weights, and a good controller where there is one for the set."""
+    names = feature_names(features, width)
+    generator = torch.Generator().manual_seed(len(names) + width)
+    weights = torch.randn(population, len(names), generator=generator)
+    good = {"dt": "dt20", "bcts": "bcts", "dellacherie": "dellacherie"}.get(features)
+    if good is not None:
+        weights[0] = torch.tensor(published(good).weights)
+    return weights
+
+
+def assert_equal(one: Rollout, other: Rollout, decisions: int) -> None:
+    first, second = one.advance(decisions), other.advance(decisions)
+    assert torch.equal(first.lines, second.lines)
+    assert torch.equal(first.games, second.games)
+    assert torch.equal(first.decisions, second.decisions)
+    assert torch.equal(one.boards, other.boards)
+
+
+@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
+@pytest.mark.parametrize("clear_on_overflow", [False, True])
+@pytest.mark.parametrize("pieces", PIECES)
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: f"{board[0]}x{board[1]}")
+def test_cpu_plays_as_python_does(board: tuple[int, int], pieces: str, clear_on_overflow: bool, portable: bool) -> None:
+    rules = Rules(*board, clear_on_overflow=clear_on_overflow, pieces=pieces)
+    weights = weights_for("dt", board[0])
+    python = Rollout(weights, rules, 2, 5, "python", features="dt")
+    assert_equal(python, Rollout(weights, rules, 2, 5, "cpu", features="dt", portable=portable), 60)
+
+
+@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bertsekas", "bdu"])
+@pytest.mark.parametrize("board", [(10, 12), (10, 20)], ids=["10x12", "10x20"])
+def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None:
+    rules = Rules(*board)
+    weights = weights_for(features, board[0])
+    python = Rollout(weights, rules, 1, 11, "python", features=features)
+    assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), 120)
+
+
+@pytest.mark.parametrize("board", [(10, 20), (10, 16), (10, 10), (6, 22)], ids=lambda board: f"{board[0]}x{board[1]}")
+@pytest.mark.parametrize("clear_on_overflow", [False, True])
+def test_vectors_play_as_the_portable_path_does_for_long(board: tuple[int, int], clear_on_overflow: bool) -> None:
+    rules = Rules(*board, clear_on_overflow=clear_on_overflow)
+    weights = torch.cat([weights_for("dt", board[0], 5), torch.tensor([published("bcts").weights + (0.0,)])])
+    fast = Rollout(weights, rules, 4, 3, "cpu", features="dt")
+    assert_equal(fast, Rollout(weights, rules, 4, 3, "cpu", features="dt", portable=True), 4000)
+
+
+def test_splitting_a_rollout_changes_nothing() -> None:
+    weights, rules = weights_for("dt", 10), Rules(10, 12, pieces="bag")
+    whole, split = (Rollout(weights, rules, 3, 9, "cpu", features="dt") for _ in range(2))
+    for decisions in (1, 6, 0, 393):
+        split.advance(decisions)
+    expected, result = whole.advance(400), split.advance(0)
+    assert torch.equal(expected.lines, result.lines) and torch.equal(whole.boards, split.boards)
+
+
+@pytest.mark.parametrize("device", ["python", "cpu"])
+def test_streams_are_shared_or_not(device: str) -> None:
+    weights = weights_for("dt", 10)[:1].repeat(2, 1)
+    shared = rollout(weights, Rules(10, 10), 2, 100, 1, device, features="dt")
+    apart = rollout(weights, Rules(10, 10), 2, 100, 1, device, features="dt", share_streams=False)
+    later = rollout(weights[:1], Rules(10, 10), 2, 100, 1, device, features="dt", first_stream=2)
+    assert shared.lines[0] == shared.lines[1] == apart.lines[0]
+    assert apart.lines[1] == later.lines[0]
+
+
+def test_threads_do_not_matter() -> None:
+    weights, rules = weights_for("dt", 10), Rules(10, 10)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = rollout(weights, rules, 5, 500, 2, "cpu", features="dt")
+        torch.set_num_threads(2)
+        two = rollout(weights, rules, 5, 500, 2, "cpu", features="dt")
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(one.lines, two.lines) and torch.equal(one.games, two.games)
+
+
+def test_the_highest_seed_and_stream_agree() -> None:
+    weights, rules = weights_for("dt", 10), Rules(10, 10)
+    arguments = dict(features="dt", first_stream=1 << 62)
+    python = Rollout(weights, rules, 1, (1 << 64) - 1, "python", **arguments)
+    assert_equal(python, Rollout(weights, rules, 1, (1 << 64) - 1, "cpu", **arguments), 50)
+
+
+def test_scores_that_overflow_are_decided_alike() -> None:
+    weights = torch.full((2, 9), 3e38)
+    weights[1, ::2] *= -1
+    python = Rollout(weights, Rules(10, 10), 2, 5, "python", features="dt")
+    assert_equal(python, Rollout(weights, Rules(10, 10), 2, 5, "cpu", features="dt"), 60)
+
+
+def test_check_is_called_and_may_end_the_rollout() -> None:
+    def stop() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        rollout(weights_for("dt", 10), Rules(10, 10), 1, 100, 0, "python", features="dt", check=stop)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(weights=[[1.0] * 8]), r"expected weights of shape \(population, 9\), got \(1, 8\)"),
+        (dict(weights=[1.0] * 9), r"expected weights of shape \(population, 9\), got \(9,\)"),
+        (dict(weights=torch.zeros(0, 9)), r"expected weights of shape \(population, 9\), got \(0, 9\)"),
+        (dict(weights=[[float("nan")] * 9]), "expected finite float32 weights"),
+        (dict(weights=[[1e39] * 9]), "expected finite float32 weights"),
+        (dict(streams=0), "expected streams from 1"),
+        (dict(decisions=-1), "expected decisions from 0"),
+        (dict(seed=-1), "expected seed from 0"),
+        (dict(device="tpu"), "expected device to be python or cpu, got 'tpu'"),
+    ],
+)
+def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rollout(**{"weights": [[1.0] * 9], "device": "python", "features": "dt", **arguments})
+
+
+def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tetris import native
+
+    def missing(*_: object, **__: object) -> None:
+        raise CompilerMissingError("no C++ compiler found")
+
+    monkeypatch.setattr(native, "operators", missing)
+    with pytest.raises(CompilerMissingError, match="no C\\+\\+ compiler"):
+        rollout([[1.0] * 9], device="cpu", features="dt")

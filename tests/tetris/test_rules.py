@@ -1,0 +1,88 @@
+"""The rules: what is accepted, and how it is spelt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tetris.rules import Rules
+
+
+def test_defaults_are_the_published_game() -> None:
+    rules = Rules()
+    assert (rules.board, rules.rule, rules.pieces) == ("10x20", "published", "uniform")
+
+
+@pytest.mark.parametrize(("width", "height"), [(4, 4), (10, 24)])
+def test_smallest_and_largest_board_are_accepted(width: int, height: int) -> None:
+    assert Rules(width, height).board == f"{width}x{height}"
+
+
+@pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 3, 3), (10, 25, 25)])
+def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> None:
+    with pytest.raises(ValueError, match=f"expected the board's (width|height) to be .*, got {got}"):
+        Rules(width, height)
+
+
+@pytest.mark.parametrize(
+    "values", [{"width": 10.0}, {"height": True}, {"clear_on_overflow": 1}, {"pieces": 7}]
+)
+def test_values_of_the_wrong_type_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="expected"):
+        Rules(**values)
+
+
+@pytest.mark.parametrize(
+    ("given", "canonical", "piece_set"),
+    [
+        ("uniform", "uniform", (0, 1, 2, 3, 4, 5, 6)),
+        ("Bag", "bag", (0, 1, 2, 3, 4, 5, 6)),
+        ("sz", "ZS", (3, 4)),
+        ("LI", "IL", (0, 6)),
+        ("O", "O", (1,)),
+        ("LJSZTOI", "uniform", (0, 1, 2, 3, 4, 5, 6)),
+    ],
+)
+def test_pieces_have_one_canonical_spelling(given: str, canonical: str, piece_set: tuple[int, ...]) -> None:
+    rules = Rules(pieces=given)
+    assert (rules.pieces, rules.piece_set) == (canonical, piece_set)
+
+
+@pytest.mark.parametrize("pieces", ["", "SX", "random", "S,Z"])
+def test_unknown_pieces_are_refused(pieces: str) -> None:
+    with pytest.raises(ValueError, match="uniform, bag or letters of IOTZSJL; got"):
+        Rules(pieces=pieces)
+
+
+def test_a_piece_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="every letter of pieces once, got 'SzS'"):
+        Rules(pieces="SzS")
+
+
+def test_board_is_read_from_text() -> None:
+    assert Rules.parse_board(" 8X12 ") == (8, 12)
+
+
+@pytest.mark.parametrize("text", ["", "10", "x20", "10x", "ten x twenty", "10x20x2", "-10x20", "9.5x20"])
+def test_text_that_is_no_board_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="WIDTHxHEIGHT such as 10x20, got"):
+        Rules.parse_board(text)
+
+
+def test_board_in_text_must_be_in_range() -> None:
+    with pytest.raises(ValueError, match="width to be 4 to 10, got 12"):
+        Rules.parse_board("12x20")
+
+
+def test_dict_round_trip() -> None:
+    rules = Rules(8, 12, clear_on_overflow=True, pieces="SZ")
+    assert Rules.from_dict(rules.to_dict()) == rules
+
+
+@pytest.mark.parametrize("change", [{"gravity": 1}, {"width": None}])
+def test_dict_must_hold_exactly_the_fields(change: dict[str, Any]) -> None:
+    values = {**Rules().to_dict(), **change}
+    values = {key: value for key, value in values.items() if value is not None}
+    with pytest.raises(ValueError, match="expected the rules to hold width, height"):
+        Rules.from_dict(values)

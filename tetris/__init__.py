@@ -1,0 +1,19 @@
+"""Tetris for linear controllers: rules, features, rollouts, scores. Knows nothing of training."""
+
+from tetris.controller import LinearController, published, resolve
+from tetris.features import feature_names
+from tetris.rollout import Rollout, RolloutResult, rollout
+from tetris.rules import Rules
+from tetris.score import Score
+
+__all__ = [
+    "LinearController",
+    "Rollout",
+    "RolloutResult",
+    "Rules",
+    "Score",
+    "feature_names",
+    "published",
+    "resolve",
+    "rollout",
+]

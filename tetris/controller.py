@@ -1,0 +1,245 @@
+"""Linear controllers: a feature set and its weights, on disk as JSON, and the published ones by name.
+
+Published weights, as far as they are known: Fahey (2003) for Pierre Dellacherie's; Thiery and Scherrer,
+"Building Controllers for Tetris" (ICGA Journal 32, 2009) for BCTS, also called DU, and BDU; Gabillon,
+Ghavamzadeh and Scherrer, "Approximate Dynamic Programming Finally Performs Well in the Game of Tetris" (NIPS
+2013) for DT-10 and DT-20.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tetris.features import feature_names, feature_sets
+from tetris.files import write_text
+from tetris.names import unknown_name
+from tetris.rules import Rules
+
+FORMAT = "cem-tetris-controller"
+VERSION = 1
+FILE_NAME = "controller.json"
+"""What a run calls the controller in its folder."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+_KEYS = ("format", "version", "name", "features", "weights", "rules", "provenance")
+
+
+@dataclass(frozen=True)
+class LinearController:
+    """A player that values an after-state by the weighted sum of its features.
+
+    Example:
+        >>> controller = LinearController("holes, max_height", (-4.0, -1.0))
+        >>> controller.names_on(Rules(8, 12))
+        ('holes', 'max_height')
+
+    Attributes:
+        features: Name of a feature set, or feature names separated by commas.
+        weights: One finite number a feature, in summation order. Kept in double precision, played in single.
+        rules: The rules it was made for. It plays by others, too, if its features exist there.
+        name: What to call it in tables; may be empty.
+        provenance: Where it comes from, as plain JSON values.
+
+    Raises:
+        TypeError: If a value has the wrong type.
+        ValueError: If the features are unknown, or the weights do not fit them or are not finite in float32.
+    """
+
+    features: str
+    weights: tuple[float, ...]
+    rules: Rules = field(default_factory=Rules)
+    name: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        """Validate, and put features and weights into their canonical form."""
+        for what, value in (("features", self.features), ("name", self.name)):
+            if not isinstance(value, str):
+                raise TypeError(f"expected {what} to be a str, got {value!r}")
+        if not isinstance(self.rules, Rules):
+            raise TypeError(f"expected rules to be Rules, got {self.rules!r}")
+        if not isinstance(self.provenance, Mapping):
+            raise TypeError(f"expected provenance to be a mapping, got {self.provenance!r}")
+        object.__setattr__(self, "features", _canonical_features(self.features, self.rules.width))
+        object.__setattr__(self, "weights", _checked_weights(self.weights))
+        self.names_on(self.rules)
+
+    @property
+    def float32_weights(self) -> npt.NDArray[np.float32]:
+        """The weights as they are played, shape (features,)."""
+        return np.array(self.weights, dtype=np.float32)
+
+    def names_on(self, rules: Rules) -> tuple[str, ...]:
+        """Return the names of the features on a board, in summation order.
+
+        Raises:
+            ValueError: If the controller cannot play there: its features depend on the width of the board.
+        """
+        names = feature_names(self.features, rules.width)
+        if len(names) == len(self.weights):
+            return names
+        if rules.width != self.rules.width:
+            needed = f"a board of width {self.rules.width} for the features {self.features}"
+            raise ValueError(f"expected {needed}, got {rules.board}")
+        needed = f"{len(names)} weights for the features {self.features} on a board of width {rules.width}"
+        raise ValueError(f"expected {needed}, got {len(self.weights)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the controller as plain values, for JSON."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "name": self.name,
+            "features": self.features,
+            "weights": list(self.weights),
+            "rules": self.rules.to_dict(),
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> LinearController:
+        """Return the controller that ``to_dict`` wrote.
+
+        Raises:
+            TypeError: If a value has the wrong type.
+            ValueError: If it is another format or version, a key is missing or unknown, or a value is out of
+            range.
+        """
+        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
+            raise ValueError(f'expected an object with "format": "{FORMAT}"')
+        if values.get("version") != VERSION:
+            raise ValueError(f"expected version {VERSION} of the format, got {values.get('version')!r}")
+        if set(values) != set(_KEYS):
+            raise ValueError(f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}")
+        return cls(
+            features=values["features"],
+            weights=values["weights"],
+            rules=Rules.from_dict(values["rules"]),
+            name=values["name"],
+            provenance=values["provenance"],
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the controller as JSON: whole or not at all, also when the machine stops in between.
+
+        Raises:
+            OSError: If the file cannot be written; a file that was there is untouched.
+        """
+        write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LinearController:
+        """Read a controller from a JSON file.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If it holds no valid controller; the message names the file and the reason.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} holds no valid controller: {error}") from error
+
+
+def _canonical_features(features: str, width: int) -> str:
+    names = feature_names(features, width)
+    text = features.strip().lower()
+    if text == "du":
+        return "bcts"
+    return text if text in feature_sets(width) else ",".join(names)
+
+
+def _checked_weights(weights: object) -> tuple[float, ...]:
+    if isinstance(weights, str) or not hasattr(weights, "__iter__"):
+        raise TypeError(f"expected weights to be a sequence of numbers, got {weights!r}")
+    checked = []
+    for weight in weights:
+        if isinstance(weight, (bool, str)) or not hasattr(weight, "__float__"):
+            raise TypeError(f"expected weights to be numbers, got {weight!r}")
+        if not abs(weight) <= _LARGEST:  # so written, NaN fails too
+            raise ValueError(f"expected weights that are finite in float32, got {weight!r}")
+        checked.append(float(weight))
+    return tuple(checked)
+
+
+def _published(name: str, features: str, weights: str, source: str) -> LinearController:
+    return LinearController(features, tuple(map(float, weights.split())), Rules(), name, {"source": source})
+
+
+_THIERY_SCHERRER = "Thiery & Scherrer 2009; Gabillon et al. 2013"
+_CBMPI = "Gabillon, Ghavamzadeh & Scherrer 2013 (CBMPI)"
+
+PUBLISHED: Mapping[str, LinearController] = {
+    controller.name: controller
+    for controller in (
+        _published("dellacherie", "dellacherie", "-1 1 -1 -1 -4 -1", "Fahey 2003; Thiery & Scherrer 2009"),
+        _published(
+            "bcts",
+            "bcts",
+            "-12.629 6.601974 -9.215815 -19.77356 -13.08335 -10.48747 -1.611863 -24.04087",
+            _THIERY_SCHERRER,
+        ),
+        _published(
+            "bdu",
+            "bdu",
+            "-13.18725 -7.652075 7.622007 -9.044294 -1.747279 -7.569865 -5.221819 -0.6874555 -6.4831 "
+            "-16.01383 2.356909 2.143912 -7.351929 1.558139 0.433698 3.655922 -4.673708 -1.997187 9.122675 "
+            "12.36382 -40.64 -43.27153 -1.036039 -36.93346 -81.00232 -41.17906 -13.27585 -75.47524",
+            _THIERY_SCHERRER,
+        ),
+        _published("dt10", "dt", "-2.18 2.42 -2.17 -3.31 0.95 -2.22 -0.81 -9.65 1.27", _CBMPI),
+        _published("dt20", "dt", "-2.68 1.38 -2.41 -6.32 2.03 -2.71 -0.43 -9.48 0.89", _CBMPI),
+    )
+}
+"""The published controllers by name."""
+
+
+def published(name: str) -> LinearController:
+    """Return a published controller: ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10``, ``dt20``.
+
+    Case, blanks, hyphens and underscores do not matter: ``"DT-20"`` is ``"dt20"``.
+
+    Raises:
+        ValueError: If there is none of that name.
+    """
+    plain = _plain(name)
+    if plain not in PUBLISHED:
+        raise unknown_name("controller", name, PUBLISHED)
+    return PUBLISHED[plain]
+
+
+def resolve(text: str) -> LinearController:
+    """Return the controller that a person names: a published one, a JSON file, or a run folder.
+
+    Names go before files: a folder called ``dt20`` is ``./dt20``.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is neither a known name nor a file or folder with a valid controller.
+    """
+    name = _plain(text)
+    if name in PUBLISHED:
+        return PUBLISHED[name]
+    path = Path(text)
+    if text and path.is_dir():
+        path = path / FILE_NAME
+        if not path.is_file():
+            raise ValueError(f"expected the run folder {text} to hold {FILE_NAME}, found none")
+    if path.is_file():
+        return LinearController.load(path)
+    if path.suffix == ".json" or os.sep in text:
+        raise ValueError(f"expected a controller at {text}, found no such file or folder")
+    raise unknown_name("file, a run folder or a controller", text, PUBLISHED)
+
+
+def _plain(name: str) -> str:
+    plain = name.strip().lower().translate({ord(mark): None for mark in "-_ "})
+    return "bcts" if plain == "du" else plain

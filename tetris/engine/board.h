@@ -1,0 +1,190 @@
+// The board as columns, and a piece dropped on it. Bit TOP - r of a column is row r (see lanes_scalar.h).
+#pragma once
+
+#include "lanes_scalar.h"
+#include "plan.h"
+
+namespace tetris {
+
+// What depends on the size of the board alone.
+template <class L>
+struct Geometry {
+    using Word = typename L::Word;
+    int width, height;
+    typename L::ColumnBits inside;  // all ones in the board's columns
+    typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
+    typename L::ColumnBits edges;   // as `pairs`, but walls count as columns
+    typename L::ColumnBits walls;   // the two walls, full from below the floor to beyond the top
+    typename L::ColumnInts far;     // WALL_HEIGHT beside the board
+    Word above;                     // the rows above the top
+
+    TETRIS_FUNCTION Geometry(int board_width, int board_height) : width(board_width), height(board_height) {
+        Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
+        const Word ones = static_cast<Word>(~Word(0));
+        for (int i = 0; i < L::SLOTS; ++i) {
+            const int column = i - FIRST_COLUMN;
+            in[i] = column >= 0 && column < width ? ones : Word(0);
+            pair[i] = column >= 0 && column < width - 1 ? ones : Word(0);
+            edge[i] = column >= -1 && column < width ? ones : Word(0);
+            wall[i] = column == -1 || column == width ? ones : Word(0);
+            beside[i] = static_cast<Word>(in[i] != 0 ? 0 : WALL_HEIGHT);
+        }
+        inside = L::load(in);
+        pairs = L::load(pair);
+        edges = L::load(edge);
+        walls = L::load(wall);
+        far = L::as_ints(L::load(beside));
+        above = height > L::TOP ? Word(0) : static_cast<Word>((Word(2) << (L::TOP - height)) - 1);
+    }
+};
+
+// A board, and the piece whose landing made it.
+template <class L>
+struct Board {
+    const Geometry<L>& geometry;
+    typename L::ColumnBits cells;    // walls included
+    typename L::ColumnBits filled;   // every row up to the topmost cell of the column
+    typename L::ColumnInts heights;  // far from any height beside the board
+    int twice_landing_height = 0;
+    int eroded_cells = 0;
+
+    TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c)
+        : geometry(g), cells(c), filled(c | -c), heights(L::popcount(filled) | g.far) {}
+
+    TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
+};
+
+// The row in which the bottom of `shape` comes to rest with its left edge over column x.
+template <class L, class S>
+TETRIS_FUNCTION int landing_row(const typename L::ColumnInts& heights, const S& shape, int x) {
+    int row = 0;
+    for (int k = 0; k < shape.width; ++k) {
+        const int reach = heights[FIRST_COLUMN + x + k] - shape.bottom(k);
+        row = reach > row ? reach : row;
+    }
+    return row;
+}
+
+// Rows by the number of their empty cells, for the numbers a piece can fill: exactly[n - 1] has n of them.
+template <class L>
+struct RowGaps {
+    typename L::Bits exactly[MAX_PIECE_SIZE];
+
+    TETRIS_FUNCTION explicit RowGaps(const Board<L>& board) {
+        uint32_t ones, twos, fours, eights;
+        L::count_gaps(~board.cells & board.geometry.inside, ones, twos, fours, eights);
+        const uint32_t few = ~(eights | fours);
+        const uint32_t words[MAX_PIECE_SIZE] = {ones & ~twos & few, twos & ~ones & few, ones & twos & few,
+                                                fours & ~(eights | ones | twos)};
+        TETRIS_UNROLL for (int n = 0; n < MAX_PIECE_SIZE; ++n) exactly[n] = L::bits(static_cast<typename L::Word>(words[n]));
+    }
+};
+
+// The rows in which every column has a cell.
+template <class L>
+TETRIS_FUNCTION typename L::Word full_rows(const Geometry<L>& geometry, const typename L::ColumnBits& cells) {
+    return static_cast<typename L::Word>(~L::first(L::or_all(~cells & geometry.inside)));
+}
+
+// Removes the full rows, topmost first; what is above moves down.
+template <class L>
+TETRIS_FUNCTION typename L::ColumnBits remove_rows(const Geometry<L>& geometry, typename L::ColumnBits cells,
+                                                   typename L::Word full) {
+    using Word = typename L::Word;
+    while (full != 0) {
+        const int row = full & -static_cast<int>(full);
+        const int above = row - 1;
+        // cells = below + row + above, and row is set in every column: below + 2 above.
+        cells = (cells - L::bits(static_cast<Word>(row))) + (cells & L::bits(static_cast<Word>(above)));
+        full = static_cast<Word>(full & (full - 1));
+    }
+    return (cells & geometry.inside) | geometry.walls;
+}
+
+// A piece come to rest, and what became of the board.
+template <class L>
+struct Landing {
+    typename L::ColumnBits cells;  // full rows removed
+    int row;                       // of the piece's bottom, before removal
+    int lines = 0;
+    int eroded_cells = 0;  // lines x cells of the piece in them
+    bool over = false;     // the game has ended
+
+    TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place, bool clear_on_overflow) : cells(board.cells) {
+        using Word = typename L::Word;
+        const int orientation = place / ORDER_STRIDE, column = place % ORDER_STRIDE;
+        row = landing_row<L>(board.heights, SHAPES[piece][orientation], column);
+        const Geometry<L>& geometry = board.geometry;
+        const bool exceeds = row + SHAPES[piece][orientation].height > geometry.height;
+        over = exceeds;
+        if (exceeds && !clear_on_overflow) return;
+        const auto dropped = L::piece_columns(piece, orientation, column, row);
+        cells = cells | dropped;
+        const Word full = full_rows(geometry, cells);
+        if (full != 0) {
+            lines = popcount(full);
+            eroded_cells = lines * L::sum(L::popcount(dropped & L::bits(full)));
+            cells = remove_rows(geometry, cells, full);
+        }
+        if (exceeds) over = L::any(cells & geometry.inside & L::bits(geometry.above));
+    }
+};
+
+// A piece of WIDTH columns dropped on the board, one placement a lane. Nothing is removed yet.
+template <class L, int WIDTH>
+struct Drop {
+    using Bits = typename L::Bits;
+    using Ints = typename L::Ints;
+    static constexpr int width = WIDTH;
+
+    const Board<L>& board;
+    const ShapeLanes<L, WIDTH>& shape;
+    Ints row;   // of the piece's bottom
+    Bits unit;  // 2^(TOP - 3 - row), which a pattern of the shape is multiplied with
+
+    TETRIS_FUNCTION Drop(const Board<L>& b, const ShapeLanes<L, WIDTH>& s) : board(b), shape(s) {
+        // A piece has a cell in its lowest row, so that the row can't be negative.
+        row = height_before(0) - L::ints(shape.bottom[0]);
+        TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = maximum(row, height_before(k) - L::ints(shape.bottom[k]));
+        unit = L::row_unit(row);
+    }
+
+    TETRIS_FUNCTION Ints column() const { return L::ints(shape.column); }
+    TETRIS_FUNCTION Ints piece_height() const { return L::ints(shape.height); }
+    // The value at the piece's column k (its left edge is column 0; others are the board's).
+    template <class Columns>
+    TETRIS_FUNCTION auto at(const Columns& columns, int k) const {
+        return L::template at<WIDTH>(columns, shape, k);
+    }
+    TETRIS_FUNCTION Bits before(int k) const { return at(board.cells, k); }
+    TETRIS_FUNCTION Ints height_before(int k) const { return at(board.heights, k); }
+    TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const { return unit * L::bits(pattern); }
+    TETRIS_FUNCTION Bits after(int k) const {
+        return k >= 0 && k < WIDTH ? before(k) | rows(shape.piece[k]) : before(k);
+    }
+    // The empty cells that column k of the piece covers: from the board's topmost cell up to the piece. The bit of the
+    // topmost cell is the one above (numerically) those of the rows over it, and likewise for the row below the piece.
+    TETRIS_FUNCTION Bits covered(int k) const {
+        const Bits cells = before(k);
+        return (cells & -cells) - rows(shape.floor[k]);
+    }
+    // The rows that the piece completes: it fills every gap of them.
+    TETRIS_FUNCTION Bits completed(const RowGaps<L>& gaps) const {
+        Bits complete = L::bits(0);
+        TETRIS_UNROLL for (int n = 0; n < WIDTH; ++n) complete = complete | (rows(shape.rows[n]) & gaps.exactly[n]);
+        return complete;
+    }
+    // The height of board column i.
+    TETRIS_FUNCTION Ints column_height(int i) const {
+        Ints result = L::ints(static_cast<int>(board.heights[FIRST_COLUMN + i]));
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+            const Ints height = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
+            result = column() == L::ints(i - k) ? height : result;
+        }
+        return result;
+    }
+
+    TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
+};
+
+}  // namespace tetris

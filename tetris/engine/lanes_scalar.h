@@ -1,0 +1,268 @@
+// One placement at a time, in plain C++: the portable path of the CPU engine, and what a CUDA thread runs.
+//
+// The engine is written against a `Lanes` type (this one, or the vectors of lanes_avx2.h and lanes_avx512.h):
+//   Bits, Ints, Floats      one value a lane; a lane is a placement, lane x the one whose left edge is column x
+//   ColumnBits, ColumnInts  one value a board column, in the slots FIRST_COLUMN .. FIRST_COLUMN + width - 1; the slots
+//                           beside them are the walls
+// A column is an unsigned word: row r is bit TOP - r. The floor is the most significant bit, so that an addition
+// carries downwards and `c | -c` fills a column from its topmost cell to the floor.
+#pragma once
+
+#include "plan.h"
+
+namespace tetris {
+
+constexpr float NEVER = -__builtin_huge_valf();
+
+// A placement, by its place in the order of the search, and its score.
+struct Choice {
+    static constexpr int NONE = -1;
+    float score;
+    int place;
+
+    // Of two candidates the higher score, and of equals the first in the order. NaN is never preferred.
+    TETRIS_FUNCTION void consider(const Choice& other) {
+        const bool earlier = other.score == score && other.place < place && other.place != NONE;
+        const bool better = other.score > score || earlier;
+        score = better ? other.score : score;
+        place = better ? other.place : place;
+    }
+};
+
+constexpr Choice NO_CHOICE = {NEVER, Choice::NONE};
+
+constexpr int FIRST_COLUMN = 2;  // room for the left wall and for the column left of it
+constexpr int MAX_HEIGHT = 24;
+constexpr int WALL_HEIGHT = 64;  // of the slots beside the board: far from the height of any column
+
+template <class T>
+struct ColumnArray {
+    static constexpr int SLOTS = FIRST_COLUMN + MAX_WIDTH + 2;
+    T slot[SLOTS];
+    TETRIS_FUNCTION T operator[](int i) const { return slot[i]; }
+};
+
+#define TETRIS_COLUMN_OPERATOR(op)                                                            \
+    template <class T>                                                                        \
+    TETRIS_FUNCTION ColumnArray<T> operator op(const ColumnArray<T>& a, const ColumnArray<T>& b) { \
+        ColumnArray<T> result;                                                                \
+        TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i)                         \
+            result.slot[i] = a.slot[i] op b.slot[i];                                          \
+        return result;                                                                        \
+    }                                                                                         \
+    template <class T>                                                                        \
+    TETRIS_FUNCTION ColumnArray<T> operator op(const ColumnArray<T>& a, int b) {              \
+        ColumnArray<T> result;                                                                \
+        TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i)                         \
+            result.slot[i] = a.slot[i] op static_cast<T>(b);                                  \
+        return result;                                                                        \
+    }
+TETRIS_COLUMN_OPERATOR(&)
+TETRIS_COLUMN_OPERATOR(|)
+TETRIS_COLUMN_OPERATOR(^)
+TETRIS_COLUMN_OPERATOR(+)
+TETRIS_COLUMN_OPERATOR(-)
+TETRIS_COLUMN_OPERATOR(*)
+TETRIS_COLUMN_OPERATOR(<<)
+TETRIS_COLUMN_OPERATOR(>>)
+#undef TETRIS_COLUMN_OPERATOR
+
+template <class T>
+TETRIS_FUNCTION ColumnArray<T> operator~(const ColumnArray<T>& a) {
+    ColumnArray<T> result;
+    TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i) result.slot[i] = ~a.slot[i];
+    return result;
+}
+
+template <class T>
+TETRIS_FUNCTION ColumnArray<T> operator-(const ColumnArray<T>& a) {
+    ColumnArray<T> result;
+    TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i) result.slot[i] = T(0) - a.slot[i];
+    return result;
+}
+
+struct ScalarLanes {
+    using Word = uint32_t;
+    using Bits = uint32_t;
+    using Ints = int32_t;
+    using Floats = float;
+    using ColumnBits = ColumnArray<uint32_t>;
+    using ColumnInts = ColumnArray<int32_t>;
+    static constexpr int LANES = 1;
+    static constexpr int SLOTS = ColumnBits::SLOTS;
+    static constexpr int TOP = 31;
+
+    // A value a lane, in memory.
+    struct Constant {
+        int32_t value = 0;
+        constexpr void set(int, int v) { value = v; }
+    };
+
+    TETRIS_FUNCTION static Bits bits(Word value) { return value; }
+    TETRIS_FUNCTION static Bits bits(const Constant& constant) { return static_cast<Bits>(constant.value); }
+    TETRIS_FUNCTION static Ints ints(const Constant& constant) { return constant.value; }
+    TETRIS_FUNCTION static Ints ints(int value) { return value; }
+    TETRIS_FUNCTION static Floats floats(float value) { return value; }
+    TETRIS_FUNCTION static Ints as_ints(Bits value) { return static_cast<Ints>(value); }
+    TETRIS_FUNCTION static Bits as_bits(Ints value) { return static_cast<Bits>(value); }
+    TETRIS_FUNCTION static ColumnInts as_ints(const ColumnBits& value) { return convert<int32_t>(value); }
+    TETRIS_FUNCTION static ColumnBits as_bits(const ColumnInts& value) { return convert<uint32_t>(value); }
+    TETRIS_FUNCTION static Floats to_floats(Ints value) { return static_cast<float>(value); }
+    TETRIS_FUNCTION static Floats add_product(Floats sum, float weight, Floats value) {
+        return tetris::add_product(sum, weight, value);
+    }
+
+    TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) {
+        ColumnBits result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = value;
+        return result;
+    }
+
+    TETRIS_FUNCTION static Ints popcount(Bits value) { return tetris::popcount(value); }
+    TETRIS_FUNCTION static ColumnInts popcount(const ColumnBits& value) {
+        ColumnInts result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = tetris::popcount(value.slot[i]);
+        return result;
+    }
+    template <class Words, int COUNT>
+    TETRIS_FUNCTION static auto popcount_sum(const Words (&words)[COUNT]) {
+        auto total = popcount(words[0]);
+        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) total = total + popcount(words[i]);
+        return total;
+    }
+    // Of words whose bits lie in one run of four rows.
+    template <int COUNT>
+    TETRIS_FUNCTION static Ints popcount_near(const Bits (&words)[COUNT]) {
+        return popcount_sum(words);
+    }
+    // Of a word below 32.
+    TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
+    TETRIS_FUNCTION static Floats scale(Floats value, float factor) { return value * factor; }
+
+    TETRIS_FUNCTION static bool mask(bool condition) { return condition; }
+    TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
+    TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }
+    TETRIS_FUNCTION static bool any(Bits value) { return value != 0; }
+    TETRIS_FUNCTION static bool any(const ColumnBits& value) { return or_all(value) != 0; }
+    // 2^(TOP - 3 - row).
+    TETRIS_FUNCTION static Bits row_unit(Ints row) { return 0x10000000u >> row; }
+    // 1 << (difference + 2) for differences -2 .. 2, else 0.
+    TETRIS_FUNCTION static Bits difference_flag(Ints difference) {
+        const uint32_t shift = static_cast<uint32_t>(difference + 2);
+        return shift <= 4u ? 1u << shift : 0u;
+    }
+    TETRIS_FUNCTION static ColumnBits difference_flag(const ColumnInts& difference) {
+        ColumnBits result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = difference_flag(difference.slot[i]);
+        return result;
+    }
+
+    // The value of the column k columns right of each placement's left edge.
+    template <int WIDTH, class T>
+    TETRIS_FUNCTION static T at(const ColumnArray<T>& columns, const ShapeLanes<ScalarLanes, WIDTH>& shape, int k) {
+        return columns.slot[shape.column.value + k + FIRST_COLUMN];
+    }
+
+    template <class T>
+    TETRIS_FUNCTION static ColumnArray<T> left(const ColumnArray<T>& columns) {
+        ColumnArray<T> result;
+        result.slot[0] = 0;
+        TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] = columns.slot[i - 1];
+        return result;
+    }
+    template <class T>
+    TETRIS_FUNCTION static ColumnArray<T> right(const ColumnArray<T>& columns) {
+        ColumnArray<T> result;
+        result.slot[SLOTS - 1] = 0;
+        TETRIS_UNROLL for (int i = 0; i + 1 < SLOTS; ++i) result.slot[i] = columns.slot[i + 1];
+        return result;
+    }
+    TETRIS_FUNCTION static int sum(const ColumnInts& columns) {
+        int total = 0;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) total += columns.slot[i];
+        return total;
+    }
+    TETRIS_FUNCTION static Ints total(const ColumnInts& columns) { return sum(columns); }
+    TETRIS_FUNCTION static Bits or_all(const ColumnBits& columns) {
+        Word all = 0;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) all |= columns.slot[i];
+        return all;
+    }
+    TETRIS_FUNCTION static Word first(Bits value) { return value; }
+    // The union of the slots before (after) each slot.
+    TETRIS_FUNCTION static ColumnBits or_before(const ColumnBits& columns) {
+        ColumnBits result;
+        Word seen = 0;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) {
+            result.slot[i] = seen;
+            seen |= columns.slot[i];
+        }
+        return result;
+    }
+    TETRIS_FUNCTION static ColumnBits or_after(const ColumnBits& columns) {
+        ColumnBits result;
+        Word seen = 0;
+        TETRIS_UNROLL for (int i = SLOTS - 1; i >= 0; --i) {
+            result.slot[i] = seen;
+            seen |= columns.slot[i];
+        }
+        return result;
+    }
+    TETRIS_FUNCTION static ColumnBits load(const Word* slots) {
+        ColumnBits result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = slots[i];
+        return result;
+    }
+    TETRIS_FUNCTION static void store(const ColumnBits& columns, Word* slots) {
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) slots[i] = columns.slot[i];
+    }
+
+    // The columns of a piece at rest, and nothing else.
+    TETRIS_FUNCTION static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
+        const Shape shape = SHAPES[piece][orientation];
+        ColumnBits result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) {
+            const int k = i - FIRST_COLUMN - column;
+            // Rows bottom .. top - 1, counted down from the most significant bit.
+            const uint64_t rows = (uint64_t(1) << (32 - row - shape.bottom(k & 3))) - (uint64_t(1) << (32 - row - shape.top(k & 3)));
+            result.slot[i] = shape.covers(k) ? static_cast<Word>(rows) : 0u;
+        }
+        return result;
+    }
+
+    // The first of the best placements seen, by orientation and column.
+    struct Best {
+        Choice choice = NO_CHOICE;
+    };
+    TETRIS_FUNCTION static bool worthwhile(bool candidate) { return candidate; }
+    template <int WIDTH>
+    TETRIS_FUNCTION static void consider(Best& best, Floats score, bool candidate,
+                                         const Group<ScalarLanes, WIDTH>& group) {
+        if (candidate) best.choice.consider({score, group.order[0]});
+    }
+    TETRIS_FUNCTION static Choice first_best(const Best& best) { return best.choice; }
+
+    // See RowGaps: a counter a bit position, one word a binary digit.
+    TETRIS_FUNCTION static void count_gaps(const ColumnBits& empty, uint32_t& ones, uint32_t& twos, uint32_t& fours,
+                                           uint32_t& eights) {
+        ones = twos = fours = eights = 0;
+        TETRIS_UNROLL for (int i = FIRST_COLUMN; i < FIRST_COLUMN + MAX_WIDTH; ++i) {
+            const uint32_t two = ones & empty.slot[i];
+            ones ^= empty.slot[i];
+            const uint32_t four = twos & two;
+            twos ^= two;
+            eights |= fours & four;
+            fours ^= four;
+        }
+    }
+
+   private:
+    template <class To, class From>
+    TETRIS_FUNCTION static ColumnArray<To> convert(const ColumnArray<From>& value) {
+        ColumnArray<To> result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = static_cast<To>(value.slot[i]);
+        return result;
+    }
+};
+
+}  // namespace tetris

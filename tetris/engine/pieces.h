@@ -1,0 +1,117 @@
+// The seven pieces and their orientations (order I O T Z S J L; tetris/pieces.py is the source, a test compares them).
+// A piece is described by its columns: column k holds the cells of rows bottom(k) .. top(k) - 1 of its bounding box.
+#pragma once
+
+#include "portable.h"
+
+namespace tetris {
+
+constexpr int PIECES = 7;
+constexpr int MAX_ORIENTATIONS = 4;
+constexpr int MAX_PIECE_SIZE = 4;
+
+// Four-bit fields, so that the compiler folds them where the shape is known and a register holds them where it is not.
+struct Shape {
+    int width, height;
+    uint32_t bottoms, tops;  // field k: column k
+    uint32_t contacts;       // field k + 1: rows of column k that touch the piece from the left or the right
+    uint32_t rows;           // field j: cells in row j
+
+    TETRIS_FUNCTION constexpr int bottom(int k) const { return static_cast<int>(bottoms >> (4 * k)) & 15; }
+    TETRIS_FUNCTION constexpr int top(int k) const { return static_cast<int>(tops >> (4 * k)) & 15; }
+    TETRIS_FUNCTION constexpr uint32_t contact(int k) const { return (contacts >> (4 * (k + 1))) & 15u; }
+    TETRIS_FUNCTION constexpr int cells_in_row(int j) const { return static_cast<int>(rows >> (4 * j)) & 15; }
+    TETRIS_FUNCTION constexpr bool covers(int k) const { return k >= 0 && k < width; }
+};
+
+// `bottoms` and `tops` are written left to right, one hexadecimal digit a column.
+constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
+    Shape shape{width, 0, 0, 0, 0, 0};
+    for (int k = 0; k < width; ++k) {
+        const int shift = 4 * (width - 1 - k);
+        shape.bottoms |= ((bottoms >> shift) & 15u) << (4 * k);
+        shape.tops |= ((tops >> shift) & 15u) << (4 * k);
+    }
+    for (int k = 0; k < width; ++k) shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
+    for (int row = 0; row < shape.height; ++row) {
+        int first = width, last = -1;
+        for (int k = 0; k < width; ++k) {
+            if (row < shape.bottom(k) || row >= shape.top(k)) continue;
+            first = first < k ? first : k;
+            last = k;
+            shape.rows += 1u << (4 * row);
+        }
+        shape.contacts |= (1u << row) << (4 * first);       // column first - 1
+        shape.contacts |= (1u << row) << (4 * (last + 2));  // column last + 1
+    }
+    return shape;
+}
+
+constexpr int ORIENTATIONS[PIECES] = {2, 1, 4, 2, 2, 4, 4};
+
+constexpr Shape SHAPES[PIECES][MAX_ORIENTATIONS] = {
+    {make_shape(1, 0x0, 0x4), make_shape(4, 0x0000, 0x1111)},
+    {make_shape(2, 0x00, 0x22)},
+    {make_shape(2, 0x01, 0x32), make_shape(3, 0x000, 0x121), make_shape(2, 0x10, 0x23), make_shape(3, 0x101, 0x222)},
+    {make_shape(2, 0x01, 0x23), make_shape(3, 0x100, 0x221)},
+    {make_shape(2, 0x10, 0x32), make_shape(3, 0x001, 0x122)},
+    {make_shape(3, 0x000, 0x211), make_shape(2, 0x00, 0x13), make_shape(3, 0x110, 0x222), make_shape(2, 0x02, 0x33)},
+    {make_shape(3, 0x011, 0x222), make_shape(2, 0x00, 0x31), make_shape(3, 0x000, 0x112), make_shape(2, 0x20, 0x33)},
+};
+
+// What a search needs to know of the shapes of WIDTH columns, one shape a lane. A pattern is a number whose bit 3 - j
+// stands for row j of the piece: times 2^(TOP - 3 - row) it is those rows of a column, with the piece's bottom at `row`.
+template <class L, int WIDTH>
+struct ShapeLanes {
+    typename L::Constant column;             // left edge of the placement
+    typename L::Constant height;             // of the piece
+    typename L::Constant bottom[WIDTH];      // first row of each of its columns
+    typename L::Constant cells[WIDTH];       // cells of each column
+    typename L::Constant piece[WIDTH];       // pattern: rows of each column
+    typename L::Constant floor[WIDTH];       // pattern: the row below each column
+    typename L::Constant ceiling[WIDTH];     // pattern: the topmost row of each column
+    typename L::Constant contact[WIDTH + 2]; // pattern: rows of column k - 1 that touch the piece from its side
+    typename L::Constant rows[WIDTH];        // pattern: rows with n + 1 cells
+    typename L::Constant bottoms;            // sum of `bottom`
+    typename L::Constant first_top, last_top;  // height of the outer columns
+    typename L::Constant inner_flags;        // flags (1 << (difference + 2)) of the differences between its columns' tops
+
+    constexpr ShapeLanes() = default;
+
+    // Lane `lane` becomes the placement of `shape` at `left`.
+    constexpr void set(int lane, const Shape& shape, int left) {
+        column.set(lane, left);
+        height.set(lane, shape.height);
+        int bottom_sum = 0;
+        uint32_t flags = 0;
+        for (int k = 0; k < WIDTH; ++k) {
+            const int low = shape.bottom(k), high = shape.top(k);
+            bottom[k].set(lane, low);
+            cells[k].set(lane, high - low);
+            piece[k].set(lane, (16 >> low) - (16 >> high));
+            floor[k].set(lane, 16 >> low);
+            ceiling[k].set(lane, 16 >> high);
+            bottom_sum += low;
+            if (k > 0) {
+                const int difference = high - shape.top(k - 1);
+                if (difference >= -2 && difference <= 2) flags |= 1u << (difference + 2);
+            }
+        }
+        for (int k = -1; k <= WIDTH; ++k) {
+            int pattern = 0;
+            for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= (shape.contact(k) >> j & 1u) != 0 ? 8 >> j : 0;
+            contact[k + 1].set(lane, pattern);
+        }
+        for (int n = 0; n < WIDTH; ++n) {
+            int pattern = 0;
+            for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= shape.cells_in_row(j) == n + 1 ? 8 >> j : 0;
+            rows[n].set(lane, pattern);
+        }
+        bottoms.set(lane, bottom_sum);
+        first_top.set(lane, shape.top(0));
+        last_top.set(lane, shape.top(WIDTH - 1));
+        inner_flags.set(lane, static_cast<int>(flags));
+    }
+};
+
+}  // namespace tetris

@@ -1,0 +1,135 @@
+// The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
+//
+// Compiled once a feature set: TETRIS_FEATURES is the list of feature structs in summation order, TETRIS_LIBRARY the
+// namespace under torch.ops. See tetris/native.py, which calls it.
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <atomic>
+
+#include "lanes_avx2.h"
+#include "rollout.h"
+
+namespace {
+
+using namespace tetris;
+using torch::stable::Tensor;
+using Features = FeatureList<TETRIS_FEATURES>;
+
+// Rows of a stored column count from the least significant bit in tensors, from the most significant one in the engine.
+uint32_t turned(uint32_t column) {
+    column = (column >> 1 & 0x55555555u) | (column & 0x55555555u) << 1;
+    column = (column >> 2 & 0x33333333u) | (column & 0x33333333u) << 2;
+    column = (column >> 4 & 0x0F0F0F0Fu) | (column & 0x0F0F0F0Fu) << 4;
+    return __builtin_bswap32(column);
+}
+
+// Plays one stream of one candidate up to decision `end`.
+class StreamPlayer {
+   public:
+    StreamPlayer(const GameRules& rules, const float* weights, bool portable)
+        : wide_(rules, weights)
+#if defined(__AVX2__)
+        , narrow_(rules, weights), portable_(portable)
+#endif
+    {
+        static_cast<void>(portable);
+    }
+
+    void play(StoredBoard& board, PieceSource& pieces, uint64_t end, Totals& totals) const {
+#if defined(__AVX2__)
+        // Back from the scalar lanes only when the wall is well below the limit, not to go to and fro.
+        constexpr int LIMIT = decltype(narrow_)::MAX_WALL, LOW = LIMIT - 2;
+        while (!portable_ && pieces.t != end) {
+            if (decltype(narrow_)::accepts(board, LIMIT)) narrow_.play(board, pieces, end, LIMIT, totals);
+            while (pieces.t != end && !decltype(wide_)::accepts(board, LOW)) {
+                wide_.play(board, pieces, pieces.t + 1, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
+            }
+        }
+#endif
+        wide_.play(board, pieces, end, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
+    }
+
+   private:
+    Player<ScalarLanes, Features> wide_;
+#if defined(__AVX2__)
+    Player<Avx2Lanes, Features> narrow_;
+    bool portable_;
+#endif
+};
+
+void check(bool condition, const char* message) { STD_TORCH_CHECK(condition, message); }
+
+// Plays decisions start .. start + decisions - 1 on every stream. `boards` (population, streams, width) int32 columns,
+// `lines` and `games` (population, streams) int64 are carried on in place.
+void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
+             int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
+             int64_t start, int64_t decisions, bool portable) {
+    using torch::headeronly::ScalarType;
+    check(weights.scalar_type() == ScalarType::Float && boards.scalar_type() == ScalarType::Int &&
+              lines.scalar_type() == ScalarType::Long && games.scalar_type() == ScalarType::Long,
+          "expected float32 weights, int32 boards, int64 lines and games");
+    check(weights.is_contiguous() && boards.is_contiguous() && lines.is_contiguous() && games.is_contiguous(),
+          "expected contiguous tensors");
+    check(weights.dim() == 2 && weights.size(1) == Features::COUNT, "expected weights of shape (population, features)");
+    check(boards.dim() == 3 && boards.size(0) == weights.size(0), "expected boards of shape (population, streams, width)");
+    const int64_t population = weights.size(0), streams = boards.size(1);
+    const int width = static_cast<int>(boards.size(2));
+    check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT, "expected a board of 4..10 x 4..24");
+    check(lines.numel() == population * streams && games.numel() == population * streams,
+          "expected lines and games of shape (population, streams)");
+    check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
+
+    const float* weight = weights.const_data_ptr<float>();
+    auto* columns = reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>());
+    int64_t* line_totals = lines.mutable_data_ptr<int64_t>();
+    int64_t* game_totals = games.mutable_data_ptr<int64_t>();
+    const GameRules rules{width, static_cast<int>(height), clear_on_overflow};
+
+    // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
+    std::atomic<int64_t> next{0};
+    const auto work = [&](int64_t, int64_t) {
+        for (int64_t i = next++; i < population * streams; i = next++) {
+            const int64_t candidate = i / streams;
+            const StreamPlayer player(rules, weight + candidate * Features::COUNT, portable);
+            PieceSource source{};
+            source.seed = static_cast<uint64_t>(seed);
+            source.pieces = static_cast<uint32_t>(pieces);
+            source.count = static_cast<int>(piece_count);
+            source.bag = bag;
+            source.start(static_cast<uint64_t>(first_stream + (share_streams ? i % streams : i)), static_cast<uint64_t>(start));
+            StoredBoard board{};
+            for (int c = 0; c < width; ++c) board.columns[c] = turned(columns[i * width + c]);
+            Totals totals;
+            player.play(board, source, static_cast<uint64_t>(start + decisions), totals);
+            for (int c = 0; c < width; ++c) columns[i * width + c] = turned(board.columns[c]);
+            line_totals[i] += totals.lines;
+            game_totals[i] += totals.games;
+        }
+    };
+    torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
+}
+
+// The instruction set that `advance` uses unless asked for the portable path.
+int64_t lanes() {
+#if defined(__AVX2__)
+    return Avx2Lanes::LANES;
+#else
+    return ScalarLanes::LANES;
+#endif
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
+    m.def(
+        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, int height, "
+        "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
+        "int start, int decisions, bool portable) -> ()");
+    m.def("lanes() -> int");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CompositeExplicitAutograd, m) { m.impl("lanes", TORCH_BOX(&lanes)); }

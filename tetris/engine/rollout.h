@@ -1,0 +1,135 @@
+// Playing on and on: pieces, landings, game over, and as many decisions as asked for.
+#pragma once
+
+#include "philox.h"
+#include "decision.h"
+
+namespace tetris {
+
+// The pieces of one stream: a pure function of (seed, stream, t); see tetris/stream.py.
+struct PieceSource {
+    uint64_t seed, stream, t;
+    uint32_t pieces;  // four-bit fields, the pieces to draw from
+    int count;
+    bool bag;
+    uint32_t drawn[4];   // the words of t's block
+    uint32_t order;      // the bag of t, four-bit fields
+
+    TETRIS_FUNCTION void start(uint64_t stream_index, uint64_t first_t) {
+        stream = stream_index;
+        t = first_t;
+        if (bag ? t % PIECES != 0 : t % 4 != 0) refill();
+    }
+
+    TETRIS_FUNCTION int next() {
+        if (bag) {
+            const int position = static_cast<int>(t % PIECES);
+            if (position == 0) refill();
+            ++t;
+            return static_cast<int>(order >> (4 * position)) & 15;
+        }
+        const int position = static_cast<int>(t % 4);
+        if (position == 0) refill();
+        ++t;
+        const uint64_t index = (static_cast<uint64_t>(count) * drawn[position]) >> 32;
+        return static_cast<int>(pieces >> (4 * index)) & 15;
+    }
+
+   private:
+    TETRIS_FUNCTION void refill() {
+        if (!bag) {
+            const philox::Block block = philox::block(t / 4, stream, seed);
+            TETRIS_UNROLL for (int i = 0; i < 4; ++i) drawn[i] = block.word[i];
+            return;
+        }
+        // Fisher-Yates with the first six words of two blocks.
+        const uint64_t number = t / PIECES;
+        const philox::Block one = philox::block(2 * number, stream, seed);
+        const philox::Block two = philox::block(2 * number + 1, stream, seed);
+        const uint32_t words[6] = {one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
+        order = 0x6543210;
+        TETRIS_UNROLL for (int i = PIECES - 1; i >= 1; --i) {
+            const int j = static_cast<int>((static_cast<uint64_t>(i + 1) * words[PIECES - 1 - i]) >> 32);
+            const uint32_t differ = ((order >> (4 * i)) ^ (order >> (4 * j))) & 15u;
+            order ^= (differ << (4 * i)) | (differ << (4 * j));
+        }
+    }
+};
+
+struct Totals {
+    int64_t lines = 0, games = 0;
+};
+
+// The rules of a game, as far as they are not the pieces'.
+struct GameRules {
+    int width, height;
+    bool clear_on_overflow;
+};
+
+// A board of ScalarLanes' columns, without walls.
+struct StoredBoard {
+    uint32_t columns[MAX_WIDTH];
+};
+
+// A game that restarts when it ends, played in lanes L.
+template <class L, class List>
+class Player {
+   public:
+    using Word = typename L::Word;
+    static constexpr int ROWS = L::TOP + 1;
+    // No column may be higher before a decision: the piece needs four rows more.
+    static constexpr int MAX_WALL = ROWS - MAX_PIECE_SIZE;
+
+    TETRIS_FUNCTION Player(const GameRules& rules, const float* weights)
+        : geometry_(rules.width, rules.height), chooser_{geometry_, weights, rules.clear_on_overflow} {}
+    Player(const Player&) = delete;  // the chooser refers to the geometry
+    Player& operator=(const Player&) = delete;
+
+    // Plays until decision `end`, or until a column is higher than `limit` (than any can be, for no limit).
+    TETRIS_FUNCTION void play(StoredBoard& stored, PieceSource& pieces, uint64_t end, int limit, Totals& totals) const {
+        const Word tall = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
+        const typename L::ColumnBits too_high = L::bits_everywhere(tall) & geometry_.inside;
+        typename L::ColumnBits cells = load(stored);
+        while (pieces.t != end && !L::any(cells & too_high)) cells = decide(cells, pieces.next(), totals);
+        store(cells, stored);
+    }
+
+    TETRIS_FUNCTION static bool accepts(const StoredBoard& stored, int limit) {
+        uint32_t any = 0;
+        for (const uint32_t column : stored.columns) any |= column;
+        return limit >= 32 || (any & ((1u << (32 - limit)) - 1)) == 0;
+    }
+
+   private:
+    // One decision; the new columns.
+    TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells, int piece, Totals& totals) const {
+        const Board<L> board(geometry_, cells);
+        const Choice choice = chooser_.choose(board, piece);
+        const int place = choice.place == Choice::NONE ? 0 : choice.place;
+        const Landing<L> landing(board, piece, place, chooser_.clear_on_overflow);
+        totals.lines += landing.lines;
+        totals.games += landing.over ? 1 : 0;
+        return landing.over ? geometry_.walls : landing.cells;
+    }
+
+    TETRIS_FUNCTION typename L::ColumnBits load(const StoredBoard& stored) const {
+        Word slots[16] = {};
+        for (int i = 0; i < geometry_.width; ++i) {
+            slots[FIRST_COLUMN + i] = static_cast<Word>(stored.columns[i] >> (32 - ROWS));
+        }
+        return L::load(slots) | geometry_.walls;
+    }
+
+    TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {
+        Word slots[16];
+        L::store(cells, slots);
+        for (int i = 0; i < geometry_.width; ++i) {
+            stored.columns[i] = static_cast<uint32_t>(slots[FIRST_COLUMN + i]) << (32 - ROWS);
+        }
+    }
+
+    const Geometry<L> geometry_;
+    const Chooser<L, List> chooser_;
+};
+
+}  // namespace tetris

@@ -1,0 +1,285 @@
+"""The features of an after-state, and the feature sets by name.
+
+Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are Thiery and
+Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013); heights and differences are
+those of Bertsekas and Ioffe (1996). A wall that overflows the board (where a game ends) has features, too:
+cells above the top row are cells like any other, with one exception that `row_transitions` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+
+from tetris.names import unknown_name
+from tetris.pieces import Shape
+from tetris.rules import MAX_WIDTH, Rules
+
+
+@dataclass(frozen=True)
+class AfterState:
+    """The board after one placement, and what the placement did.
+
+    Attributes:
+        rules: The rules of the game.
+        shape: The piece as it was turned.
+        column: Column of the left edge of the piece's bounding box, from 0.
+        landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
+        rows: Rows of the wall after line removal, from the bottom; bit c is column c. No empty row on top.
+        lines: Lines removed.
+        piece_cells_removed: Cells of this piece that were in the removed lines.
+        game_over: Whether the placement ended the game.
+    """
+
+    rules: Rules
+    shape: Shape
+    column: int
+    landing_row: int
+    rows: tuple[int, ...]
+    lines: int
+    piece_cells_removed: int
+    game_over: bool
+
+    @cached_property
+    def heights(self) -> list[int]:
+        """Height of each column, left to right."""
+        return column_heights(self.rows, self.rules.width)
+
+
+Feature = Callable[[AfterState], float]
+
+
+def column_heights(rows: Sequence[int], width: int) -> list[int]:
+    """Return the row above the highest full cell of each column, left to right."""
+    heights = [0] * width
+    missing = (1 << width) - 1
+    for height in range(len(rows), 0, -1):
+        found = rows[height - 1] & missing
+        missing ^= found
+        while found:
+            lowest = found & -found
+            heights[lowest.bit_length() - 1] = height
+            found ^= lowest
+    return heights
+
+
+def landing_height(after: AfterState) -> float:
+    """Height of the middle of the piece where it came to rest, before line removal."""
+    return after.landing_row + (after.shape.height - 1) / 2
+
+
+def eroded_cells(after: AfterState) -> int:
+    """Lines removed times the cells of this piece that were in them."""
+    return after.lines * after.piece_cells_removed
+
+
+def row_transitions(after: AfterState) -> int:
+    """Adjacent full/empty pairs in each row, both side walls full; an empty row has 2, all rows count.
+
+    A row above the board counts with what it has beyond the 2 of an empty row (as in MDPTetris).
+    """
+    width = after.rules.width
+    walls = 1 << (width + 1) | 1
+    pairs = (1 << (width + 1)) - 1
+    transitions = 2 * after.rules.height
+    for row in after.rows:
+        walled = row << 1 | walls
+        transitions += ((walled ^ walled >> 1) & pairs).bit_count() - 2
+    return transitions
+
+
+def column_transitions(after: AfterState) -> int:
+    """Adjacent full/empty pairs in each column; the floor is full, above the top is empty."""
+    transitions = 0
+    below = after.rules.full_row
+    for row in after.rows:
+        transitions += (row ^ below).bit_count()
+        below = row
+    return transitions + below.bit_count()
+
+
+def holes(after: AfterState) -> int:
+    """Empty cells with a full cell somewhere above in the column."""
+    return sum(row.bit_count() for row in _hole_cells(after))
+
+
+def wells(after: AfterState) -> int:
+    """For every empty cell between full neighbours: the empty cells from it downwards, itself included."""
+    return _empty_cells_downwards(after, _well_cells(after))
+
+
+def hole_depth(after: AfterState) -> int:
+    """Full cells in an unbroken run of full cells that stands directly on an empty cell."""
+    depth = 0
+    on_hole = 0
+    below = after.rules.full_row
+    for row in after.rows:
+        on_hole = row & (on_hole | ~below)
+        depth += on_hole.bit_count()
+        below = row
+    return depth
+
+
+def rows_with_holes(after: AfterState) -> int:
+    """Rows with at least one hole."""
+    return sum(row != 0 for row in _hole_cells(after))
+
+
+def diversity(after: AfterState) -> int:
+    """How many different values of -2..2 occur among the height differences of neighbouring columns."""
+    return len({right - left for left, right in pairwise(after.heights)} & {-2, -1, 0, 1, 2})
+
+
+def wells_fast(after: AfterState) -> int:
+    """As `wells`, but in a run of empty cells every cell below its topmost well cell counts, well or not."""
+    opened = 0
+    cells = _well_cells(after)
+    for height in range(len(cells) - 1, -1, -1):
+        opened = (opened | cells[height]) & ~after.rows[height]
+        cells[height] = opened
+    return _empty_cells_downwards(after, cells)
+
+
+def max_height(after: AfterState) -> int:
+    """Height of the highest column."""
+    return len(after.rows)
+
+
+def column_height(index: int, after: AfterState) -> int:
+    """Height of one column."""
+    return after.heights[index]
+
+
+def height_difference(index: int, after: AfterState) -> int:
+    """Absolute difference of the heights of a column and its right neighbour."""
+    return abs(after.heights[index + 1] - after.heights[index])
+
+
+def _hole_cells(after: AfterState) -> list[int]:
+    """The holes of each row, from the top of the wall."""
+    covered = 0
+    cells = []
+    for row in reversed(after.rows):
+        cells.append(covered & ~row)
+        covered |= row
+    return cells
+
+
+def _well_cells(after: AfterState) -> list[int]:
+    """The empty cells of each row whose left and right neighbours are full (walls are full), from the bottom.
+
+    A board has at least four columns, so there are none above the wall.
+    """
+    right_wall = 1 << (after.rules.width - 1)
+    return [~row & (row << 1 | 1) & (row >> 1 | right_wall) for row in after.rows]
+
+
+def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
+    """The unbroken empty cells from each given empty cell downwards, itself included; summed."""
+    rows = after.rows
+    total = 0
+    for height, run in enumerate(cells):
+        while run:
+            total += run.bit_count()
+            height -= 1
+            run = run & ~rows[height] if height >= 0 else 0
+    return total
+
+
+_SINGLE: Mapping[str, Feature] = {
+    feature.__name__: feature
+    for feature in (
+        landing_height,
+        eroded_cells,
+        row_transitions,
+        column_transitions,
+        holes,
+        wells,
+        hole_depth,
+        rows_with_holes,
+        diversity,
+        wells_fast,
+        max_height,
+    )
+}
+
+FEATURES: Mapping[str, Feature] = {
+    **_SINGLE,
+    **{f"column_height_{index}": partial(column_height, index) for index in range(MAX_WIDTH)},
+    **{f"height_difference_{index}": partial(height_difference, index) for index in range(MAX_WIDTH - 1)},
+}
+"""Every feature by name."""
+
+
+def surface_features(width: int) -> tuple[str, ...]:
+    """Return the names of the heights and the differences of a board, left to right."""
+    heights = tuple(f"column_height_{index}" for index in range(width))
+    return heights + tuple(f"height_difference_{index}" for index in range(width - 1))
+
+
+def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
+    """Return the feature sets by name, each in summation order; ``du`` is another name for ``bcts``.
+
+    Args:
+        width: Columns of the board; ``bertsekas`` and ``bdu`` follow it.
+    """
+    dellacherie = (
+        "landing_height",
+        "eroded_cells",
+        "row_transitions",
+        "column_transitions",
+        "holes",
+        "wells",
+    )
+    bcts = (*dellacherie, "hole_depth", "rows_with_holes")
+    bertsekas = (*surface_features(width), "max_height", "holes")
+    return {
+        "dellacherie": dellacherie,
+        "bcts": bcts,
+        "du": bcts,
+        "dt": (*("wells_fast" if name == "wells" else name for name in bcts), "diversity"),
+        "bertsekas": bertsekas,
+        "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
+    }
+
+
+def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
+    """Return the names of the features of a set, in summation order.
+
+    Example:
+        >>> feature_names("holes, wells")
+        ('holes', 'wells')
+
+    Args:
+        features: Name of a feature set, or feature names separated by commas; case and blanks do not matter.
+        width: Columns of the board.
+
+    Raises:
+        ValueError: If a name is unknown, comes twice, or names a column that the board does not have.
+    """
+    text = features.strip().lower()
+    sets = feature_sets(width)
+    if text in sets:
+        return sets[text]
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in FEATURES:
+            known = [*sets, *_SINGLE, "column_height_N", "height_difference_N"]
+            raise unknown_name("feature set or feature", name, known)
+        if name not in _SINGLE and name not in surface_features(width):
+            raise ValueError(f"expected features of a board of width {width}, got {name!r}")
+        if names.count(name) > 1:
+            raise ValueError(f"expected every feature once, got {name!r} twice")
+    return names
+
+
+@lru_cache(maxsize=256)
+def _definitions(names: tuple[str, ...]) -> tuple[Feature, ...]:
+    return tuple(FEATURES[name] for name in names)
+
+
+def feature_values(after: AfterState, names: tuple[str, ...]) -> list[float]:
+    """Return the values of the named features of an after-state, in the order of the names."""
+    return [definition(after) for definition in _definitions(names)]

@@ -1,0 +1,221 @@
+"""The game and the decision: how a piece falls, when a game ends, which placement a controller prefers.
+
+This module is the specification that the fast engines follow bit for bit. A wall is a tuple of rows, from the
+bottom; bit c of a row is column c, and there is no empty row on top, so that the empty board is ``()``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tetris.features import AfterState, column_heights, feature_values
+from tetris.pieces import PIECES, Shape
+from tetris.rules import Rules
+from tetris.stream import PieceStream
+
+Rows = tuple[int, ...]
+Weights = npt.NDArray[np.float32]
+
+
+class Pieces(Protocol):
+    """What pieces are taken from, by number of the decision: a `PieceStream` or a list."""
+
+    def __getitem__(self, t: int, /) -> int:
+        """Return the piece of decision t."""
+        ...
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision and what came of it.
+
+    Attributes:
+        piece: Number of the piece, 0 to 6.
+        orientation: The orientation it was played in.
+        column: Column of the left edge of its bounding box, from 0.
+        lines: Lines removed.
+        landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
+        rows: Rows of the wall afterwards, from the bottom; bit c is column c. Where the game ended, the wall
+            that overflowed the board.
+        features: Feature values of the after-state, in summation order.
+        value: Their weighted sum in float32.
+        game_over: Whether the game ended; the next piece then falls on an empty board.
+    """
+
+    piece: int
+    orientation: int
+    column: int
+    lines: int
+    landing_row: int
+    rows: Rows
+    features: tuple[float, ...]
+    value: float
+    game_over: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the step as plain values, for JSON."""
+        return {**vars(self), "rows": list(self.rows), "features": list(self.features)}
+
+
+def landing_row(heights: list[int], shape: Shape, column: int) -> int:
+    """Return the row in which a piece's bottom comes to rest when it falls straight down from above the wall.
+
+    Args:
+        heights: Height of each column of the wall.
+        shape: The piece as it is turned.
+        column: Column of the left edge of its bounding box, from 0.
+    """
+    return max(heights[column + x] - bottom for x, bottom in enumerate(shape.bottoms))
+
+
+def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
+    """Return what a placement makes of the board: the piece comes to rest, full rows go, the game may end.
+
+    Args:
+        rows: The wall before.
+        shape: The piece as it is turned.
+        column: Column of the left edge of its bounding box, from 0.
+        row: Row in which its bottom comes to rest.
+        rules: The rules of the game.
+    """
+    wall = list(rows) + [0] * (row + shape.height - len(rows))
+    for y, cells in enumerate(shape.rows, start=row):
+        wall[y] |= cells << column
+    overflow = row + shape.height > rules.height
+    if overflow and not rules.clear_on_overflow:
+        return AfterState(rules, shape, column, row, tuple(wall), 0, 0, game_over=True)
+    full = rules.full_row
+    removed = [cells.bit_count() for y, cells in enumerate(shape.rows, start=row) if wall[y] == full]
+    if removed:
+        wall = [cells for cells in wall if cells != full]
+    game_over = len(wall) > rules.height
+    return AfterState(rules, shape, column, row, tuple(wall), len(removed), sum(removed), game_over)
+
+
+def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
+    """Yield the after-state of every placement by orientation, and in each by column from the left."""
+    heights = column_heights(rows, rules.width)
+    for shape in PIECES[piece]:
+        for column in range(rules.width - shape.width + 1):
+            yield place(rows, shape, column, landing_row(heights, shape, column), rules)
+
+
+def weighted_sums(values: npt.NDArray[np.float32], weights: Weights) -> npt.NDArray[np.float32]:
+    """Return the value of each after-state: its features times the weights, summed in feature order from 0.
+
+    All in float32, multiplication and addition rounded separately: what makes every engine decide alike.
+
+    Args:
+        values: Feature values, shape (after-states, features), float32.
+        weights: Shape (features,), float32.
+
+    Returns:
+        Shape (after-states,), float32.
+    """
+    sums = np.zeros(len(values), dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column, weight in zip(values.T, weights, strict=True):
+            sums = sums + column * weight
+    return sums
+
+
+def choose(rows: Rows, piece: int, weights: Weights, names: tuple[str, ...], rules: Rules) -> AfterState:
+    """Return the after-state of the placement that a linear controller plays.
+
+    It is the first one of the greatest value. A placement that ends the game is never preferred; if all do
+    (or none has a value above minus infinity), it is orientation 0 in column 0.
+
+    Args:
+        rows: The wall.
+        piece: Number of the piece that falls.
+        weights: Shape (features,), float32.
+        names: Names of the features, in summation order.
+        rules: The rules of the game.
+    """
+    candidates = list(after_states(rows, piece, rules))
+    surviving = [after for after in candidates if not after.game_over]
+    if not surviving:
+        return candidates[0]
+    values = np.array([feature_values(after, names) for after in surviving], dtype=np.float32)
+    best, best_value = candidates[0], float("-inf")
+    for after, value in zip(surviving, weighted_sums(values, weights).tolist(), strict=True):
+        if value > best_value:
+            best, best_value = after, value
+    return best
+
+
+def steps(
+    rows: Rows,
+    pieces: Pieces,
+    weights: Weights,
+    names: tuple[str, ...],
+    rules: Rules,
+    start: int,
+    decisions: int,
+) -> Iterator[Step]:
+    """Yield the decisions start to start + decisions - 1; after a game over the next one has an empty board.
+
+    Args:
+        rows: The wall before the first of them.
+        pieces: ``pieces[t]`` is the piece of decision t.
+        weights: Shape (features,), float32.
+        names: Names of the features, in summation order.
+        rules: The rules of the game.
+        start: Number of the first decision.
+        decisions: How many to make.
+    """
+    for t in range(start, start + decisions):
+        after = choose(rows, pieces[t], weights, names, rules)
+        features = feature_values(after, names)
+        yield Step(
+            piece=after.shape.piece,
+            orientation=after.shape.orientation,
+            column=after.column,
+            lines=after.lines,
+            landing_row=after.landing_row,
+            rows=after.rows,
+            features=tuple(features),
+            value=weighted_sums(np.array([features], dtype=np.float32), weights).item(),
+            game_over=after.game_over,
+        )
+        rows = () if after.game_over else after.rows
+
+
+def play(
+    rows: Rows,
+    weights: Weights,
+    names: tuple[str, ...],
+    rules: Rules,
+    seed: int,
+    stream: int,
+    start: int,
+    decisions: int,
+) -> tuple[Rows, int, int]:
+    """Play a stretch of a stream of games; a game that ends is followed by the next one on an empty board.
+
+    Args:
+        rows: The wall before the first decision.
+        weights: Shape (features,), float32.
+        names: Names of the features, in summation order.
+        rules: The rules of the game.
+        seed: Seed of the pieces, unsigned 64-bit.
+        stream: Number of the stream, unsigned 64-bit.
+        start: Number of the first decision in the stream.
+        decisions: How many to make.
+
+    Returns:
+        The wall after the last decision, lines removed (those of unfinished games included), games ended.
+    """
+    pieces = PieceStream(rules, seed, stream)
+    lines = games = 0
+    for t in range(start, start + decisions):
+        after = choose(rows, pieces[t], weights, names, rules)
+        lines += after.lines
+        games += after.game_over
+        rows = () if after.game_over else after.rows
+    return rows, lines, games

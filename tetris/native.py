@@ -1,0 +1,68 @@
+"""Loads the C++ engine: one library a feature set, compiled on this machine when it is first wanted."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import kernels
+from kernels.build import Extension
+
+_ENGINE = Path(__file__).parent / "engine"
+_KERNELS = Path(kernels.__file__).parent
+
+
+def feature_struct(name: str) -> str:
+    """Return the C++ name of a feature: PascalCase, a trailing number as a template argument.
+
+    Example:
+        >>> feature_struct("rows_with_holes"), feature_struct("column_height_3")
+        ('RowsWithHoles', 'ColumnHeight<3>')
+    """
+    match = re.fullmatch(r"([a-z_]+?)(?:_(\d+))?", name)
+    assert match is not None, name
+    pascal = "".join(word.capitalize() for word in match[1].split("_"))
+    return pascal if match[2] is None else f"{pascal}<{match[2]}>"
+
+
+def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
+    """Return the library of a list of features.
+
+    Args:
+        names: Feature names in summation order, as `tetris.features.feature_names` gives them.
+        native: Whether to use all that this machine's processor can do; otherwise the library is portable.
+    """
+    structs = ",".join(feature_struct(name) for name in names)
+    digest = hashlib.sha256(structs.encode()).hexdigest()[:8]
+    name = f"tetris_engine_{digest}{'' if native else '_portable'}"
+    return Extension(
+        name=name,
+        sources=(_ENGINE / "rollout.cpp",),
+        include_dirs=(_ENGINE, _KERNELS),
+        defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        native=native,
+        reason=_reason(names),
+    )
+
+
+@functools.cache
+def operators(names: tuple[str, ...], *, native: bool = True) -> Any:
+    """Return the operators of a feature list's library, built if need be (``torch.ops.<library>``).
+
+    Raises:
+        kernels.build.CompilerMissingError: There is no C++ compiler.
+        kernels.build.BuildError: The library could not be built or loaded.
+    """
+    library = extension(names, native=native)
+    library.load()
+    return getattr(torch.ops, library.name)
+
+
+def _reason(names: tuple[str, ...]) -> str:
+    listed = ", ".join(names[:3])
+    return f"Tetris engine for {len(names)} features: {listed}{', ...' if len(names) > 3 else ''}"

@@ -1,0 +1,245 @@
+"""Rollouts: weight vectors play streams of games for a fixed number of decisions, on any device with one result.
+
+A stream is an endless sequence of pieces on which one game follows another. Every candidate makes the same number
+of decisions on the same number of streams, so that all cost the same and none is waited for. With shared streams
+(common random numbers) all candidates meet the same pieces, which takes much of the luck out of a comparison.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tetris import native
+from tetris.features import feature_names
+from tetris.game import Rows, play
+from tetris.rules import Rules
+
+DEVICES = ("python", "cpu")
+"""Where rollouts run: the readable engine, or the C++ engine on all of torch's threads."""
+
+_SLICE_SECONDS = 0.2
+_FIRST_SLICE = 64
+_PYTHON_SLICE = 50
+
+
+@dataclass(frozen=True)
+class RolloutResult:
+    """What the candidates of a rollout reached.
+
+    Attributes:
+        lines: Lines removed, those of unfinished games included; shape (population,), int64, on the CPU.
+        games: Games that ended, likewise.
+        decisions: Pieces placed, likewise.
+    """
+
+    lines: torch.Tensor
+    games: torch.Tensor
+    decisions: torch.Tensor
+
+
+class Rollout:
+    """Games in progress that can be played on, piece by piece, with the same result however it is split.
+
+    Example:
+        >>> games = Rollout([[-1.0, 1.0, -1.0, -1.0, -4.0, -1.0]], Rules(10, 20), 4, features="dellacherie",
+        ...                 device="python")
+        >>> games.advance(10).decisions
+        tensor([40])
+
+    Args:
+        weights: Shape (population, features), finite; used as float32.
+        rules: The rules of the games.
+        streams: Streams a candidate plays on, at least 1.
+        seed: Chooses the pieces, 0 to 2^64 - 1.
+        device: ``"cpu"``: the C++ engine; ``"python"``: the readable one.
+        features: Name of a feature set, or feature names separated by commas.
+        share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise candidate i
+            has the streams from ``first_stream + i * streams`` for itself.
+        first_stream: Number of the first stream, 0 to 2^62.
+        portable: Whether to compile the C++ engine for any processor of this architecture instead of this
+            one, and to use no vector instructions. Slower; the result is the same.
+
+    Raises:
+        TypeError: If a count is not an int.
+        ValueError: If the weights have a wrong shape or a value that is not finite, or an argument is out of range.
+        kernels.build.CompilerMissingError: If the device is ``"cpu"`` and there is no C++ compiler.
+        kernels.build.BuildError: If the engine could not be built.
+    """
+
+    def __init__(
+        self,
+        weights: npt.ArrayLike | torch.Tensor,
+        rules: Rules | None = None,
+        streams: int = 1,
+        seed: int = 0,
+        device: str = "cpu",
+        *,
+        features: str = "dt",
+        share_streams: bool = True,
+        first_stream: int = 0,
+        portable: bool = False,
+    ) -> None:
+        self.rules = Rules() if rules is None else rules
+        self.names = feature_names(features, self.rules.width)
+        self.weights = _checked_weights(weights, len(self.names))
+        self.streams = _checked_int("streams", streams, 1, 1 << 31)
+        self.seed = _checked_int("seed", seed, 0, (1 << 64) - 1)
+        self.device = device
+        self.share_streams = share_streams
+        self.first_stream = _checked_int("first_stream", first_stream, 0, 1 << 62)
+        self.decisions = 0
+        """Decisions made so far on each stream."""
+        if device not in DEVICES:
+            raise ValueError(f"expected device to be {' or '.join(DEVICES)}, got {device!r}")
+        self._portable = portable
+        self._operators = native.operators(self.names, native=not portable) if device == "cpu" else None
+        population = len(self.weights)
+        self._columns = torch.zeros((population, self.streams, self.rules.width), dtype=torch.int32)
+        self._lines = torch.zeros((population, self.streams), dtype=torch.int64)
+        self._games = torch.zeros((population, self.streams), dtype=torch.int64)
+
+    @property
+    def boards(self) -> torch.Tensor:
+        """The boards: shape (population, streams, height), int32; row 0 is the bottom, bit c is column c."""
+        rows = torch.arange(self.rules.height, dtype=torch.int32)
+        full = (self._columns.unsqueeze(-2) >> rows.unsqueeze(-1)) & 1
+        bits = torch.arange(self.rules.width, dtype=torch.int32)
+        return (full << bits).sum(-1, dtype=torch.int32)
+
+    def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
+        """Play on.
+
+        Args:
+            decisions: Pieces to place on every stream, at least 0.
+            check: Called a few times a second; what it raises ends the rollout, which then is of no use.
+
+        Returns:
+            The totals since the rollout began.
+        """
+        remaining = _checked_int("decisions", decisions, 0, 1 << 62)
+        size, play_on = (_FIRST_SLICE, self._play_native) if self._operators else (_PYTHON_SLICE, self._play_python)
+        while remaining:
+            size = min(size, remaining)
+            began = time.perf_counter()
+            play_on(size)
+            self.decisions += size
+            remaining -= size
+            size = max(1, int(size * min(8.0, _SLICE_SECONDS / max(time.perf_counter() - began, 1e-9))))
+            if check is not None:
+                check()
+        return RolloutResult(
+            lines=self._lines.sum(1),
+            games=self._games.sum(1),
+            decisions=torch.full((len(self.weights),), self.decisions * self.streams, dtype=torch.int64),
+        )
+
+    def _play_native(self, decisions: int) -> None:
+        assert self._operators is not None
+        pieces = self.rules.piece_set
+        self._operators.advance(
+            self.weights,
+            self._columns,
+            self._lines,
+            self._games,
+            self.rules.height,
+            self.rules.clear_on_overflow,
+            sum(piece << 4 * i for i, piece in enumerate(pieces)),
+            len(pieces),
+            self.rules.pieces == "bag",
+            self.seed if self.seed < 1 << 63 else self.seed - (1 << 64),
+            self.first_stream,
+            self.share_streams,
+            self.decisions,
+            decisions,
+            self._portable,
+        )
+
+    def _play_python(self, decisions: int) -> None:
+        for candidate, weights in enumerate(self.weights.numpy()):
+            for index in range(self.streams):
+                offset = index if self.share_streams else candidate * self.streams + index
+                rows, lines, games = play(
+                    _rows(self._columns[candidate, index].tolist()),
+                    weights,
+                    self.names,
+                    self.rules,
+                    self.seed,
+                    self.first_stream + offset,
+                    self.decisions,
+                    decisions,
+                )
+                columns = [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)]
+                self._columns[candidate, index] = torch.tensor(columns, dtype=torch.int32)
+                self._lines[candidate, index] += lines
+                self._games[candidate, index] += games
+
+
+def rollout(
+    weights: npt.ArrayLike | torch.Tensor,
+    rules: Rules | None = None,
+    streams: int = 1,
+    decisions: int = 1000,
+    seed: int = 0,
+    device: str = "cpu",
+    *,
+    features: str = "dt",
+    share_streams: bool = True,
+    first_stream: int = 0,
+    check: Callable[[], None] | None = None,
+) -> RolloutResult:
+    """Play every candidate for a fixed number of decisions.
+
+    Args:
+        weights: Shape (population, features), finite; used as float32.
+        rules: The rules of the games.
+        streams: Streams a candidate plays on, at least 1.
+        decisions: Pieces to place on every stream.
+        seed: Chooses the pieces, 0 to 2^64 - 1.
+        device: ``"cpu"`` or ``"python"``.
+        features: Name of a feature set, or feature names separated by commas.
+        share_streams: Whether all candidates meet the same pieces.
+        first_stream: Number of the first stream.
+        check: Called a few times a second; what it raises ends the rollout.
+
+    Returns:
+        Lines, games and decisions of each candidate.
+
+    Raises:
+        TypeError: See `Rollout`.
+        ValueError: See `Rollout`.
+        kernels.build.BuildError: If the engine could not be built.
+    """
+    games = Rollout(
+        weights, rules, streams, seed, device, features=features, share_streams=share_streams, first_stream=first_stream
+    )
+    return games.advance(decisions, check)
+
+
+def _rows(columns: list[int]) -> Rows:
+    height = max(columns).bit_length()
+    return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
+
+
+def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int) -> torch.Tensor:
+    values = weights.detach().cpu().numpy() if isinstance(weights, torch.Tensor) else weights
+    with np.errstate(over="ignore"):
+        array = np.array(values, dtype=np.float32, order="C")
+    if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != features:
+        raise ValueError(f"expected weights of shape (population, {features}), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError("expected finite float32 weights, got NaN or infinity")
+    return torch.from_numpy(array)
+
+
+def _checked_int(name: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"expected {name} to be an int, got {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"expected {name} from {low} to {high}, got {value}")
+    return value

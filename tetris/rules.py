@@ -1,0 +1,131 @@
+"""The rules of a game: board size, the end of a game, and where the pieces come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+PIECE_LETTERS = "IOTZSJL"
+"""The seven pieces in the order of their numbers, 0 to 6."""
+
+MIN_WIDTH, MAX_WIDTH = 4, 10
+MIN_HEIGHT, MAX_HEIGHT = 4, 24
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of simplified Tetris, on which the published controllers are scored.
+
+    Example:
+        >>> Rules(10, 20).board
+        '10x20'
+        >>> Rules(pieces="sz").pieces
+        'ZS'
+
+    Attributes:
+        width: Columns of the board, 4 to 10.
+        height: Rows of the board, 4 to 24.
+        clear_on_overflow: What happens when a piece comes to rest with a cell above the top row. False, the
+            published rule: the game is over, and lines the piece completed neither count nor clear. True:
+            lines clear and count first, and the game is over only if the wall is still higher than the board.
+        pieces: ``"uniform"``: the seven pieces, drawn independently and uniformly. ``"bag"``: seven at a
+            time, each piece once in a random order. Letters of ``IOTZSJL`` such as ``"SZ"``: these pieces
+            alone, uniformly; they are kept in the order of the piece numbers, and all seven are
+            ``"uniform"``.
+
+    Raises:
+        TypeError: If a value has the wrong type.
+        ValueError: If the board or the piece source is outside what is listed above.
+    """
+
+    width: int = 10
+    height: int = 20
+    clear_on_overflow: bool = False
+    pieces: str = "uniform"
+
+    def __post_init__(self) -> None:
+        """Validate, and put the piece source into its canonical form."""
+        _check_size("width", self.width, MIN_WIDTH, MAX_WIDTH)
+        _check_size("height", self.height, MIN_HEIGHT, MAX_HEIGHT)
+        if not isinstance(self.clear_on_overflow, bool):
+            raise TypeError(f"expected clear_on_overflow to be a bool, got {self.clear_on_overflow!r}")
+        object.__setattr__(self, "pieces", _canonical_pieces(self.pieces))
+
+    @property
+    def board(self) -> str:
+        """Width and height as text, such as ``"10x20"``."""
+        return f"{self.width}x{self.height}"
+
+    @property
+    def rule(self) -> str:
+        """Name of the game-over rule: ``"published"`` or ``"clear-on-overflow"``."""
+        return "clear-on-overflow" if self.clear_on_overflow else "published"
+
+    @cached_property
+    def full_row(self) -> int:
+        """A row with every cell full: one bit a column."""
+        return (1 << self.width) - 1
+
+    @cached_property
+    def piece_set(self) -> tuple[int, ...]:
+        """The pieces that can come, by number, in rising order."""
+        if self.pieces in ("uniform", "bag"):
+            return tuple(range(len(PIECE_LETTERS)))
+        return tuple(PIECE_LETTERS.index(letter) for letter in self.pieces)
+
+    @staticmethod
+    def parse_board(text: str) -> tuple[int, int]:
+        """Read ``"10x20"`` as width 10 and height 20.
+
+        Raises:
+            ValueError: If the text is not WIDTHxHEIGHT, or the board is out of range.
+        """
+        width, times, height = text.strip().lower().partition("x")
+        if not (times and width.isdecimal() and height.isdecimal()):
+            raise ValueError(f"expected a board as WIDTHxHEIGHT such as 10x20, got {text!r}")
+        size = Rules(int(width), int(height))
+        return size.width, size.height
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rules as plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Rules:
+        """Return the rules that ``to_dict`` wrote.
+
+        Raises:
+            TypeError: If the argument is no mapping, or a value has the wrong type.
+            ValueError: If a key is missing or unknown, or a value is out of range.
+        """
+        if not isinstance(values, Mapping):
+            raise TypeError(f"expected the rules as a mapping, got {values!r}")
+        expected = [field.name for field in fields(cls)]
+        if set(values) != set(expected):
+            raise ValueError(
+                f"expected the rules to hold {', '.join(expected)}; got {', '.join(map(str, values))}"
+            )
+        return cls(**values)
+
+
+def _check_size(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"expected the board's {name} to be an int, got {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"expected the board's {name} to be {low} to {high}, got {value}")
+
+
+def _canonical_pieces(pieces: object) -> str:
+    if not isinstance(pieces, str):
+        raise TypeError(f"expected pieces to be a str, got {pieces!r}")
+    if pieces.lower() in ("uniform", "bag"):
+        return pieces.lower()
+    letters = pieces.upper()
+    if not letters or not set(letters) <= set(PIECE_LETTERS):
+        raise ValueError(f"expected pieces to be uniform, bag or letters of {PIECE_LETTERS}; got {pieces!r}")
+    if len(set(letters)) < len(letters):
+        raise ValueError(f"expected every letter of pieces once, got {pieces!r}")
+    chosen = "".join(letter for letter in PIECE_LETTERS if letter in letters)
+    return "uniform" if chosen == PIECE_LETTERS else chosen
