@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 import torch
@@ -46,8 +47,25 @@ def start(folder, generations):
     try:
         train(folder, generations)
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def newest(folder):
+    return max(Checkpointer(folder).paths(), default=0)
+
+
+def kill_later(child, folder, moments, generations):
+    """Kill the child at a random moment: some generations on, or in the first milliseconds of its life."""
+    if moments.random() < 0.75:
+        goal = min(newest(folder) + moments.randint(1, 20), generations - 1)
+        while newest(folder) < goal and os.waitpid(child, os.WNOHANG) == (0, 0):
+            time.sleep(0.0005)
+    time.sleep(moments.uniform(0.0, 0.01))
+    os.kill(child, signal.SIGKILL)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run ended before it was killed"
 
 
 def outcome(folder):
@@ -61,18 +79,14 @@ def main(root, generations, kills):
     whole, killed = root / "whole", root / "killed"
     whole.mkdir()
     killed.mkdir()
-    started = time.monotonic()
     assert os.waitpid(start(whole, generations), 0)[1] == 0
-    duration = time.monotonic() - started
     moments = random.Random(0)
     steps = []
     for _ in range(kills):
-        child = start(killed, generations)
-        time.sleep(moments.uniform(0.0, 2.0 * duration / kills))
-        os.kill(child, signal.SIGKILL)
-        steps.append(os.WIFSIGNALED(os.waitpid(child, 0)[1]) and max(Checkpointer(killed).paths(), default=0))
+        kill_later(start(killed, generations), killed, moments, generations)
+        steps.append(newest(killed))
     assert os.waitpid(start(killed, generations), 0)[1] == 0
-    print(json.dumps({"same": outcome(whole) == outcome(killed), "steps": steps, "generations": generations}))
+    print(json.dumps({"whole": outcome(whole), "killed": outcome(killed), "steps": steps}))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ struct Geometry {
     typename L::ColumnBits walls;   // the two walls, full from below the floor to beyond the top
     typename L::ColumnInts far;     // WALL_HEIGHT beside the board
     Word above;                     // the rows above the top
+    typename L::Ints last_column[MAX_PIECE_SIZE];  // of the left edge of a piece of 1, 2, 3, 4 columns
+    typename L::Ints top;                          // the board's height
 
     TETRIS_FUNCTION Geometry(int board_width, int board_height) : width(board_width), height(board_height) {
         Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
@@ -34,6 +36,8 @@ struct Geometry {
         edges = L::load(edge);
         walls = L::load(wall);
         far = L::as_ints(L::load(beside));
+        for (int size = 1; size <= MAX_PIECE_SIZE; ++size) last_column[size - 1] = L::ints(width - size);
+        top = L::ints(height);
         above = height > L::TOP ? Word(0) : static_cast<Word>((Word(2) << (L::TOP - height)) - 1);
     }
 };
@@ -49,17 +53,17 @@ struct Board {
     int eroded_cells = 0;
 
     TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c)
-        : geometry(g), cells(c), filled(c | -c), heights(L::popcount(filled) | g.far) {}
+        : geometry(g), cells(c), filled(c | -c), heights(L::run_length(filled) | g.far) {}
 
     TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
 };
 
 // The row in which the bottom of `shape` comes to rest with its left edge over column x.
-template <class L, class S>
-TETRIS_FUNCTION int landing_row(const typename L::ColumnInts& heights, const S& shape, int x) {
+template <class L>
+TETRIS_FUNCTION int landing_row(const typename L::ColumnInts& heights, const Shape& shape, int x) {
     int row = 0;
-    for (int k = 0; k < shape.width; ++k) {
-        const int reach = heights[FIRST_COLUMN + x + k] - shape.bottom(k);
+    TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
+        const int reach = heights[FIRST_COLUMN + x + k] - shape.first_row[k];
         row = reach > row ? reach : row;
     }
     return row;
@@ -112,7 +116,7 @@ struct Landing {
 
     TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place, bool clear_on_overflow) : cells(board.cells) {
         using Word = typename L::Word;
-        const int orientation = place / ORDER_STRIDE, column = place % ORDER_STRIDE;
+        const int orientation = orientation_of(place), column = column_of(place);
         row = landing_row<L>(board.heights, SHAPES[piece][orientation], column);
         const Geometry<L>& geometry = board.geometry;
         const bool exceeds = row + SHAPES[piece][orientation].height > geometry.height;
@@ -145,7 +149,7 @@ struct Drop {
     TETRIS_FUNCTION Drop(const Board<L>& b, const ShapeLanes<L, WIDTH>& s) : board(b), shape(s) {
         // A piece has a cell in its lowest row, so that the row can't be negative.
         row = height_before(0) - L::ints(shape.bottom[0]);
-        TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = maximum(row, height_before(k) - L::ints(shape.bottom[k]));
+        TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = L::maximum(row, height_before(k) - L::ints(shape.bottom[k]));
         unit = L::row_unit(row);
     }
 
@@ -179,12 +183,10 @@ struct Drop {
         Ints result = L::ints(static_cast<int>(board.heights[FIRST_COLUMN + i]));
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
             const Ints height = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
-            result = column() == L::ints(i - k) ? height : result;
+            result = L::select(column() == L::ints(i - k), height, result);
         }
         return result;
     }
-
-    TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
 };
 
 }  // namespace tetris

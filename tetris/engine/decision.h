@@ -89,8 +89,8 @@ struct Chooser {
     template <int WIDTH>
     TETRIS_FUNCTION void score(Search& search, const Group<L, WIDTH>& group) const {
         const Drop<L, WIDTH> drop(search.board, group.shapes);
-        const auto allowed = drop.column() <= L::ints(geometry.width - WIDTH);
-        const auto fits = drop.row + drop.piece_height() <= L::ints(geometry.height);
+        const auto allowed = drop.column() <= geometry.last_column[WIDTH - 1];
+        const auto fits = drop.row + drop.piece_height() <= geometry.top;
         const auto completed = drop.completed(search.gaps);
         if constexpr (List::all_drop) {
             const auto plain = allowed & fits & (completed == L::bits(0));
@@ -107,7 +107,7 @@ struct Chooser {
         const Landing<L> landing(board, piece, place, clear_on_overflow);
         if (landing.over) return NO_CHOICE;
         Board<L> after(geometry, landing.cells);
-        after.twice_landing_height = 2 * landing.row + SHAPES[piece][place / ORDER_STRIDE].height - 1;
+        after.twice_landing_height = 2 * landing.row + SHAPES[piece][orientation_of(place)].height - 1;
         after.eroded_cells = landing.eroded_cells;
         return {List::value(weights, after), place};
     }

@@ -26,16 +26,19 @@ struct WholeFeature {
     }
 };
 
-// The sum of an integer a column, `terms(board)`, and an `offset(geometry)`; only the total is worth knowing beforehand.
+// A count of bits: `factor` times those of `words(board)`, a word a column, plus `offset(geometry)`. Only the total is
+// worth knowing beforehand.
 template <class Self>
-struct ColumnSum : WholeFeature {
+struct BitCount : WholeFeature {
+    static constexpr int factor = 1;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return L::sum(Self::terms(board)) + Self::offset(board.geometry);
+        return Self::factor * L::count_bits(Self::words(board)) + Self::offset(board.geometry);
     }
     template <class L>
     TETRIS_FUNCTION static typename L::Ints prepare(const Board<L>& board) {
-        return L::total(Self::terms(board)) + L::ints(Self::offset(board.geometry));
+        const typename L::Ints bits = L::count_bits_everywhere(Self::words(board));
+        return (Self::factor == 2 ? bits + bits : bits) + L::ints(Self::offset(board.geometry));
     }
     template <class L>
     TETRIS_FUNCTION static int offset(const Geometry<L>&) {
@@ -67,10 +70,10 @@ struct ErodedCells : WholeFeature {
     }
 };
 
-struct RowTransitions : ColumnSum<RowTransitions> {
+struct RowTransitions : BitCount<RowTransitions> {
     template <class L>
-    TETRIS_FUNCTION static auto terms(const Board<L>& board) {
-        return L::popcount((board.cells ^ L::right(board.cells)) & board.geometry.edges);
+    TETRIS_FUNCTION static auto words(const Board<L>& board) {
+        return (board.cells ^ L::right(board.cells)) & board.geometry.edges;
     }
     // The walls go on above the board, where every row is empty.
     template <class L>
@@ -89,13 +92,13 @@ struct RowTransitions : ColumnSum<RowTransitions> {
     }
 };
 
-struct ColumnTransitions : ColumnSum<ColumnTransitions> {
+struct ColumnTransitions : BitCount<ColumnTransitions> {
     // A column has one transition at its top and two for every run of holes.
+    static constexpr int factor = 2;
     template <class L>
-    TETRIS_FUNCTION static auto terms(const Board<L>& board) {
+    TETRIS_FUNCTION static auto words(const Board<L>& board) {
         const auto holes = board.holes();
-        const auto runs = L::popcount(holes & ~(holes << 1));
-        return runs + runs;
+        return holes & ~(holes << 1);
     }
     template <class L>
     TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
@@ -109,10 +112,10 @@ struct ColumnTransitions : ColumnSum<ColumnTransitions> {
     }
 };
 
-struct Holes : ColumnSum<Holes> {
+struct Holes : BitCount<Holes> {
     template <class L>
-    TETRIS_FUNCTION static auto terms(const Board<L>& board) {
-        return L::popcount(board.holes());
+    TETRIS_FUNCTION static auto words(const Board<L>& board) {
+        return board.holes();
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
@@ -197,33 +200,32 @@ struct WellsFast : WellFeature<WellsFast> {
         // The sum carries from a run's topmost well cell to the run's end and leaves zeros where it passed, but for
         // further well cells.
         TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) runs[i] = empty[i] & ~((empty[i] + wells[i]) & ~wells[i]);
-        auto twice = L::as_ints(runs[0] ^ runs[0]);
+        auto total = L::as_ints(runs[0] ^ runs[0]);
         Bits left;
         do {
             left = runs[0] ^ runs[0];
             TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
                 const Bits others = runs[i] & (runs[i] + (runs[i] & -runs[i]));  // without the topmost run
-                const auto length = L::popcount(runs[i] ^ others);
-                twice = twice + length * (length + 1);
+                total = total + L::triangle(L::run_length(runs[i] ^ others));
                 runs[i] = others;
                 left = left | others;
             }
         } while (L::any(left));
-        return twice >> 1;
+        return total;
     }
 };
 
-struct HoleDepth : ColumnSum<HoleDepth> {
+struct HoleDepth : BitCount<HoleDepth> {
     // Cells above some hole of their column: those below the highest set bit of the holes.
     template <class L>
-    TETRIS_FUNCTION static auto terms(const Board<L>& board) {
+    TETRIS_FUNCTION static auto words(const Board<L>& board) {
         auto above = board.holes();
         above = above | (above >> 1);
         above = above | (above >> 2);
         above = above | (above >> 4);
         above = above | (above >> 8);
         if constexpr (L::TOP > 15) above = above | (above >> 16);
-        return L::popcount(above & board.cells);
+        return above & board.cells;
     }
     // The piece's cells count but in columns without a hole, where adding to the topmost cell carries to the floor.
     template <class L, int WIDTH>
@@ -231,7 +233,7 @@ struct HoleDepth : ColumnSum<HoleDepth> {
         typename L::Ints depth = total + L::ints(4);
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
             const auto solid = drop.after(k) + drop.rows(drop.shape.ceiling[k]) == L::bits(0);
-            depth = solid ? depth - L::ints(drop.shape.cells[k]) : depth;
+            depth = depth - L::where(solid, L::ints(drop.shape.cells[k]));
         }
         return depth;
     }
@@ -304,7 +306,7 @@ struct HeightDifference : WholeFeature {
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
         const auto difference = drop.column_height(COLUMN + 1) - drop.column_height(COLUMN);
-        return drop.maximum(difference, -difference);
+        return L::maximum(difference, -difference);
     }
 };
 
@@ -319,7 +321,7 @@ struct MaxHeight : WholeFeature {
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Ints before, const Drop<L, WIDTH>& drop) {
-        return drop.maximum(before, drop.row + drop.piece_height());
+        return L::maximum(before, drop.row + drop.piece_height());
     }
 };
 

@@ -78,19 +78,16 @@ struct Avx2Lanes {
     }
     template <int COUNT>
     TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
-        const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
-                                               0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
-        const __m256i nibble = constant(repeated16.nibble);
-        __m256i bytes = _mm256_setzero_si256();
-        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
-            const __m256i word = (__m256i)words[i];
-            const __m256i low = _mm256_shuffle_epi8(table, _mm256_and_si256(word, nibble));
-            const __m256i high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(word, 4), nibble));
-            bytes = _mm256_add_epi8(bytes, _mm256_add_epi8(low, high));
-        }
+        __m256i bytes = count_bytes(words[0]);
+        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) bytes = _mm256_add_epi8(bytes, count_bytes(words[i]));
         return (Ints)_mm256_maddubs_epi16(bytes, constant(repeated16.one));
     }
-
+    TETRIS_FUNCTION static Ints run_length(Bits value) { return popcount(value); }
+    TETRIS_FUNCTION static Ints triangle(Ints n) {
+        const __m256i table = _mm256_setr_epi8(0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91, 105, 120,  //
+                                               0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91, 105, 120);
+        return (Ints)_mm256_shuffle_epi8(table, (__m256i)n);
+    }
     // The bits of two words fit side by side in one when the second is turned by eight.
     template <int COUNT>
     TETRIS_FUNCTION static Ints popcount_near(const Bits (&words)[COUNT]) {
@@ -120,6 +117,9 @@ struct Avx2Lanes {
         const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
         return static_cast<unsigned>(_mm_movemask_epi8(bytes));
     }
+    TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
+    TETRIS_FUNCTION static Ints select(Ints condition, Ints a, Ints b) { return condition ? a : b; }
+    TETRIS_FUNCTION static Ints where(Ints condition, Ints value) { return condition & value; }
     TETRIS_FUNCTION static Ints count(Ints condition) { return -condition; }
     TETRIS_FUNCTION static bool any(Bits value) { return !_mm256_testz_si256((__m256i)value, (__m256i)value); }
     // For rows 0 .. 12: the two bytes of the word, looked up by row and by row + 8 (the table wraps at 16).
@@ -152,6 +152,10 @@ struct Avx2Lanes {
     }
     TETRIS_FUNCTION static int sum(Ints columns) { return _mm_cvtsi128_si32(total_of(columns)); }
     TETRIS_FUNCTION static Ints total(Ints columns) { return (Ints)_mm256_broadcastw_epi16(total_of(columns)); }
+    TETRIS_FUNCTION static int count_bits(Bits columns) { return _mm_cvtsi128_si32(count_bits_of(columns)); }
+    TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) {
+        return (Ints)_mm256_broadcastw_epi16(count_bits_of(columns));
+    }
     TETRIS_FUNCTION static Bits or_all(Bits columns) {
         const __m256i v = (__m256i)columns;
         __m128i all = _mm_or_si128(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -261,6 +265,20 @@ struct Avx2Lanes {
 
     TETRIS_FUNCTION static __m256i constant(const void* vector) {
         return _mm256_load_si256(static_cast<const __m256i*>(vector));
+    }
+    // The number of bits in each byte.
+    TETRIS_FUNCTION static __m256i count_bytes(Bits words) {
+        const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
+                                               0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+        const __m256i nibble = constant(repeated16.nibble), word = (__m256i)words;
+        const __m256i low = _mm256_shuffle_epi8(table, _mm256_and_si256(word, nibble));
+        const __m256i high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(word, 4), nibble));
+        return _mm256_add_epi8(low, high);
+    }
+    TETRIS_FUNCTION static __m128i count_bits_of(Bits columns) {
+        const __m256i quarters = _mm256_sad_epu8(count_bytes(columns), _mm256_setzero_si256());
+        const __m128i halves = _mm_add_epi32(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
+        return _mm_add_epi32(halves, _mm_unpackhi_epi64(halves, halves));
     }
     TETRIS_FUNCTION static uint64_t majority(uint64_t a, uint64_t b, uint64_t c) { return (a & b) | (c & (a ^ b)); }
     TETRIS_FUNCTION static __m128i total_of(Ints columns) {

@@ -130,17 +130,36 @@ struct ScalarLanes {
         TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) total = total + popcount(words[i]);
         return total;
     }
+    TETRIS_FUNCTION static Ints run_length(Bits value) { return tetris::run_length(value); }
+    TETRIS_FUNCTION static ColumnInts run_length(const ColumnBits& value) {
+        ColumnInts result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = tetris::run_length(value.slot[i]);
+        return result;
+    }
+    // 1 + 2 + ... + n.
+    template <class Numbers>
+    TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
+        return n * (n + 1) >> 1;
+    }
     // Of words whose bits lie in one run of four rows.
     template <int COUNT>
     TETRIS_FUNCTION static Ints popcount_near(const Bits (&words)[COUNT]) {
-        return popcount_sum(words);
+        uint64_t merged = words[0];
+        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) merged |= static_cast<uint64_t>(words[i]) << (4 * i);
+        return popcount64(merged);
     }
     // Of a word below 32.
-    TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
+    TETRIS_FUNCTION static Ints popcount_small(Bits value) {
+        // The counts of 0 .. 15, four bits each.
+        return static_cast<Ints>((0x4332322132212110ull >> (4 * (value & 15u))) & 15u) + static_cast<Ints>(value >> 4);
+    }
     TETRIS_FUNCTION static Floats scale(Floats value, float factor) { return value * factor; }
 
     TETRIS_FUNCTION static bool mask(bool condition) { return condition; }
     TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
+    TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
+    TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
+    TETRIS_FUNCTION static Ints where(bool condition, Ints value) { return condition ? value : 0; }
     TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }
     TETRIS_FUNCTION static bool any(Bits value) { return value != 0; }
     TETRIS_FUNCTION static bool any(const ColumnBits& value) { return or_all(value) != 0; }
@@ -183,6 +202,14 @@ struct ScalarLanes {
         return total;
     }
     TETRIS_FUNCTION static Ints total(const ColumnInts& columns) { return sum(columns); }
+    TETRIS_FUNCTION static int count_bits(const ColumnBits& columns) {
+        int total = 0;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
+            total += popcount64(static_cast<uint64_t>(columns.slot[i]) << 32 | columns.slot[i + 1]);
+        }
+        return total;
+    }
+    TETRIS_FUNCTION static Ints count_bits_everywhere(const ColumnBits& columns) { return count_bits(columns); }
     TETRIS_FUNCTION static Bits or_all(const ColumnBits& columns) {
         Word all = 0;
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) all |= columns.slot[i];

@@ -9,6 +9,7 @@ namespace tetris {
 constexpr int PIECES = 7;
 constexpr int MAX_ORIENTATIONS = 4;
 constexpr int MAX_PIECE_SIZE = 4;
+constexpr int NO_ROW = 127;  // above every height
 
 // Four-bit fields, so that the compiler folds them where the shape is known and a register holds them where it is not.
 struct Shape {
@@ -16,6 +17,7 @@ struct Shape {
     uint32_t bottoms, tops;  // field k: column k
     uint32_t contacts;       // field k + 1: rows of column k that touch the piece from the left or the right
     uint32_t rows;           // field j: cells in row j
+    int8_t first_row[MAX_PIECE_SIZE];  // of each column; NO_ROW beyond the width
 
     TETRIS_FUNCTION constexpr int bottom(int k) const { return static_cast<int>(bottoms >> (4 * k)) & 15; }
     TETRIS_FUNCTION constexpr int top(int k) const { return static_cast<int>(tops >> (4 * k)) & 15; }
@@ -26,11 +28,12 @@ struct Shape {
 
 // `bottoms` and `tops` are written left to right, one hexadecimal digit a column.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
-    Shape shape{width, 0, 0, 0, 0, 0};
+    Shape shape{width, 0, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
     for (int k = 0; k < width; ++k) {
         const int shift = 4 * (width - 1 - k);
         shape.bottoms |= ((bottoms >> shift) & 15u) << (4 * k);
         shape.tops |= ((tops >> shift) & 15u) << (4 * k);
+        shape.first_row[k] = static_cast<int8_t>(shape.bottom(k));
     }
     for (int k = 0; k < width; ++k) shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
     for (int row = 0; row < shape.height; ++row) {

@@ -7,6 +7,8 @@ namespace tetris {
 
 constexpr int MAX_WIDTH = 10;
 constexpr int ORDER_STRIDE = 16;  // a placement's place in the order of the search: orientation * ORDER_STRIDE + column
+TETRIS_FUNCTION constexpr int orientation_of(int place) { return static_cast<int>(static_cast<unsigned>(place) / ORDER_STRIDE); }
+TETRIS_FUNCTION constexpr int column_of(int place) { return static_cast<int>(static_cast<unsigned>(place) % ORDER_STRIDE); }
 constexpr int NO_COLUMN = 99;     // right of every board: the lane has no placement
 
 // Shapes of one width that are scored at once.
