@@ -1,8 +1,9 @@
-"""Rollouts: weight vectors play streams of games for a fixed number of decisions, on any device with one result.
+"""Rollouts: weight vectors play streams of games for a fixed number of decisions, alike on any device.
 
-A stream is an endless sequence of pieces on which one game follows another. Every candidate makes the same number
-of decisions on the same number of streams, so that all cost the same and none is waited for. With shared streams
-(common random numbers) all candidates meet the same pieces, which takes much of the luck out of a comparison.
+A stream is an endless sequence of pieces on which one game follows another. Every candidate makes the same
+number of decisions on the same number of streams, so that all cost the same and none is waited for. With
+shared streams (common random numbers) all candidates meet the same pieces, which takes much of the luck out
+of a comparison.
 """
 
 from __future__ import annotations
@@ -59,15 +60,16 @@ class Rollout:
         seed: Chooses the pieces, 0 to 2^64 - 1.
         device: ``"cpu"``: the C++ engine; ``"python"``: the readable one.
         features: Name of a feature set, or feature names separated by commas.
-        share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise candidate i
-            has the streams from ``first_stream + i * streams`` for itself.
+        share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
+            candidate i has the streams from ``first_stream + i * streams`` for itself.
         first_stream: Number of the first stream, 0 to 2^62.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one, and to use no vector instructions. Slower; the result is the same.
 
     Raises:
         TypeError: If a count is not an int.
-        ValueError: If the weights have a wrong shape or a value that is not finite, or an argument is out of range.
+        ValueError: If the weights have a wrong shape or a value that is not finite, or an argument is out of
+            range.
         kernels.build.CompilerMissingError: If the device is ``"cpu"`` and there is no C++ compiler.
         kernels.build.BuildError: If the engine could not be built.
     """
@@ -85,6 +87,7 @@ class Rollout:
         first_stream: int = 0,
         portable: bool = False,
     ) -> None:
+        """Set up empty boards; see the class."""
         self.rules = Rules() if rules is None else rules
         self.names = feature_names(features, self.rules.width)
         self.weights = _checked_weights(weights, len(self.names))
@@ -123,7 +126,9 @@ class Rollout:
             The totals since the rollout began.
         """
         remaining = _checked_int("decisions", decisions, 0, 1 << 62)
-        size, play_on = (_FIRST_SLICE, self._play_native) if self._operators else (_PYTHON_SLICE, self._play_python)
+        size, play_on = (
+            (_FIRST_SLICE, self._play_native) if self._operators else (_PYTHON_SLICE, self._play_python)
+        )
         while remaining:
             size = min(size, remaining)
             began = time.perf_counter()
@@ -174,7 +179,9 @@ class Rollout:
                     self.decisions,
                     decisions,
                 )
-                columns = [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)]
+                columns = [
+                    sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)
+                ]
                 self._columns[candidate, index] = torch.tensor(columns, dtype=torch.int32)
                 self._lines[candidate, index] += lines
                 self._games[candidate, index] += games
@@ -216,7 +223,14 @@ def rollout(
         kernels.build.BuildError: If the engine could not be built.
     """
     games = Rollout(
-        weights, rules, streams, seed, device, features=features, share_streams=share_streams, first_stream=first_stream
+        weights,
+        rules,
+        streams,
+        seed,
+        device,
+        features=features,
+        share_streams=share_streams,
+        first_stream=first_stream,
     )
     return games.advance(decisions, check)
 

@@ -38,7 +38,9 @@ def assert_equal(one: Rollout, other: Rollout, decisions: int) -> None:
 @pytest.mark.parametrize("clear_on_overflow", [False, True])
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: f"{board[0]}x{board[1]}")
-def test_cpu_plays_as_python_does(board: tuple[int, int], pieces: str, clear_on_overflow: bool, portable: bool) -> None:
+def test_cpu_plays_as_python_does(
+    board: tuple[int, int], pieces: str, clear_on_overflow: bool, portable: bool
+) -> None:
     rules = Rules(*board, clear_on_overflow=clear_on_overflow, pieces=pieces)
     weights = weights_for("dt", board[0])
     python = Rollout(weights, rules, 2, 5, "python", features="dt")
@@ -54,11 +56,15 @@ def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None
     assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), 120)
 
 
-@pytest.mark.parametrize("board", [(10, 20), (10, 16), (10, 10), (6, 22)], ids=lambda board: f"{board[0]}x{board[1]}")
+@pytest.mark.parametrize(
+    "board", [(10, 20), (10, 16), (10, 10), (6, 22)], ids=lambda board: f"{board[0]}x{board[1]}"
+)
 @pytest.mark.parametrize("clear_on_overflow", [False, True])
-def test_vectors_play_as_the_portable_path_does_for_long(board: tuple[int, int], clear_on_overflow: bool) -> None:
+def test_vectors_play_as_the_portable_path_does_for_long(
+    board: tuple[int, int], clear_on_overflow: bool
+) -> None:
     rules = Rules(*board, clear_on_overflow=clear_on_overflow)
-    weights = torch.cat([weights_for("dt", board[0], 5), torch.tensor([published("bcts").weights + (0.0,)])])
+    weights = torch.cat([weights_for("dt", board[0], 5), torch.tensor([(*published("bcts").weights, 0.0)])])
     fast = Rollout(weights, rules, 4, 3, "cpu", features="dt")
     assert_equal(fast, Rollout(weights, rules, 4, 3, "cpu", features="dt", portable=True), 4000)
 
@@ -69,7 +75,8 @@ def test_splitting_a_rollout_changes_nothing() -> None:
     for decisions in (1, 6, 0, 393):
         split.advance(decisions)
     expected, result = whole.advance(400), split.advance(0)
-    assert torch.equal(expected.lines, result.lines) and torch.equal(whole.boards, split.boards)
+    assert torch.equal(expected.lines, result.lines)
+    assert torch.equal(whole.boards, split.boards)
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
@@ -92,12 +99,13 @@ def test_threads_do_not_matter() -> None:
         two = rollout(weights, rules, 5, 500, 2, "cpu", features="dt")
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(one.lines, two.lines) and torch.equal(one.games, two.games)
+    assert torch.equal(one.lines, two.lines)
+    assert torch.equal(one.games, two.games)
 
 
 def test_the_highest_seed_and_stream_agree() -> None:
     weights, rules = weights_for("dt", 10), Rules(10, 10)
-    arguments = dict(features="dt", first_stream=1 << 62)
+    arguments = {"features": "dt", "first_stream": 1 << 62}
     python = Rollout(weights, rules, 1, (1 << 64) - 1, "python", **arguments)
     assert_equal(python, Rollout(weights, rules, 1, (1 << 64) - 1, "cpu", **arguments), 50)
 
@@ -120,15 +128,15 @@ def test_check_is_called_and_may_end_the_rollout() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(weights=[[1.0] * 8]), r"expected weights of shape \(population, 9\), got \(1, 8\)"),
-        (dict(weights=[1.0] * 9), r"expected weights of shape \(population, 9\), got \(9,\)"),
-        (dict(weights=torch.zeros(0, 9)), r"expected weights of shape \(population, 9\), got \(0, 9\)"),
-        (dict(weights=[[float("nan")] * 9]), "expected finite float32 weights"),
-        (dict(weights=[[1e39] * 9]), "expected finite float32 weights"),
-        (dict(streams=0), "expected streams from 1"),
-        (dict(decisions=-1), "expected decisions from 0"),
-        (dict(seed=-1), "expected seed from 0"),
-        (dict(device="tpu"), "expected device to be python or cpu, got 'tpu'"),
+        ({"weights": [[1.0] * 8]}, r"expected weights of shape \(population, 9\), got \(1, 8\)"),
+        ({"weights": [1.0] * 9}, r"expected weights of shape \(population, 9\), got \(9,\)"),
+        ({"weights": torch.zeros(0, 9)}, r"expected weights of shape \(population, 9\), got \(0, 9\)"),
+        ({"weights": [[float("nan")] * 9]}, "expected finite float32 weights"),
+        ({"weights": [[1e39] * 9]}, "expected finite float32 weights"),
+        ({"streams": 0}, "expected streams from 1"),
+        ({"decisions": -1}, "expected decisions from 0"),
+        ({"seed": -1}, "expected seed from 0"),
+        ({"device": "tpu"}, "expected device to be python or cpu, got 'tpu'"),
     ],
 )
 def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> None:

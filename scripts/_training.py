@@ -1,0 +1,216 @@
+"""A training run: the cross-entropy method on one side, games on the other, and the files between them.
+
+A linear controller plays the same whatever the length of its weight vector, so candidates are scaled to
+length 1 before they play, and the optimizer is told those. All candidates of a generation play the same
+streams (common random numbers), every generation has new ones, and no stream of a run is one that scores are
+measured on. What is learned is the mean of the last distribution, scaled to length 1: with a noisy fitness
+the best candidate is only the luckiest one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Any
+
+import torch
+from _machine import versions
+from _recipe import Recipe, Stage
+from _run_folder import RunFolder
+from torch import Tensor
+
+from cem import (
+    Callback,
+    Checkpointer,
+    CrossEntropyMethod,
+    Evaluation,
+    MetricsWriter,
+    ProgressBar,
+    StopRequest,
+    Trainer,
+)
+from tetris import LinearController, RolloutResult, feature_names, rollout
+
+CHECKPOINT_SECONDS = 1.0
+"""The least time between two checkpoints."""
+
+
+def piece_seed(seed: int) -> int:
+    """Return the seed of the pieces of a run: the first 64 bits of SHA-256 of a text with the run's seed.
+
+    So training meets no stream on which scores are measured: those have a seed as a person types it.
+    """
+    digest = hashlib.sha256(f"cem-tetris training pieces {seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def unit_length(weights: Tensor) -> Tensor:
+    """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero."""
+    return torch.nn.functional.normalize(weights, dim=1)
+
+
+def lines_per_game(result: RolloutResult) -> Tensor:
+    """Return lines per game ended, shape (population,), float64; where none has ended, half a game counts.
+
+    So a candidate that survives is worth more than one that removes as many lines and then dies.
+    """
+    lines, games = result.lines.double(), result.games.double()
+    return torch.where(games > 0, lines / games.clamp(min=1), 2 * lines)
+
+
+class LinesPerGame:
+    """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
+
+    def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, stop: StopRequest) -> None:
+        """Take what it needs; the mean of ``optimizer`` plays beside the candidates, to be watched."""
+        self._recipe = recipe
+        self._optimizer = optimizer
+        self._stop = stop
+        self._piece_seed = piece_seed(recipe.seed)
+
+    def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
+        """Play a generation.
+
+        Raises:
+            Interrupted: If the run is to stop.
+        """
+        number, stage = self._recipe.stage_at(generation)
+        players = unit_length(torch.cat([candidates, self._optimizer.mean.unsqueeze(0)]))
+        began = time.monotonic()
+        result = self._play(players, stage, generation)
+        fitness = lines_per_game(result)
+        lines, decisions = int(result.lines.sum()), int(result.decisions.sum())
+        seconds = max(time.monotonic() - began, 1e-9)
+        metrics = {
+            "stage": number + 1,
+            "board_width": stage.rules.width,
+            "board_height": stage.rules.height,
+            "mean_fitness": float(fitness[-1]),
+            "lines": lines,
+            "games": int(result.games.sum()),
+            "decisions": decisions,
+            "lines/s": lines / seconds,
+            "decisions/s": decisions / seconds,
+        }
+        return Evaluation(fitness[:-1], metrics, players[:-1])
+
+    def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult:
+        recipe = self._recipe
+        return rollout(
+            players,
+            stage.rules,
+            recipe.streams,
+            stage.decisions,
+            self._piece_seed,
+            recipe.device,
+            features=recipe.features,
+            first_stream=generation * recipe.streams,
+            check=self._stop.check,
+        )
+
+
+class Training:
+    """A run put together from its recipe and its folder.
+
+    Attributes:
+        recipe: The recipe.
+        folder: The folder.
+        optimizer: The search.
+        trainer: The loop around it.
+    """
+
+    def __init__(
+        self, recipe: Recipe, folder: RunFolder, stop: StopRequest, time_limit_s: float | None = None
+    ) -> None:
+        """Put it together; nothing is played or written yet.
+
+        Raises:
+            ValueError: If the backend or the device is not to be had.
+        """
+        self.recipe = recipe
+        self.folder = folder
+        self.optimizer = CrossEntropyMethod(
+            torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
+            1.0,
+            recipe.population,
+            maximize=True,
+            num_elites=recipe.elites,
+            noise=recipe.noise,
+            backend=recipe.backend,
+            device="cuda" if recipe.device == "cuda" else "cpu",
+            seed=recipe.seed,
+        )
+        self.trainer = Trainer(
+            self.optimizer,
+            LinesPerGame(recipe, self.optimizer, stop),
+            generations=recipe.total_generations,
+            time_limit_s=time_limit_s,
+            callbacks=(
+                MetricsWriter(folder.metrics),
+                _ControllerWriter(self),
+                ProgressBar(("lines/s",)),
+            ),
+            checkpointer=Checkpointer(
+                folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
+            ),
+            stop=stop,
+        )
+
+    @property
+    def decisions(self) -> int:
+        """The decisions of all generations so far."""
+        recipe, left, made = self.recipe, self.optimizer.generation, 0
+        for stage in recipe.stages:
+            played = min(left, stage.generations)
+            made += played * stage.decisions * recipe.streams * (recipe.population + 1)
+            left -= played
+        return made
+
+    def controller(self, score: list[dict[str, Any]] | None = None) -> LinearController:
+        """Return what is learned so far.
+
+        Args:
+            score: Its measurements and those beside it, as plain values; None where there are none.
+        """
+        weights = unit_length(self.optimizer.mean.double().cpu().unsqueeze(0))[0]
+        provenance = {
+            "made_by": "scripts/train_tetris.py",
+            "config": self.recipe.to_dict(),
+            "seed": self.recipe.seed,
+            "generation": self.optimizer.generation,
+            "generations": self.recipe.total_generations,
+            "decisions": self.decisions,
+            "seconds": self.trainer.elapsed_s,
+            "versions": versions(),
+            "score": score,
+        }
+        return LinearController(
+            self.recipe.features,
+            tuple(weights.tolist()),
+            self.recipe.rules,
+            self.folder.path.resolve().name,
+            provenance,
+        )
+
+    def save_controller(self, score: list[dict[str, Any]] | None = None) -> LinearController | None:
+        """Write what is learned so far, see `controller`; before the first generation that is nothing.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        if not self.optimizer.generation:
+            return None
+        controller = self.controller(score)
+        controller.save(self.folder.controller)
+        return controller
+
+
+class _ControllerWriter(Callback):
+    """Keeps ``controller.json`` up with the checkpoints: a run can be looked at while it goes on."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+
+    def on_checkpoint(self, generation: int) -> None:
+        """Write it."""
+        self._training.save_controller()

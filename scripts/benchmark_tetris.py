@@ -1,0 +1,274 @@
+"""Measure how many decisions a second the engines make under good controllers, in steady play.
+
+python scripts/benchmark_tetris.py --board 10x20 --json speed.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from _common import (
+    Parser,
+    check_writable,
+    choose_device,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+    run,
+    table,
+)
+from _machine import machine, source_digest, versions
+from tqdm import tqdm
+
+from tetris import LinearController, Rollout, Rules, published
+from tetris.files import write_text
+from tetris.names import unknown_name
+
+SEED = 12345
+DEFAULT_CONTROLLERS = ("dt20", "bcts")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to play that is measured.
+
+    Attributes:
+        name: What to call it.
+        figure: Name of its figure, with ``{task}`` for feature set and board.
+        device: The device of the rollout.
+        streams: Games side by side.
+        warm_up: Decisions on each stream before the clock starts, from empty boards to steady play.
+        threads: Threads of torch; None: as many as it takes by itself.
+        portable: Whether it is compiled for any processor.
+    """
+
+    name: str
+    figure: str
+    device: str
+    streams: int
+    warm_up: int
+    threads: int | None = None
+    portable: bool = False
+
+
+ENGINES = (
+    Engine("python", "rollout.python.{task}.decisions_per_second", "python", 4, 100),
+    Engine(
+        "portable, one thread",
+        "rollout.portable.{task}.decisions_per_second_per_core",
+        "cpu",
+        64,
+        1000,
+        threads=1,
+        portable=True,
+    ),
+    Engine("cpu, one thread", "rollout.cpu.{task}.decisions_per_second_per_core", "cpu", 64, 1000, threads=1),
+    Engine("cpu, all threads", "rollout.cpu.{task}.decisions_per_second_all", "cpu", 64, 1000),
+)
+"""Every engine there is; one that is added here is measured, by its device."""
+
+DEVICES = ("auto", *dict.fromkeys(engine.device for engine in ENGINES))
+
+
+@dataclass
+class Course:
+    """An engine playing for one controller: games that go on from one measurement to the next.
+
+    Attributes:
+        engine: The engine.
+        label: Name of the controller.
+        figure: Name of the figure.
+        rollout: The games.
+        decisions: Decisions on each stream in one measurement.
+        speeds: Decisions a second, one for each measurement.
+    """
+
+    engine: Engine
+    label: str
+    figure: str
+    rollout: Rollout
+    decisions: int = 1
+    speeds: list[float] = field(default_factory=list)
+
+    def play(self, decisions: int) -> float:
+        """Play on; return the decisions a second."""
+        with threads(self.engine.threads):
+            began = time.perf_counter()
+            played = self.rollout.advance(decisions)
+            int(played.lines.sum())  # waits for the device
+            seconds = time.perf_counter() - began
+        return decisions * self.engine.streams / seconds
+
+    def prepare(self, seconds: float) -> None:
+        """Play until the boards look as they do in long games, and find out how much is so many seconds."""
+        self.play(self.engine.warm_up)
+        speed = self.play(self.engine.warm_up)
+        self.decisions = max(1, math.ceil(speed * seconds / self.engine.streams))
+
+    def measure(self) -> None:
+        """Play one measurement."""
+        self.speeds.append(self.play(self.decisions))
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads; None leaves it alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(before if count is None else count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "controllers",
+        nargs="*",
+        metavar="CONTROLLER",
+        default=DEFAULT_CONTROLLERS,
+        help=f"published ones, each of another feature set (default: {' '.join(DEFAULT_CONTROLLERS)})",
+    )
+    parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
+    parser.add_argument(
+        "--device", default="auto", metavar="NAME", help=f"engines: {', '.join(DEVICES)} (default: auto, all)"
+    )
+    parser.add_argument(
+        "--repeats", type=positive_int, default=7, metavar="N", help="measurements (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        default=1.0,
+        metavar="S",
+        help="length of a measurement (default: %(default)s)",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, and what they hold for")
+    return parser.parse_args(argv)
+
+
+def choose_engines(requested: str) -> list[Engine]:
+    """Return the engines to measure: all that can work here, or those of one device.
+
+    Raises:
+        BuildError: If an engine that was asked for by name needs a compiler and there is none.
+        ValueError: If there is no such device.
+    """
+    if requested not in DEVICES:
+        raise unknown_name("device", requested, DEVICES)
+    best = choose_device(requested)
+    if requested == "auto":
+        return [engine for engine in ENGINES if best != "python" or engine.device == "python"]
+    return [engine for engine in ENGINES if engine.device == requested]
+
+
+def make_courses(
+    engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
+) -> list[Course]:
+    """Return every engine with every controller, compiled and ready.
+
+    Raises:
+        BuildError: If an engine could not be built.
+        ValueError: If a controller cannot play on the board, or two would have the same figure.
+    """
+    courses: list[Course] = []
+    for controller in controllers:
+        controller.names_on(rules)
+        for engine in engines:
+            figure = engine.figure.format(task=f"{controller.features}.{rules.board}")
+            if any(course.figure == figure for course in courses):
+                raise ValueError(
+                    f"expected controllers of different feature sets, got {controller.features} twice"
+                )
+            weights = torch.tensor([controller.weights], dtype=torch.float32)
+            rollout = Rollout(
+                weights,
+                rules,
+                engine.streams,
+                SEED,
+                engine.device,
+                features=controller.features,
+                portable=engine.portable,
+            )
+            courses.append(Course(engine, controller.name, figure, rollout))
+    return courses
+
+
+def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
+    """Measure all of them, in turns: what disturbs the machine for a moment then hits no engine alone."""
+    with tqdm(total=len(courses) * (repeats + 1), leave=False, disable=None, unit=" measurement") as bar:
+        for course in courses:
+            course.prepare(seconds)
+            bar.update()
+        for _ in range(repeats):
+            for course in courses:
+                course.measure()
+                bar.update()
+
+
+def speed_table(courses: Sequence[Course], rules: Rules) -> str:
+    """Return the speeds side by side."""
+    rows = [
+        [
+            course.label,
+            course.engine.name,
+            f"{statistics.median(course.speeds):,.0f}",
+            f"{min(course.speeds):,.0f}",
+            f"{max(course.speeds):,.0f}",
+        ]
+        for course in courses
+    ]
+    here = machine()
+    title = f"board {rules.board}, {here['processor']}, {here['cores']} cores, {here['threads']} threads"
+    return f"{title}\n{table(['controller', 'engine', 'decisions/s', 'least', 'most'], rows)}"
+
+
+def report(courses: Sequence[Course], rules: Rules, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures with all that they hold for, as plain values for JSON."""
+    return {
+        "benchmark": "tetris",
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine() | {"load_average": os.getloadavg()[0]},
+        "versions": versions(),
+        "sources": source_digest(),
+        "board": rules.board,
+        "controllers": {course.label: list(course.rollout.names) for course in courses},
+        "repeats": arguments.repeats,
+        "seconds": arguments.seconds,
+        "figures": {course.figure: statistics.median(course.speeds) for course in courses},
+        "ranges": {course.figure: [min(course.speeds), max(course.speeds)] for course in courses},
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the table, write the figures."""
+    arguments = parse_arguments(argv)
+    with one_line_errors():
+        rules = Rules(*Rules.parse_board(arguments.board))
+        controllers = [published(name) for name in arguments.controllers]
+        if arguments.json:
+            check_writable(arguments.json)
+        courses = make_courses(choose_engines(arguments.device), controllers, rules)
+    measure(courses, arguments.repeats, arguments.seconds)
+    print(speed_table(courses, rules))
+    if arguments.json:
+        write_text(arguments.json, json.dumps(report(courses, rules, arguments), indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

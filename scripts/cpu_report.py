@@ -1,0 +1,134 @@
+"""Measures on this machine's CPU what README and docs say, and writes it to one result file.
+
+The speed of the engines, the published controllers on both boards of the literature, and the preset that
+trains without a flag, from nothing, over several seeds. Takes about a quarter of an hour on two cores:
+
+    python scripts/cpu_report.py && python scripts/render_figures.py
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _common import Parser, run
+from _machine import machine, source_digest, versions
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULT = ROOT / "benchmarks" / "results" / "cpu.json"
+PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
+
+
+def script(name: str, *arguments: object) -> str:
+    """Run a script of this folder as a person would; what it prints on stdout.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
+    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    if finished.returncode:
+        raise RuntimeError(
+            f"expected {' '.join(command[1:])} to succeed, got exit code {finished.returncode}"
+        )
+    return finished.stdout
+
+
+def speed(folder: Path) -> dict[str, Any]:
+    """Return what scripts/benchmark_tetris.py measures."""
+    target = folder / "speed.json"
+    script("benchmark_tetris", "--json", target)
+    result: dict[str, Any] = json.loads(target.read_text())
+    return result
+
+
+def published_scores(seconds: float) -> dict[str, list[dict[str, Any]]]:
+    """Return the published controllers' measurements, for so long each, by board."""
+    return {
+        board: json.loads(
+            script("evaluate_tetris", *PUBLISHED, "--board", board, "--seconds", seconds, "--json")
+        )
+        for board in ("10x10", "10x20")
+    }
+
+
+def training(folder: Path, seeds: int) -> list[dict[str, Any]]:
+    """Return, for each seed, what training without any other flag comes to, and how long it takes in all."""
+    runs = []
+    for seed in range(1, seeds + 1):
+        out = folder / f"seed-{seed}"
+        began = time.perf_counter()
+        script("train_tetris", "--seed", seed, "--out", out)
+        total = time.perf_counter() - began
+        controller = json.loads((out / "controller.json").read_text())
+        metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        provenance = controller["provenance"]
+        runs.append(
+            {
+                "seed": seed,
+                "training_seconds": provenance["seconds"],
+                "total_seconds": total,
+                "decisions": provenance["decisions"],
+                "weights": controller["weights"],
+                "score": provenance["score"],
+                "config": provenance["config"],
+                "metrics": metrics,
+            }
+        )
+    return runs
+
+
+def learned(run: dict[str, Any], board: str) -> dict[str, Any]:
+    """Return the measurement of a training run's own controller on a board."""
+    return next(
+        score for score in run["score"] if score["board"] == board and score["controller"] == "learned"
+    )
+
+
+def main() -> int:
+    """Measure and write; the exit code."""
+    parser = Parser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULT, help="the result file (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="training runs, seeds 1 to N (default: 5)")
+    parser.add_argument("--seconds", type=float, default=40.0, help="for each published score (default: 40)")
+    arguments = parser.parse_args()
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        speeds = speed(folder)
+        runs = training(folder, arguments.seeds)
+        published = published_scores(arguments.seconds)
+    scores = [learned(run, "10x10")["lines_per_game"] for run in runs]
+    figures = {
+        **speeds["figures"],
+        "train.quick.10x10.lines_per_game_median": statistics.median(scores),
+        "train.quick.10x10.lines_per_game_worst": min(scores),
+        "train.quick.training_seconds_median": statistics.median(run["training_seconds"] for run in runs),
+        "train.quick.training_seconds_slowest": max(run["training_seconds"] for run in runs),
+        "train.quick.total_seconds_slowest": max(run["total_seconds"] for run in runs),
+    }
+    result = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        "sources": source_digest(),
+        "figures": figures,
+        "speed": speeds,
+        "training": runs,
+        "published": published,
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {arguments.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

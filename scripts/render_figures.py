@@ -1,0 +1,193 @@
+"""Writes the tables of README and docs from the committed result files, so that no figure there is typed.
+
+    python scripts/render_figures.py            # rewrites what lies between "begin: NAME" and "end: NAME"
+    python scripts/render_figures.py --check    # exit 1 where a page differs from its result file
+
+With matplotlib it also draws the picture of the learning curve from the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _common import Parser, run
+from _learning_curve import draw_learning_curve
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "docs/scores.md", "docs/training.md", "docs/engine.md")
+CPU = ROOT / "benchmarks" / "results" / "cpu.json"
+PICTURE = ROOT / "docs" / "learning_curve.png"
+PAPERS = {
+    "dellacherie": ("-", "5.2 M"),
+    "bcts": ("3,800", "31-36 M"),
+    "bdu": ("4,200", "36 M"),
+    "dt10": ("5,000", "29 M"),
+    "dt20": ("4,300", "51 M"),
+}
+"""Lines per game on 10x10 and 10x20 as the papers state them, approximately."""
+
+
+def lines(value: float | None) -> str:
+    """Return a number of lines as a person reads it: three or four digits."""
+    if value is None:
+        return "-"
+    return f"{value / 1e6:.3g} M" if value >= 1e6 else f"{float(f'{value:.4g}'):,.0f}"
+
+
+def cell(measurement: dict[str, Any]) -> str:
+    """Return a score with its interval."""
+    low, high = measurement["ci95"]
+    if high is None:
+        return f"> {lines(low)} (no game ended)"
+    games = measurement["games"]
+    score, interval = lines(measurement["lines_per_game"]), f"[{lines(low)}, {lines(high)}]"
+    return f"{score} {interval}, {games:,} game{'s'[: games != 1]}"
+
+
+def markdown(header: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+
+
+def origin(result: dict[str, Any]) -> str:
+    """Return where figures come from, as a line of small print."""
+    machine, versions = result["machine"], result["versions"]
+    file = CPU.relative_to(ROOT).as_posix()
+    return (
+        f"<sub>{machine['processor']}, {machine['cores']} cores, torch {versions['torch']}, "
+        f"Python {versions['python']}, {result['date'][:10]}; [{file}]({{root}}{file}), "
+        f"sources {result['sources'][:12]}.</sub>"
+    )
+
+
+def median_run(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the training run whose score on 10x10 is the median."""
+    runs: list[dict[str, Any]] = list(result["training"])
+    runs.sort(key=lambda run: score_of(run, "learned", "10x10")["lines_per_game"])
+    return runs[len(runs) // 2]
+
+
+def score_of(run: dict[str, Any], controller: str, board: str) -> dict[str, Any]:
+    """Return one measurement of a training run's closing table."""
+    scores: list[dict[str, Any]] = run["score"]
+    return next(s for s in scores if s["controller"] == controller and s["board"] == board)
+
+
+def scores(result: dict[str, Any]) -> str:
+    """Return the closing table of the median run."""
+    run = median_run(result)
+    names = list(dict.fromkeys(score["controller"] for score in run["score"]))
+    rows = [
+        [f"**learned** (seed {run['seed']})" if name == "learned" else name]
+        + [cell(score_of(run, name, board)) for board in ("10x10", "10x20")]
+        for name in names
+    ]
+    table = markdown(["controller", "lines a game, 10x10", "lines a game, 10x20"], rows)
+    return f"{table}\n\n{origin(result)}"
+
+
+def training(result: dict[str, Any]) -> str:
+    """Return what training without a flag comes to over the seeds."""
+    runs = result["training"]
+    learned = [score_of(run, "learned", "10x10")["lines_per_game"] for run in runs]
+    seconds = [run["training_seconds"] for run in runs]
+    return (
+        f"Over seeds 1 to {len(runs)}, from nothing, training without a flag gets to a median of "
+        f"{lines(statistics.median(learned))} lines a game on 10x10 (worst {lines(min(learned))}, "
+        f"best {lines(max(learned))}) after a median of {statistics.median(seconds):.0f} s of training on "
+        f"{result['machine']['cores']} cores (slowest {max(seconds):.0f} s), where the record of 2009 "
+        "has about 3,900."
+    )
+
+
+def speed(result: dict[str, Any]) -> str:
+    """Return decisions a second for every engine."""
+    figures = result["figures"]
+    labels = [
+        ("readable Python", "rollout.python.dt.10x20.decisions_per_second"),
+        ("C++, portable, one core", "rollout.portable.dt.10x20.decisions_per_second_per_core"),
+        ("C++, this processor's vectors, one core", "rollout.cpu.dt.10x20.decisions_per_second_per_core"),
+        (f"the same, {result['machine']['cores']} cores", "rollout.cpu.dt.10x20.decisions_per_second_all"),
+    ]
+    rows = [[label, f"{float(f'{figures[name]:.3g}'):,.0f}"] for label, name in labels]
+    rows.append(["MDPTetris (C), one core, measured for this project", "230,000"])
+    return markdown(["engine", "decisions/s"], rows) + f"\n\n{origin(result)}"
+
+
+def published(result: dict[str, Any]) -> str:
+    """Return the published controllers, ours beside the papers' figures."""
+    rows = []
+    for name, (small, large) in PAPERS.items():
+        ours = [
+            next(s for s in result["published"][board] if s["controller"] == name)
+            for board in ("10x10", "10x20")
+        ]
+        rows.append([name, cell(ours[0]), small, cell(ours[1]), large])
+    header = ["controller", "10x10, here", "10x10, paper", "10x20, here", "10x20, paper"]
+    return f"{markdown(header, rows)}\n\n{origin(result)}"
+
+
+BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "scores": scores,
+    "training": training,
+    "speed": speed,
+    "published": published,
+}
+
+
+def rendered(page: Path, result: dict[str, Any]) -> str:
+    """Return a page's text with every block written anew.
+
+    Raises:
+        ValueError: If the page has a block of an unknown name.
+    """
+    root = "../" * (len(page.relative_to(ROOT).parts) - 1)
+
+    def block(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in BLOCKS:
+            raise ValueError(f"expected a block named {', '.join(BLOCKS)} in {page.name}, got {name!r}")
+        text = BLOCKS[name](result).replace("{root}", root)
+        return f"<!-- begin: {name} -->\n{text}\n<!-- end: {name} -->"
+
+    return re.sub(r"<!-- begin: (\w+) -->\n.*?<!-- end: \1 -->", block, page.read_text(), flags=re.DOTALL)
+
+
+def main() -> int:
+    """Write the pages, or compare them; the exit code."""
+    parser = Parser(description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 where a page is out of date"
+    )
+    arguments = parser.parse_args()
+    result = json.loads(CPU.read_text())
+    stale = [page for name in PAGES if (page := ROOT / name).read_text() != rendered(page, result)]
+    if arguments.check:
+        for page in stale:
+            print(f"{page.relative_to(ROOT)} differs from {CPU.relative_to(ROOT)}", file=sys.stderr)
+        return 1 if stale else 0
+    for page in stale:
+        page.write_text(rendered(page, result))
+        print(f"wrote {page.relative_to(ROOT)}")
+    draw(median_run(result))
+    return 0
+
+
+def draw(run: dict[str, Any]) -> None:
+    """Draw the learning curve of a training run, where matplotlib is installed."""
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = Path(folder) / "metrics.jsonl"
+        metrics.write_text("".join(json.dumps(record) + "\n" for record in run["metrics"]))
+        if draw_learning_curve(metrics, PICTURE, f"preset quick, seed {run['seed']}"):
+            print(f"wrote {PICTURE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,307 @@
+"""Train a Tetris controller with the cross-entropy method, and measure it beside published ones.
+
+python scripts/train_tetris.py                            about two minutes, on any machine
+python scripts/train_tetris.py --preset standard --out runs/mine
+python scripts/train_tetris.py --resume runs/mine
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from _common import DEVICES, Parser, choose_device, one_line_errors, positive_int, positive_seconds, run, seed
+from _comparison import boards, compare
+from _learning_curve import HINT, draw_learning_curve
+from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
+from _recipe import RULES, Recipe, make_recipe, read_settings
+from _run_folder import RunFolder, new_folder
+from _scoring import score_table
+from _training import Training
+
+from cem import Interrupted, StopRequest, TrainingResult
+from tetris import LinearController, Rollout, feature_names
+from tetris.names import unknown_name
+from tetris.rollout import DEVICES as ENGINES
+
+_NOT_SETTINGS = ("config", "out", "resume", "time_limit")
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; what was not given is not in the result."""
+    parser = Parser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        usage="%(prog)s [--preset NAME] [--config FILE] [--out FOLDER | --resume FOLDER] [option ...]",
+        epilog="What is not given comes from --config, then from --preset.",
+    )
+    recipe = parser.add_argument_group("recipe")
+    recipe.add_argument("--preset", metavar="NAME", help=f"{', '.join(PRESETS)} (default: {DEFAULT_PRESET})")
+    recipe.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings as JSON, such as the config.json of a run"
+    )
+    recipe.add_argument("--seed", type=seed, metavar="N", help="same seed, same result")
+
+    game = parser.add_argument_group("game")
+    game.add_argument("--board", metavar="WxH", help="the board to learn for, 4..10 x 4..24")
+    game.add_argument("--rule", metavar="NAME", help=f"when a game ends: {' or '.join(RULES)}")
+    game.add_argument("--pieces", metavar="SOURCE", help="uniform, bag, or letters of IOTZSJL such as SZ")
+    game.add_argument(
+        "--features",
+        metavar="SET",
+        help="dellacherie, bcts, dt, bertsekas, bdu, or feature names separated by commas",
+    )
+
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--curriculum",
+        metavar="STAGES",
+        help="BOARD:GENERATIONS[:DECISIONS],... such as 10x10:22,10x12:14:4000; where it is given, "
+        "--board is played only with --generations",
+    )
+    search.add_argument(
+        "--generations",
+        type=positive_int,
+        metavar="N",
+        help="on --board, after --curriculum; without one there is no other stage",
+    )
+    search.add_argument("--population", type=positive_int, metavar="N", help="candidates a generation")
+    search.add_argument(
+        "--elites", type=positive_int, metavar="N", help="candidates that make the next generation"
+    )
+    search.add_argument(
+        "--noise", metavar="SCHEDULE", help="none, constant:A, linear:A,B or hyperbolic:A, a variance"
+    )
+    search.add_argument("--streams", type=positive_int, metavar="N", help="streams of games a candidate")
+    search.add_argument("--decisions", type=positive_int, metavar="N", help="decisions on each stream")
+
+    machine = parser.add_argument_group("machine")
+    machine.add_argument("--device", metavar="NAME", help=f"engine: {', '.join(DEVICES)} (default: auto)")
+    machine.add_argument("--backend", metavar="NAME", help="sampler: auto, torch, cuda (default: auto)")
+
+    output = parser.add_argument_group("run")
+    where = output.add_mutually_exclusive_group()
+    where.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="a new folder (default: runs/DATE-TIME-seedN)"
+    )
+    where.add_argument(
+        "--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped; its settings stay"
+    )
+    output.add_argument(
+        "--time-limit", type=positive_seconds, metavar="S", help="train at most S seconds, then measure"
+    )
+    output.add_argument(
+        "--score-decisions",
+        type=_count,
+        metavar="N",
+        help="decisions a controller and board in the final comparison; 0 leaves it out",
+    )
+    given = parser.parse_args(argv)
+    fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in ("resume", "time_limit")]
+    if "resume" in given and fixed:
+        parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
+    return given
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else positive_int(text)
+
+
+def settle_device(requested: str) -> str:
+    """Return the engine that plays.
+
+    Raises:
+        BuildError: If it needs a compiler and there is none.
+        ValueError: If it is unknown or not in this version.
+    """
+    if requested not in DEVICES:
+        raise unknown_name("device", requested, DEVICES)
+    device = choose_device(requested)
+    if device not in ENGINES:
+        there = ", ".join(ENGINES)
+        raise ValueError(f"expected a device out of {there}, got {device!r}: no engine for it is here")
+    return device
+
+
+def new_recipe(given: argparse.Namespace) -> Recipe:
+    """Put the recipe of a new run together from command line, config file and preset.
+
+    Raises:
+        BuildError: As `settle_device`.
+        OSError: If the config file cannot be read.
+        TypeError: If a setting has the wrong type.
+        ValueError: If a setting is unknown or out of range.
+    """
+    options: dict[str, Setting] = {
+        name: value for name, value in vars(given).items() if name not in _NOT_SETTINGS
+    }
+    config: dict[str, Setting] = read_settings(given.config) if "config" in given else {}
+    device = settle_device(str((config | options).get("device", "auto")))
+    return make_recipe(device, config, options)
+
+
+def note(text: object) -> None:
+    """Print a remark on stderr."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def prepare_engine(recipe: Recipe) -> None:
+    """Compile the engine where need be, so that what can fail has failed before anything is written.
+
+    Raises:
+        BuildError: If it cannot be built.
+    """
+    weights = [[0.0] * len(feature_names(recipe.features, recipe.rules.width))]
+    Rollout(weights, recipe.rules, device=recipe.device, features=recipe.features)
+
+
+def announce(training: Training) -> None:
+    """Say on stderr what begins, or goes on, and where."""
+    recipe = training.recipe
+    cut_down = PYTHON_PRESETS.get(recipe.preset, {}).get("curriculum")
+    if recipe.device == "python" and recipe.curriculum == cut_down:
+        note(f"preset {recipe.preset} is cut down to what Python plays in about two minutes")
+    stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
+    begun = training.optimizer.generation
+    print(
+        f"{training.folder.path}: {f'going on after {begun} of ' if begun else ''}"
+        f"{recipe.total_generations} generations ({stages}), features {recipe.features}, "
+        f"population {recipe.population}, engine {recipe.device}, seed {recipe.seed}",
+        file=sys.stderr,
+    )
+
+
+def restore(training: Training) -> None:
+    """Go on from the newest usable checkpoint, or from the beginning where none was written yet.
+
+    Raises:
+        CheckpointError: If there are checkpoints, but none that can be used.
+    """
+    checkpoints = training.folder.checkpoints
+    if not checkpoints.is_dir() or not any(checkpoints.glob("checkpoint-*.json")):
+        return
+    for refused in training.trainer.resume().refused:
+        note(f"passed over {refused}")
+
+
+def is_finished(training: Training) -> bool:
+    """Tell whether nothing is left to do, and say so."""
+    recipe, folder = training.recipe, training.folder
+    if training.optimizer.generation < recipe.total_generations or not folder.controller.is_file():
+        return False
+    with one_line_errors():
+        provenance = LinearController.load(folder.controller).provenance
+    if provenance.get("generation") != recipe.total_generations:
+        return False
+    if recipe.score_decisions and not provenance.get("score"):
+        return False
+    print(f"{folder.path} is finished: all {recipe.total_generations} generations are played and measured")
+    return True
+
+
+def summarize(training: Training, result: TrainingResult) -> None:
+    """Say what came of the training."""
+    speed = training.decisions / max(result.elapsed_s, 1e-9)
+    print(
+        f"{training.folder.controller}: learned in {result.generation} of "
+        f"{training.recipe.total_generations} generations, {training.decisions:,} decisions, "
+        f"{result.elapsed_s:.0f} s ({speed:,.0f} decisions/s)",
+        flush=True,
+    )
+
+
+def draw(training: Training) -> None:
+    """Draw the learning curve, or say what it takes."""
+    recipe, folder = training.recipe, training.folder
+    title = f"{recipe.features}, population {recipe.population}, seed {recipe.seed}"
+    if not draw_learning_curve(folder.metrics, folder.learning_curve, title):
+        note(HINT)
+
+
+def measure(training: Training, controller: LinearController, stop: StopRequest) -> None:
+    """Print the learned controller's score beside the published ones', and write them down with it.
+
+    Raises:
+        Interrupted: If the run is to stop.
+    """
+    scores: list[dict[str, Any]] = []
+    for rules in boards(training.recipe, controller):
+        stop.check()
+        measurements = list(compare(training.recipe, controller, rules, stop.check))
+        scores.extend(measurement.to_dict() for measurement in measurements)
+        print(f"\n{score_table(measurements)}", flush=True)
+    training.save_controller(scores)
+
+
+def resumption(training: Training) -> str:
+    """Return the command that goes on with a run."""
+    return shlex.join(["python", sys.argv[0], "--resume", str(training.folder.path)])
+
+
+def stopped(training: Training, stop: StopRequest, where: str) -> int:
+    """Say how to go on, and return the exit status."""
+    number = signal.SIGINT if stop.signum is None else stop.signum
+    print(
+        f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
+        file=sys.stderr,
+    )
+    return 128 + number
+
+
+def train(training: Training, stop: StopRequest) -> int:
+    """Train, draw and measure; return the exit status."""
+    recipe = training.recipe
+    result = training.trainer.run()
+    controller = training.save_controller()
+    progress = f"after {result.generation} of {recipe.total_generations} generations"
+    if result.reason == "signal":
+        return stopped(training, stop, progress)
+    try:
+        if controller is None:
+            note("the time limit came before the first generation was over: there is no controller yet")
+        else:
+            summarize(training, result)
+            draw(training)
+            if recipe.score_decisions:
+                measure(training, controller, stop)
+    except Interrupted:
+        return stopped(training, stop, f"while measuring {training.folder.controller}")
+    if result.reason == "time_limit":
+        note(f"time is up {progress}; to go on: {resumption(training)}")
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train a controller, from the beginning or from where a run was stopped."""
+    given = parse_arguments(argv)
+    stop = StopRequest()
+    with ExitStack() as stack:
+        with one_line_errors():
+            if "resume" in given:
+                folder, new = RunFolder(given.resume), None
+                recipe = folder.recipe()
+                settle_device(recipe.device)
+            else:
+                recipe = new = new_recipe(given)
+                folder = new_folder(getattr(given, "out", None), recipe.seed)
+                folder.check_free()
+            training = Training(recipe, folder, stop, getattr(given, "time_limit", None))
+            prepare_engine(recipe)
+            stack.enter_context(folder.claimed(new))
+            restore(training)
+        if is_finished(training):
+            return 0
+        announce(training)
+        with stop:
+            return train(training, stop)
+
+
+if __name__ == "__main__":
+    run(main)
