@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from _recipe import Recipe
-from _scoring import Limit, Measurement, measure
-from evaluate_tetris import DEFAULT_SEED, progress_bar
+from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar
 
-from tetris import LinearController, Rules, Score, published
+from tetris import LinearController, Rules, published
 
 REFERENCES = ("bcts", "dt20")
 BOARDS = ((10, 10), (10, 20))
@@ -42,12 +41,7 @@ def compare(
     for player in (controller, *map(published, REFERENCES)):
         label = "learned" if player is controller else player.name
         with progress_bar(f"{label} on {rules.board}", limit) as show:
-
-            def progress(score: Score, show: Callable[[Score], None] = show) -> None:
-                show(score)
-                check()
-
-            score, seconds = measure(player, rules, limit, DEFAULT_SEED, recipe.device, progress)
+            score, seconds = measure(player, rules, limit, DEFAULT_SEED, recipe.device, show, check)
         yield Measurement(label, player, rules, recipe.pieces, DEFAULT_SEED, recipe.device, score, seconds)
 
 

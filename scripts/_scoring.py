@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from _common import one_line_errors, table
-from tetris.rollout import Rollout
+from tqdm import tqdm
 
 from tetris import LinearController, Rules, Score
+from tetris.rollout import Rollout
 from tetris.score import ESTIMATOR
 
 STREAMS = 64
 """Games side by side: enough for every core, few enough for the start on empty boards not to matter."""
+
+DEFAULT_SEED = 12345
+"""Of the pieces that scores are measured on."""
 
 _LARGEST_CHUNK = 1 << 14
 _CHUNK_SECONDS = 0.2
@@ -110,6 +115,7 @@ def measure(
     seed: int,
     device: str,
     progress: Callable[[Score], object] = lambda score: None,
+    check: Callable[[], None] | None = None,
 ) -> tuple[Score, float]:
     """Play parallel streams of games and count.
 
@@ -122,6 +128,7 @@ def measure(
         seed: Seed of the pieces.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         progress: Called now and then with the score so far.
+        check: Called a few times a second; what it raises ends the measurement.
 
     Returns:
         The score, and the seconds it took.
@@ -134,11 +141,28 @@ def measure(
     score, seconds, chunk = Score(0, 0, 0), 0.0, 0
     while not limit.reached(score, seconds):
         chunk = _next_chunk(limit, score, seconds, streams, chunk)
-        totals = rollout.advance(chunk)
+        totals = rollout.advance(chunk, check)
         score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
         seconds = time.perf_counter() - began
         progress(score)
     return score, seconds
+
+
+@contextmanager
+def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
+    """Show on a terminal how far a measurement is; yields what is to be called with the score so far."""
+    unit = "games" if limit.games else "decisions"
+    with tqdm(
+        desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False, disable=None
+    ) as bar:
+
+        def update(score: Score) -> None:
+            bar.set_postfix_str(
+                "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
+            )
+            bar.update((score.games if limit.games else score.decisions) - bar.n)
+
+        yield update
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:

@@ -9,8 +9,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,7 @@ from _common import (
     run,
     seed,
 )
-from _scoring import Limit, Measurement, measure, score_table
-from tqdm import tqdm
+from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, score_table
 
 from tetris.controller import PUBLISHED, LinearController, resolve
 from tetris.files import write_text
@@ -37,7 +35,6 @@ from tetris.stream import PieceStream
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
-DEFAULT_SEED = 12345
 
 REPLAY_FORMAT = "cem-tetris-replay"
 REPLAY_VERSION = 1
@@ -154,23 +151,6 @@ def replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
         "stream": None if measurement.seed is None else 0,
         "steps": [step.to_dict() for step in played],
     }
-
-
-@contextmanager
-def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
-    """Show on a terminal how far a measurement is; yields what is to be called with the score so far."""
-    unit = "games" if limit.games else "decisions"
-    with tqdm(
-        desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False, disable=None
-    ) as bar:
-
-        def update(score: Score) -> None:
-            bar.set_postfix_str(
-                "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
-            )
-            bar.update((score.games if limit.games else score.decisions) - bar.n)
-
-        yield update
 
 
 def play_limit(arguments: argparse.Namespace, sequence: list[int] | None) -> Limit:

@@ -26,7 +26,7 @@ DEVICES = ("python", "cpu")
 
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
-_PYTHON_SLICE = 50
+_FIRST_PYTHON_SLICE = 4
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Rollout:
         """
         remaining = _checked_int("decisions", decisions, 0, 1 << 62)
         size, play_on = (
-            (_FIRST_SLICE, self._play_native) if self._operators else (_PYTHON_SLICE, self._play_python)
+            (_FIRST_SLICE, self._play_native) if self._operators else (_FIRST_PYTHON_SLICE, self._play_python)
         )
         while remaining:
             size = min(size, remaining)

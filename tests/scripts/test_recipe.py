@@ -73,8 +73,8 @@ def test_decisions_hold_for_every_stage_of_a_preset() -> None:
 
 
 def test_board_cuts_the_curriculum_of_a_preset() -> None:
-    recipe = make_recipe("cpu", {"board": "8x9"})
-    assert {stage.rules.board for stage in recipe.stages} == {"8x9"}
+    recipe = make_recipe("cpu", {"board": "8x7"})
+    assert {stage.rules.board for stage in recipe.stages} == {"8x7"}
     assert recipe.total_generations == make_recipe("cpu").total_generations
 
 
@@ -86,14 +86,14 @@ def test_board_leaves_a_given_curriculum_alone() -> None:
 def test_population_keeps_the_share_of_elites() -> None:
     quick = PRESETS["quick"]
     half = make_recipe("cpu", {"population": int(quick["population"]) // 2})
-    assert half.elites == int(quick["elites"]) // 2
+    assert abs(half.elites - int(quick["elites"]) / 2) <= 0.5
     assert make_recipe("cpu", {"population": 3}).elites == 2
     assert make_recipe("cpu", {"population": 30, "elites": 7}).elites == 7
 
 
 def test_rule_and_pieces_hold_on_every_board() -> None:
-    recipe = make_recipe("cpu", {"rule": "clear-on-overflow", "pieces": "zs", "board": "8x9"})
-    assert {stage.rules for stage in recipe.stages} == {Rules(8, 9, True, "SZ")}
+    recipe = make_recipe("cpu", {"rule": "clear-on-overflow", "pieces": "zs", "board": "8x7"})
+    assert {stage.rules for stage in recipe.stages} == {Rules(8, 7, True, "SZ")}
     assert recipe.pieces == Rules(pieces="SZ").pieces
 
 

@@ -114,8 +114,10 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
     assert [(score["board"], score["controller"]) for score in scores] == [
         (board, name) for board in ("10x10", "10x20", "5x6") for name in ("learned", "bcts", "dt20")
     ]
-    assert {(score["decisions"], score["seed"], score["estimator"]) for score in scores} == {
-        (128, 12345, ESTIMATOR)
+    assert {(score["board"], score["decisions"], score["seed"], score["estimator"]) for score in scores} == {
+        ("10x10", 128, 12345, ESTIMATOR),
+        ("10x20", 512, 12345, ESTIMATOR),
+        ("5x6", 128, 12345, ESTIMATOR),
     }
 
 
