@@ -30,10 +30,9 @@ class StopRequest:
 
     As a context manager it takes SIGINT and SIGTERM over and gives them back on leaving; outside Python's
     main thread, where signals cannot be handled, it leaves them alone. Python runs handlers between two
-    bytecodes of the main
-    thread: a long call into C delays them, so split long work and ``check()`` between the parts. A SIGINT on
-        top of
-    a request raises KeyboardInterrupt at once: the second Ctrl-C always gets a person out.
+    bytecodes of the main thread: a long call into C delays them, so split long work and ``check()`` between
+    the parts. A SIGINT on top of a request raises KeyboardInterrupt at once: the second Ctrl-C always gets a
+    person out.
     """
 
     def __init__(self) -> None:

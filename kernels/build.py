@@ -222,6 +222,9 @@ class Extension:
                 )
         steps.append(link_step([step.output for step in steps], library.name, compiler, torch, nvcc))
         run_steps(work, steps, log)
+        if not (work / library.name).is_file():
+            command = " ".join(compiler.command)
+            raise BuildError(f"expected {command} to write a library, got none", "unset or correct $CXX")
 
         unlisted = unlisted_headers(work, (*self.sources, *self._headers()), torch)
         if unlisted:

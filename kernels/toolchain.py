@@ -117,7 +117,10 @@ def find_compiler() -> Compiler:
         CompilerMissingError: ``$CXX`` does not work, or none of the names does.
     """
     chosen = os.environ.get("CXX", "").strip()
-    candidates = [tuple(shlex.split(chosen))] if chosen else [(name,) for name in _COMPILER_NAMES]
+    try:
+        candidates = [tuple(shlex.split(chosen))] if chosen else [(name,) for name in _COMPILER_NAMES]
+    except ValueError:  # a quotation mark without its partner
+        candidates = []
     for command in candidates:
         program = shutil.which(command[0])
         if program is None:

@@ -53,6 +53,8 @@ def one_line_errors() -> Iterator[None]:
 
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a script to its exit status; Ctrl-C, a closed pipe and a full disk end it without a traceback."""
+    if sys.stdout is None:  # closed by whoever started the script
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
     try:
         status = main()
         sys.stdout.flush()

@@ -31,6 +31,7 @@ _LEAST = {
 }
 _LARGEST_SEED = (1 << 64) - 1
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
+_MOST_STEPS = 1 << 62  # decisions on a stream; streams of all generations
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 
 
@@ -109,6 +110,12 @@ class Recipe:
             object.__setattr__(self, name, value)
         if not self.stages:
             raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
+        for name, count in (
+            ("decisions on a stream", max(stage.decisions for stage in self.stages)),
+            ("generations x streams", self.total_generations * self.streams),
+        ):
+            if count > _MOST_STEPS:
+                raise ValueError(f"expected {name} to be at most 2^62, got {count}")
         if self.elites > self.population:
             raise ValueError(
                 f"expected elites to be at most the population of {self.population}, got {self.elites}"

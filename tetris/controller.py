@@ -145,7 +145,7 @@ class LinearController:
         """
         try:
             return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 
 

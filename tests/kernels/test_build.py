@@ -310,3 +310,12 @@ def test_a_wrong_description_is_refused(options: dict[str, object], message: str
 def test_a_missing_source_is_named(cache_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"expected a source file, got .*absent\.cpp"):
         Extension("absent", (tmp_path / "absent.cpp",)).build()
+
+
+def test_a_compiler_that_writes_nothing_is_named(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "echo")
+    with pytest.raises(BuildError, match=r"expected \S*echo to write a library, got none: .*\$CXX"):
+        write_library().build()
+    assert leftovers(cache_folder) == set()

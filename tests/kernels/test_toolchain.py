@@ -72,3 +72,9 @@ def test_a_torch_before_the_stable_abi_is_refused(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(BuildError, match=r"expected torch >= 2\.10, got 2\.9\.1\+cpu"):
         find_torch()
+
+
+def test_a_cxx_with_an_open_quotation_mark_is_an_error_with_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", 'g++ "x')
+    with pytest.raises(CompilerMissingError, match=r"expected \$CXX .*unset it or correct it"):
+        find_compiler()

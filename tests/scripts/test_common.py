@@ -122,3 +122,14 @@ def test_table_is_aligned() -> None:
         "a       1,000",
         "longer      2",
     ]
+
+
+def test_closed_stdout_is_no_error() -> None:
+    script = "import _common; _common.run(lambda: print('hello') or 0)"
+    command = [sys.executable, "-c", script]
+    folder = str(Path(_common.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=environment, stderr=subprocess.PIPE, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")

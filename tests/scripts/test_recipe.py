@@ -196,3 +196,16 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
     same = {**asdict(first), "device": "python", "preset": "record", "score_decisions": 0}
     assert Recipe(**same).fingerprint() == first.fingerprint()
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"decisions": 1 << 63}, "expected decisions on a stream to be at most 2.62"),
+        ({"curriculum": f"10x10:1:{1 << 63}"}, "expected decisions on a stream to be at most 2.62"),
+        ({"generations": 1 << 62, "streams": 2}, "expected generations x streams to be at most 2.62"),
+    ],
+)
+def test_counts_that_no_engine_can_hold_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_recipe("cpu", settings)

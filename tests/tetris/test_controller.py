@@ -107,7 +107,9 @@ def test_file_with_a_wrong_value_is_refused_with_its_name_and_the_reason(
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"format": "cem-tetris-controller"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", '{"format": "cem-tetris-controller"}', "[" * 100_000], ids=range(6)
+)
 def test_file_that_holds_something_else_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "c.json"
     path.write_text(text)
