@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import platform
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kernels.build import Extension
 
 _ENGINE = Path(__file__).parent / "engine"
 _KERNELS = Path(kernels.__file__).parent
+_PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
 
 
 def feature_struct(name: str) -> str:
@@ -35,7 +37,8 @@ def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
 
     Args:
         names: Feature names in summation order, as `tetris.features.feature_names` gives them.
-        native: Whether to use all that this machine's processor can do; otherwise the library is portable.
+        native: Whether to use all that this machine's processor can do; otherwise it runs on any
+            of this architecture (x86-64: any since 2008).
     """
     structs = ",".join(feature_struct(name) for name in names)
     digest = hashlib.sha256(structs.encode()).hexdigest()[:8]
@@ -46,6 +49,7 @@ def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
         include_dirs=(_ENGINE, _KERNELS),
         defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
         native=native,
+        flags=() if native else _PORTABLE_FLAGS,
         reason=_reason(names),
     )
 

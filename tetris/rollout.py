@@ -64,7 +64,8 @@ class Rollout:
             candidate i has the streams from ``first_stream + i * streams`` for itself.
         first_stream: Number of the first stream, 0 to 2^62.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
-            one, and to use no vector instructions. Slower; the result is the same.
+            one: with SSE4.1 on x86-64 (any since 2008), elsewhere without vector instructions. Slower; the
+            result is the same.
 
     Raises:
         TypeError: If a count is not an int.
@@ -100,7 +101,6 @@ class Rollout:
         """Decisions made so far on each stream."""
         if device not in DEVICES:
             raise ValueError(f"expected device to be {' or '.join(DEVICES)}, got {device!r}")
-        self._portable = portable
         self._operators = native.operators(self.names, native=not portable) if device == "cpu" else None
         population = len(self.weights)
         self._columns = torch.zeros((population, self.streams, self.rules.width), dtype=torch.int32)
@@ -162,7 +162,6 @@ class Rollout:
             self.share_streams,
             self.decisions,
             decisions,
-            self._portable,
         )
 
     def _play_python(self, decisions: int) -> None:

@@ -15,10 +15,8 @@ struct Geometry {
     typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
     typename L::ColumnBits edges;   // as `pairs`, but walls count as columns
     typename L::ColumnBits walls;   // the two walls, full from below the floor to beyond the top
-    typename L::ColumnInts far;     // WALL_HEIGHT beside the board
+    typename L::ColumnInts far;     // WALL_HEIGHT beside the board, where no piece fits
     Word above;                     // the rows above the top
-    typename L::Ints last_column[MAX_PIECE_SIZE];  // of the left edge of a piece of 1, 2, 3, 4 columns
-    typename L::Ints top;                          // the board's height
 
     TETRIS_FUNCTION Geometry(int board_width, int board_height) : width(board_width), height(board_height) {
         Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
@@ -36,8 +34,6 @@ struct Geometry {
         edges = L::load(edge);
         walls = L::load(wall);
         far = L::as_ints(L::load(beside));
-        for (int size = 1; size <= MAX_PIECE_SIZE; ++size) last_column[size - 1] = L::ints(width - size);
-        top = L::ints(height);
         above = height > L::TOP ? Word(0) : static_cast<Word>((Word(2) << (L::TOP - height)) - 1);
     }
 };
@@ -58,36 +54,22 @@ struct Board {
     TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
 };
 
-// The row in which the bottom of `shape` comes to rest with its left edge over column x.
+// The rows with an empty cell in a column up to each one, and from it on.
 template <class L>
-TETRIS_FUNCTION int landing_row(const typename L::ColumnInts& heights, const Shape& shape, int x) {
-    int row = 0;
-    TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
-        const int reach = heights[FIRST_COLUMN + x + k] - shape.first_row[k];
-        row = reach > row ? reach : row;
-    }
-    return row;
-}
+struct Gaps {
+    typename L::ColumnBits up_to, from;
 
-// Rows by the number of their empty cells, for the numbers a piece can fill: exactly[n - 1] has n of them.
-template <class L>
-struct RowGaps {
-    typename L::Bits exactly[MAX_PIECE_SIZE];
-
-    TETRIS_FUNCTION explicit RowGaps(const Board<L>& board) {
-        uint32_t ones, twos, fours, eights;
-        L::count_gaps(~board.cells & board.geometry.inside, ones, twos, fours, eights);
-        const uint32_t few = ~(eights | fours);
-        const uint32_t words[MAX_PIECE_SIZE] = {ones & ~twos & few, twos & ~ones & few, ones & twos & few,
-                                                fours & ~(eights | ones | twos)};
-        TETRIS_UNROLL for (int n = 0; n < MAX_PIECE_SIZE; ++n) exactly[n] = L::bits(static_cast<typename L::Word>(words[n]));
+    TETRIS_FUNCTION explicit Gaps(const Board<L>& board) {
+        const typename L::ColumnBits empty = L::without(board.geometry.inside, board.cells);
+        up_to = L::or_up_to(empty);
+        from = L::or_from(empty);
     }
 };
 
 // The rows in which every column has a cell.
 template <class L>
 TETRIS_FUNCTION typename L::Word full_rows(const Geometry<L>& geometry, const typename L::ColumnBits& cells) {
-    return static_cast<typename L::Word>(~L::first(L::or_all(~cells & geometry.inside)));
+    return static_cast<typename L::Word>(~L::or_columns(L::without(geometry.inside, cells)));
 }
 
 // Removes the full rows, topmost first; what is above moves down.
@@ -99,7 +81,7 @@ TETRIS_FUNCTION typename L::ColumnBits remove_rows(const Geometry<L>& geometry, 
         const int row = full & -static_cast<int>(full);
         const int above = row - 1;
         // cells = below + row + above, and row is set in every column: below + 2 above.
-        cells = (cells - L::bits(static_cast<Word>(row))) + (cells & L::bits(static_cast<Word>(above)));
+        cells = (cells - L::bits_everywhere(static_cast<Word>(row))) + (cells & L::bits_everywhere(static_cast<Word>(above)));
         full = static_cast<Word>(full & (full - 1));
     }
     return (cells & geometry.inside) | geometry.walls;
@@ -117,7 +99,7 @@ struct Landing {
     TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place, bool clear_on_overflow) : cells(board.cells) {
         using Word = typename L::Word;
         const int orientation = orientation_of(place), column = column_of(place);
-        row = landing_row<L>(board.heights, SHAPES[piece][orientation], column);
+        row = L::landing_row(board.heights, SHAPES[piece][orientation], column);
         const Geometry<L>& geometry = board.geometry;
         const bool exceeds = row + SHAPES[piece][orientation].height > geometry.height;
         over = exceeds;
@@ -127,10 +109,10 @@ struct Landing {
         const Word full = full_rows(geometry, cells);
         if (full != 0) {
             lines = popcount(full);
-            eroded_cells = lines * L::sum(L::popcount(dropped & L::bits(full)));
+            eroded_cells = lines * L::count_bits(dropped & L::bits_everywhere(full));
             cells = remove_rows(geometry, cells, full);
         }
-        if (exceeds) over = L::any(cells & geometry.inside & L::bits(geometry.above));
+        if (exceeds) over = L::any(cells & geometry.inside & L::bits_everywhere(geometry.above));
     }
 };
 
@@ -139,22 +121,26 @@ template <class L, int WIDTH>
 struct Drop {
     using Bits = typename L::Bits;
     using Ints = typename L::Ints;
+    using Mask = typename L::Mask;
     static constexpr int width = WIDTH;
 
     const Board<L>& board;
     const ShapeLanes<L, WIDTH>& shape;
-    Ints row;   // of the piece's bottom
-    Bits unit;  // 2^(TOP - 3 - row), which a pattern of the shape is multiplied with
+    Ints support[WIDTH];    // the row in which the piece's bottom would rest if there were only this column
+    Ints row;               // of the piece's bottom
+    typename L::Unit unit;  // takes the patterns of the shape to this row
 
     TETRIS_FUNCTION Drop(const Board<L>& b, const ShapeLanes<L, WIDTH>& s) : board(b), shape(s) {
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) support[k] = height_before(k) - L::ints(shape.bottom[k]);
         // A piece has a cell in its lowest row, so that the row can't be negative.
-        row = height_before(0) - L::ints(shape.bottom[0]);
-        TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = L::maximum(row, height_before(k) - L::ints(shape.bottom[k]));
+        row = support[0];
+        TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = L::maximum(row, support[k]);
         unit = L::row_unit(row);
     }
 
     TETRIS_FUNCTION Ints column() const { return L::ints(shape.column); }
-    TETRIS_FUNCTION Ints piece_height() const { return L::ints(shape.height); }
+    // The height of the piece's uppermost cells.
+    TETRIS_FUNCTION Ints end() const { return row + L::ints(shape.height); }
     // The value at the piece's column k (its left edge is column 0; others are the board's).
     template <class Columns>
     TETRIS_FUNCTION auto at(const Columns& columns, int k) const {
@@ -162,21 +148,19 @@ struct Drop {
     }
     TETRIS_FUNCTION Bits before(int k) const { return at(board.cells, k); }
     TETRIS_FUNCTION Ints height_before(int k) const { return at(board.heights, k); }
-    TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const { return unit * L::bits(pattern); }
+    TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const { return L::rows(pattern, unit); }
     TETRIS_FUNCTION Bits after(int k) const {
         return k >= 0 && k < WIDTH ? before(k) | rows(shape.piece[k]) : before(k);
     }
-    // The empty cells that column k of the piece covers: from the board's topmost cell up to the piece. The bit of the
-    // topmost cell is the one above (numerically) those of the rows over it, and likewise for the row below the piece.
-    TETRIS_FUNCTION Bits covered(int k) const {
-        const Bits cells = before(k);
-        return (cells & -cells) - rows(shape.floor[k]);
-    }
-    // The rows that the piece completes: it fills every gap of them.
-    TETRIS_FUNCTION Bits completed(const RowGaps<L>& gaps) const {
-        Bits complete = L::bits(0);
-        TETRIS_UNROLL for (int n = 0; n < WIDTH; ++n) complete = complete | (rows(shape.rows[n]) & gaps.exactly[n]);
-        return complete;
+    // The number of empty cells that column k of the piece covers, and whether there are any.
+    TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
+    TETRIS_FUNCTION Mask covers(int k) const { return row > support[k]; }
+    // The rows that the piece completes: no column has an empty cell there.
+    TETRIS_FUNCTION Bits completed(const Gaps<L>& gaps) const {
+        const Bits gap = at(gaps.up_to, -1) | at(gaps.from, WIDTH);
+        Bits full = after(0);
+        TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & after(k);
+        return L::without(full, gap);
     }
     // The height of board column i.
     TETRIS_FUNCTION Ints column_height(int i) const {

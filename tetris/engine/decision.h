@@ -27,28 +27,38 @@ struct FeatureList {
     TETRIS_FUNCTION static float value(const float* weights, const Board<L>& board) {
         float sum = 0.0f;
         int i = 0;
-        ((sum = add_product(sum, weights[i++], static_cast<float>(Features::of(board)) * Features::unit)), ...);
+        ((sum = add_product(sum, weights[i++], static_cast<float>(Features::of(board)) / Features::denominator)), ...);
         return sum;
     }
 
     // The weighted sums of the after-states of a drop that completes no row.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Floats values(const float* weights, const Prepared<L>& prepared,
+    TETRIS_FUNCTION static typename L::Floats values(const typename L::Weight* weights, const Prepared<L>& prepared,
                                                      const Drop<L, WIDTH>& drop) {
+        // Those that loop come first: what is at hand before a loop has to be put aside during it.
+        typename L::Ints early[COUNT];
         typename L::Floats sums = L::floats(0.0f);
-        int i = 0;
-        (add<Features>(sums, weights[i++], prepared, drop), ...);
+        int i = 0, j = 0;
+        (compute_early<Features>(early[i++], prepared, drop), ...);
+        (add<Features>(sums, weights[j], early[j], prepared, drop, j), ...);
         return sums;
     }
 
    private:
     template <class F, class L, int WIDTH>
-    TETRIS_FUNCTION static void add(typename L::Floats& sums, float weight, const Prepared<L>& prepared,
-                                    const Drop<L, WIDTH>& drop) {
-        if constexpr (!F::zero_without_lines) {
-            const auto value = L::to_floats(F::after(static_cast<const Slot<L, F>&>(prepared).prepared, drop));
-            sums = L::add_product(sums, weight, F::unit == 1.0f ? value : L::scale(value, F::unit));
-        }
+    TETRIS_FUNCTION static void compute_early(typename L::Ints& value, const Prepared<L>& prepared,
+                                              const Drop<L, WIDTH>& drop) {
+        if constexpr (F::loops) value = F::after(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
+    }
+    template <class F, class L, int WIDTH>
+    TETRIS_FUNCTION static void add(typename L::Floats& sums, const typename L::Weight& weight, const typename L::Ints& early,
+                                    const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, int& next) {
+        ++next;
+        if constexpr (F::zero_without_lines) return;
+        typename L::Ints value;
+        if constexpr (F::loops) value = early;
+        else value = F::after(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
+        sums = L::add_product(sums, weight, L::template to_floats<F::denominator>(value));
     }
 };
 
@@ -60,15 +70,24 @@ struct Chooser {
     const Geometry<L>& geometry;
     const float* weights;
     bool clear_on_overflow;
+    typename L::Weight lane_weights[List::COUNT];
+    typename L::Ints too_high;             // where no piece that fits the board ends
+    typename L::Ints too_high_to_survive;  // nor one that completes a row
+
+    TETRIS_FUNCTION Chooser(const Geometry<L>& g, const float* w, bool clear)
+        : geometry(g), weights(w), clear_on_overflow(clear), too_high(L::ints(g.height + 1)),
+          too_high_to_survive(L::ints(g.height + 1 + (clear ? MAX_PIECE_SIZE : 0))) {
+        for (int i = 0; i < List::COUNT; ++i) lane_weights[i] = L::weight(w[i]);
+    }
 
     // NO_CHOICE where every placement ends the game (or none has a score above minus infinity).
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece) const {
         Search search(board);
         const Plan<L>& plan = PLANS<L>[piece];
-        for (int i = 0; i < plan.ones.count; ++i) score(search, plan.ones.group[i]);
-        for (int i = 0; i < plan.fours.count; ++i) score(search, plan.fours.group[i]);
-        for (int i = 0; i < plan.twos.count; ++i) score(search, plan.twos.group[i]);
-        for (int i = 0; i < plan.threes.count; ++i) score(search, plan.threes.group[i]);
+        for (int i = 0; i < plan.ones.count; ++i) score_group(search, plan.ones.group[i]);
+        for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
+        for (int i = 0; i < plan.twos.count; ++i) score_group(search, plan.twos.group[i]);
+        for (int i = 0; i < plan.threes.count; ++i) score_group(search, plan.threes.group[i]);
         Choice choice = L::first_best(search.best);
         for (uint64_t rest = search.rest; rest != 0; rest &= rest - 1) {
             choice.consider(score_whole(board, piece, lowest_bit(rest)));
@@ -80,26 +99,39 @@ struct Chooser {
     struct Search {
         const Board<L>& board;
         const Prepared prepared;
-        const RowGaps<L> gaps;
+        const Gaps<L> gaps;
         typename L::Best best;  // among the placements that complete no row
         uint64_t rest = 0;      // the placements to be scored by their whole after-state: a bit a place in the order
         TETRIS_FUNCTION explicit Search(const Board<L>& b) : board(b), prepared(b), gaps(b) {}
     };
 
+    // Vectors fit the registers better in a function of their own.
+    template <int WIDTH>
+    TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
+        if constexpr (L::LANES == 1) score(search, group);
+        else score_apart(search, group);
+    }
+    template <int WIDTH>
+    TETRIS_OUTLINE void score_apart(Search& search, const Group<L, WIDTH>& group) const {
+        score(search, group);
+    }
     template <int WIDTH>
     TETRIS_FUNCTION void score(Search& search, const Group<L, WIDTH>& group) const {
         const Drop<L, WIDTH> drop(search.board, group.shapes);
-        const auto allowed = drop.column() <= geometry.last_column[WIDTH - 1];
-        const auto fits = drop.row + drop.piece_height() <= geometry.top;
+        // A lane without a placement ends higher than any: its shape is too high, or it touches a column beside the board.
+        const auto end = drop.end();
         const auto completed = drop.completed(search.gaps);
+        const auto whole = end < too_high_to_survive;
         if constexpr (List::all_drop) {
-            const auto plain = allowed & fits & (completed == L::bits(0));
+            const auto incomplete = completed == L::bits(0);
+            const auto plain = incomplete & (end < too_high);
             if (L::worthwhile(plain)) {
-                L::consider(search.best, List::values(weights, search.prepared, drop), plain, group);
+                L::consider(search.best, List::values(lane_weights, search.prepared, drop), plain, group);
             }
+            search.rest |= group.in_order(L::lanes(L::without(whole, incomplete)));
+        } else {
+            search.rest |= group.in_order(L::lanes(whole));
         }
-        const auto whole = List::all_drop ? completed != L::bits(0) : completed == completed;
-        search.rest |= group.in_order(L::lanes(allowed & whole & (fits | L::mask(clear_on_overflow))));
     }
 
     // From the after-state itself, full rows removed.

@@ -2,11 +2,11 @@
 // values these must equal).
 //
 // A feature is a struct with
-//   unit            its value is an integer times this
+//   denominator     its value is an integer divided by this power of two
 //   of(board)       the integer, from a whole board
 // and, for speed, where a drop that completes no row changes it in a way that can be told from the columns it touches,
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
-//   after(prepared, drop)  the integers of the after-states, one a lane
+//   after(prepared, drop)  the integers of the after-states, one a lane; not negative
 // A feature without `after` is computed from the whole after-state. Names: tetris/features.py's in PascalCase.
 #pragma once
 
@@ -18,8 +18,9 @@
 namespace tetris {
 
 struct WholeFeature {
-    static constexpr float unit = 1.0f;
+    static constexpr int denominator = 1;
     static constexpr bool zero_without_lines = false;
+    static constexpr bool loops = false;  // `after` does
     template <class L>
     TETRIS_FUNCTION static int prepare(const Board<L>&) {
         return 0;
@@ -47,14 +48,14 @@ struct BitCount : WholeFeature {
 };
 
 struct LandingHeight : WholeFeature {
-    static constexpr float unit = 0.5f;
+    static constexpr int denominator = 2;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.twice_landing_height;
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
-        return drop.row + drop.row + drop.piece_height() - L::ints(1);
+        return drop.row + drop.end() - L::ints(1);
     }
 };
 
@@ -80,14 +81,18 @@ struct RowTransitions : BitCount<RowTransitions> {
     TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
         return 2 * (geometry.height - (L::TOP + 1));
     }
-    // Each of the piece's rows is one run of cells: two more transitions, less two for every cell beside it.
+    // Each of the piece's rows is one run of cells: two more transitions, less two for every cell beside it. A row has one
+    // cell at each end, so that the columns on one side never share a row; nor does an inner column with itself.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
-        typename L::Bits beside[WIDTH + 2];
-        TETRIS_UNROLL for (int k = -1; k <= WIDTH; ++k) {
-            beside[k + 1] = drop.before(k) & drop.rows(drop.shape.contact[k + 1]);
+        const auto touched = [&](int k) { return drop.before(k) & drop.rows(drop.shape.contact[k + 1]); };
+        typename L::Ints more = L::ints(drop.shape.height);
+        if constexpr (WIDTH == 1 || WIDTH == 4) {
+            more = more - L::popcount_near(touched(-1), touched(WIDTH));
+        } else {
+            more = more - L::popcount_near(touched(-1) | touched(0), touched(WIDTH - 1) | touched(WIDTH));
         }
-        const typename L::Ints more = drop.piece_height() - L::popcount_near(beside);
+        if constexpr (WIDTH == 3) more = more - L::popcount(touched(1));
         return total + more + more;
     }
 };
@@ -107,7 +112,7 @@ struct ColumnTransitions : BitCount<ColumnTransitions> {
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
         typename L::Ints opened = L::ints(0);
-        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) opened = opened + L::count(drop.covered(k) != 0);
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) opened = opened + L::count(drop.covers(k));
         return total + (opened + opened);
     }
 };
@@ -119,33 +124,29 @@ struct Holes : BitCount<Holes> {
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
-        typename L::Ints holes = total + L::ints(drop.shape.bottoms);
-        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) holes = holes + (drop.row - drop.height_before(k));
-        return holes;
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) total = total + drop.gap(k);
+        return total;
     }
 };
 
-// Empty cells between two full neighbours.
-template <class Bits>
-TETRIS_FUNCTION Bits well_cells(const Bits& left, const Bits& cells, const Bits& right) {
-    return left & right & ~cells;
-}
-
-// For a family of wells: the depths of a set of columns, summed, with the columns' empty cells and well cells given.
-// `Self::depths<L>(wells, empty)` reduces COUNT words to one integer a lane.
+// For a family of wells: the depths of a set of columns, summed, with the columns' cells and well cells given (a well
+// cell is an empty one between two full neighbours). `Self::depths<L>(wells, cells)` reduces COUNT words to one integer
+// a lane.
 template <class Self>
 struct WellFeature : WholeFeature {
+    static constexpr bool loops = true;
     template <class L>
     struct Prepared {
         typename L::Ints total;
-        typename L::ColumnInts depths;
+        typename L::ColumnInts depths, pairs;  // of each column; of it and the next one
     };
     template <class L>
     TETRIS_FUNCTION static auto column_depths(const Board<L>& board) {
         using Bits = typename L::ColumnBits;
-        const Bits wells[1] = {well_cells(L::left(board.cells), board.cells, L::right(board.cells)) & board.geometry.inside};
-        const Bits empty[1] = {~board.cells};
-        return Self::template depths<L>(wells, empty);
+        const Bits& cells = board.cells;
+        const Bits wells[1] = {L::without(L::left(cells) & L::right(cells) & board.geometry.inside, cells)};
+        const Bits columns[1] = {cells};
+        return Self::template depths<L>(wells, columns);
     }
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -154,36 +155,37 @@ struct WellFeature : WholeFeature {
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
         const auto depths = column_depths(board);
-        return {L::total(depths), depths};
+        return {L::total(depths), depths, depths + L::right(depths)};
     }
     // The columns under the piece change, and the wells of the two beside it.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
         using Bits = typename L::Bits;
         constexpr int COUNT = WIDTH + 2;
-        Bits column[COUNT + 2], wells[COUNT], empty[COUNT];
+        Bits column[COUNT + 2], wells[COUNT], inner[COUNT];
         TETRIS_UNROLL for (int k = -2; k < COUNT; ++k) column[k + 2] = drop.after(k);
-        typename L::Ints outside = prepared.total;
         TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
-            wells[i] = well_cells(column[i], column[i + 1], column[i + 2]);
-            empty[i] = ~column[i + 1];
-            outside = outside - drop.at(prepared.depths, i - 1);
+            inner[i] = column[i + 1];
+            wells[i] = L::without(column[i] & column[i + 2], inner[i]);
         }
-        return outside + Self::template depths<L>(wells, empty);
+        typename L::Ints outside = prepared.total;
+        TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) outside = outside - drop.at(prepared.pairs, k);
+        if constexpr (WIDTH % 2 == 1) outside = outside - drop.at(prepared.depths, WIDTH);
+        return outside + Self::template depths<L>(wells, inner);
     }
 };
 
 struct Wells : WellFeature<Wells> {
     // Every well cell counts the empty cells from itself downwards.
     template <class L, class Bits, int COUNT>
-    TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&empty)[COUNT]) {
+    TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
         Bits falling[COUNT];
         TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) falling[i] = wells[i];
         auto total = L::popcount_sum(falling);
         for (;;) {
             Bits left = falling[0] ^ falling[0];
             TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
-                falling[i] = (falling[i] << 1) & empty[i];
+                falling[i] = L::without(falling[i] << 1, cells[i]);
                 left = left | falling[i];
             }
             if (!L::any(left)) return total;
@@ -195,23 +197,32 @@ struct Wells : WellFeature<Wells> {
 struct WellsFast : WellFeature<WellsFast> {
     // In a run of empty cells all k from the topmost well cell downwards count: 1 + 2 + ... + k.
     template <class L, class Bits, int COUNT>
-    TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&empty)[COUNT]) {
-        Bits runs[COUNT];
-        // The sum carries from a run's topmost well cell to the run's end and leaves zeros where it passed, but for
-        // further well cells.
-        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) runs[i] = empty[i] & ~((empty[i] + wells[i]) & ~wells[i]);
-        auto total = L::as_ints(runs[0] ^ runs[0]);
-        Bits left;
-        do {
-            left = runs[0] ^ runs[0];
-            TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
-                const Bits others = runs[i] & (runs[i] + (runs[i] & -runs[i]));  // without the topmost run
-                total = total + L::triangle(L::run_length(runs[i] ^ others));
-                runs[i] = others;
-                left = left | others;
-            }
-        } while (L::any(left));
+    TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
+        Bits rest[COUNT];
+        auto total = topmost<L>(wells, cells, rest);
+        // Most columns have one run.
+        while (L::any(union_of(rest))) total = total + topmost<L>(rest, cells, rest);
         return total;
+    }
+
+   private:
+    // What the topmost run with a well in each column counts, and the wells not in it.
+    template <class L, class Bits, int COUNT>
+    TETRIS_FUNCTION static auto topmost(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT], Bits (&rest)[COUNT]) {
+        auto total = L::as_ints(wells[0] ^ wells[0]);
+        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
+            // Taking away the topmost well cell borrows from the cell below the run.
+            const Bits run = L::without(cells[i] - (wells[i] & -wells[i]), cells[i]);
+            total = total + L::triangle(L::run_length(run));
+            rest[i] = L::without(wells[i], run);
+        }
+        return total;
+    }
+    template <class Bits, int COUNT>
+    TETRIS_FUNCTION static Bits union_of(const Bits (&words)[COUNT]) {
+        Bits all = words[0];
+        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) all = all | words[i];
+        return all;
     }
 };
 
@@ -227,13 +238,22 @@ struct HoleDepth : BitCount<HoleDepth> {
         if constexpr (L::TOP > 15) above = above | (above >> 16);
         return above & board.cells;
     }
-    // The piece's cells count but in columns without a hole, where adding to the topmost cell carries to the floor.
+    template <class L>
+    struct Prepared {
+        typename L::Ints total;
+        typename L::ColumnInts holed;  // all ones where the column has a hole, else 0
+    };
+    template <class L>
+    TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
+        return {BitCount::prepare(board), L::nonzero(board.holes())};
+    }
+    // The piece's cells count in the columns that have a hole.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
-        typename L::Ints depth = total + L::ints(4);
+    TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+        typename L::Ints depth = prepared.total;
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-            const auto solid = drop.after(k) + drop.rows(drop.shape.ceiling[k]) == L::bits(0);
-            depth = depth - L::where(solid, L::ints(drop.shape.cells[k]));
+            const auto holed = L::flag(drop.at(prepared.holed, k)) | drop.covers(k);
+            depth = depth + L::where(holed, L::ints(drop.shape.cells[k]));
         }
         return depth;
     }
@@ -241,16 +261,26 @@ struct HoleDepth : BitCount<HoleDepth> {
 
 struct RowsWithHoles : WholeFeature {
     template <class L>
+    struct Prepared {
+        typename L::Bits rows;
+        typename L::ColumnBits tops;  // the topmost cell of each column
+    };
+    template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::first(L::or_all(board.holes())));
+        return popcount(L::or_columns(board.holes()));
     }
     template <class L>
-    TETRIS_FUNCTION static typename L::Bits prepare(const Board<L>& board) {
-        return L::or_all(board.holes());
+    TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
+        return {L::or_all(board.holes()), board.cells & -board.cells};
     }
+    // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
+    // the rows over it, and likewise for the row below the piece.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
-        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) rows = rows | drop.covered(k);
+    TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+        typename L::Bits rows = prepared.rows;
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+            rows = rows | (drop.at(prepared.tops, k) - drop.rows(drop.shape.floor[k]));
+        }
         return L::popcount(rows);
     }
 };
@@ -258,28 +288,28 @@ struct RowsWithHoles : WholeFeature {
 struct Diversity : WholeFeature {
     template <class L>
     struct Prepared {
-        typename L::ColumnBits before, after;
+        typename L::ColumnBits up_to, from;  // the differences of each column and the next one
     };
     template <class L>
     TETRIS_FUNCTION static auto flags(const Board<L>& board) {
-        return L::difference_flag(L::right(board.heights) - board.heights) & board.geometry.pairs;
+        return L::step_flag(L::right(board.heights) - board.heights + L::ints_everywhere(STEP)) & board.geometry.pairs;
     }
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::first(L::or_all(flags(board))));
+        return popcount(L::or_columns(flags(board)));
     }
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
         const auto differences = flags(board);
-        return {L::or_before(differences), L::or_after(differences)};
+        return {L::or_up_to(differences), L::or_from(differences)};
     }
     // Differences inside the piece are the shape's; the two at its sides are new.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        const auto first = drop.row + L::ints(drop.shape.first_top), last = drop.row + L::ints(drop.shape.last_top);
-        const auto outside = drop.at(prepared.before, -1) | drop.at(prepared.after, WIDTH - 1);
-        const auto all = outside | L::bits(drop.shape.inner_flags) | L::difference_flag(first - drop.height_before(-1)) |
-                         L::difference_flag(drop.height_before(WIDTH) - last);
+        const auto first = drop.row + L::ints(drop.shape.first_step) - drop.height_before(-1);
+        const auto last = drop.height_before(WIDTH) - (drop.row + L::ints(drop.shape.last_step));
+        const auto outside = drop.at(prepared.up_to, -2) | drop.at(prepared.from, WIDTH);
+        const auto all = outside | L::bits(drop.shape.inner_flags) | L::step_flag(first) | L::step_flag(last);
         return L::popcount_small(all);
     }
 };
@@ -313,7 +343,7 @@ struct HeightDifference : WholeFeature {
 struct MaxHeight : WholeFeature {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::first(L::or_all(board.filled & board.geometry.inside)));
+        return popcount(L::or_columns(board.filled & board.geometry.inside));
     }
     template <class L>
     TETRIS_FUNCTION static typename L::Ints prepare(const Board<L>& board) {
@@ -321,7 +351,7 @@ struct MaxHeight : WholeFeature {
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Ints before, const Drop<L, WIDTH>& drop) {
-        return L::maximum(before, drop.row + drop.piece_height());
+        return L::maximum(before, drop.end());
     }
 };
 

@@ -85,12 +85,16 @@ struct ScalarLanes {
     using Word = uint32_t;
     using Bits = uint32_t;
     using Ints = int32_t;
+    using Mask = bool;
     using Floats = float;
+    using Unit = uint32_t;
+    using Weight = float;
     using ColumnBits = ColumnArray<uint32_t>;
     using ColumnInts = ColumnArray<int32_t>;
     static constexpr int LANES = 1;
     static constexpr int SLOTS = ColumnBits::SLOTS;
     static constexpr int TOP = 31;
+    static constexpr int MAX_WALL = MAX_HEIGHT;
 
     // A value a lane, in memory.
     struct Constant {
@@ -104,19 +108,18 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Ints ints(int value) { return value; }
     TETRIS_FUNCTION static Floats floats(float value) { return value; }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return static_cast<Ints>(value); }
-    TETRIS_FUNCTION static Bits as_bits(Ints value) { return static_cast<Bits>(value); }
     TETRIS_FUNCTION static ColumnInts as_ints(const ColumnBits& value) { return convert<int32_t>(value); }
-    TETRIS_FUNCTION static ColumnBits as_bits(const ColumnInts& value) { return convert<uint32_t>(value); }
-    TETRIS_FUNCTION static Floats to_floats(Ints value) { return static_cast<float>(value); }
-    TETRIS_FUNCTION static Floats add_product(Floats sum, float weight, Floats value) {
+    template <int DENOMINATOR>
+    TETRIS_FUNCTION static Floats to_floats(Ints value) {
+        return static_cast<float>(value) / DENOMINATOR;
+    }
+    TETRIS_FUNCTION static Weight weight(float value) { return value; }
+    TETRIS_FUNCTION static Floats add_product(Floats sum, Weight weight, Floats value) {
         return tetris::add_product(sum, weight, value);
     }
 
-    TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) {
-        ColumnBits result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = value;
-        return result;
-    }
+    TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
+    TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
 
     TETRIS_FUNCTION static Ints popcount(Bits value) { return tetris::popcount(value); }
     TETRIS_FUNCTION static ColumnInts popcount(const ColumnBits& value) {
@@ -141,21 +144,18 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
         return n * (n + 1) >> 1;
     }
-    // Of words whose bits lie in one run of four rows.
-    template <int COUNT>
-    TETRIS_FUNCTION static Ints popcount_near(const Bits (&words)[COUNT]) {
-        uint64_t merged = words[0];
-        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) merged |= static_cast<uint64_t>(words[i]) << (4 * i);
-        return popcount64(merged);
+    // Of two words whose bits lie in the same four rows.
+    TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
+        return popcount64(first | static_cast<uint64_t>(second) << 32);
     }
     // Of a word below 32.
-    TETRIS_FUNCTION static Ints popcount_small(Bits value) {
-        // The counts of 0 .. 15, four bits each.
-        return static_cast<Ints>((0x4332322132212110ull >> (4 * (value & 15u))) & 15u) + static_cast<Ints>(value >> 4);
-    }
-    TETRIS_FUNCTION static Floats scale(Floats value, float factor) { return value * factor; }
+    TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
 
-    TETRIS_FUNCTION static bool mask(bool condition) { return condition; }
+    // Of a flag that is all ones or 0.
+    TETRIS_FUNCTION static Mask flag(Ints value) { return value != 0; }
+    TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return a & !b; }
+    TETRIS_FUNCTION static Bits without(Bits a, Bits b) { return a & ~b; }
+    TETRIS_FUNCTION static ColumnBits without(const ColumnBits& a, const ColumnBits& b) { return a & ~b; }
     TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
     TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
     TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
@@ -163,16 +163,23 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }
     TETRIS_FUNCTION static bool any(Bits value) { return value != 0; }
     TETRIS_FUNCTION static bool any(const ColumnBits& value) { return or_all(value) != 0; }
-    // 2^(TOP - 3 - row).
-    TETRIS_FUNCTION static Bits row_unit(Ints row) { return 0x10000000u >> row; }
-    // 1 << (difference + 2) for differences -2 .. 2, else 0.
-    TETRIS_FUNCTION static Bits difference_flag(Ints difference) {
-        const uint32_t shift = static_cast<uint32_t>(difference + 2);
+    // What takes the patterns of a shape (see ShapeLanes) to a row: 2^(TOP - 3 - row).
+    TETRIS_FUNCTION static Unit row_unit(Ints row) { return 0x10000000u >> (row & 31); }
+    TETRIS_FUNCTION static Bits rows(const Constant& pattern, Unit unit) { return unit * bits(pattern); }
+    // 1 << (step - 1) for steps 1 .. 5, else 0.
+    TETRIS_FUNCTION static Bits step_flag(Ints step) {
+        const uint32_t shift = static_cast<uint32_t>(step - 1);
         return shift <= 4u ? 1u << shift : 0u;
     }
-    TETRIS_FUNCTION static ColumnBits difference_flag(const ColumnInts& difference) {
+    TETRIS_FUNCTION static ColumnBits step_flag(const ColumnInts& step) {
         ColumnBits result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = difference_flag(difference.slot[i]);
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = step_flag(step.slot[i]);
+        return result;
+    }
+    // All ones where the column is not 0.
+    TETRIS_FUNCTION static ColumnInts nonzero(const ColumnBits& columns) {
+        ColumnInts result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = columns.slot[i] != 0 ? -1 : 0;
         return result;
     }
 
@@ -215,24 +222,16 @@ struct ScalarLanes {
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) all |= columns.slot[i];
         return all;
     }
-    TETRIS_FUNCTION static Word first(Bits value) { return value; }
-    // The union of the slots before (after) each slot.
-    TETRIS_FUNCTION static ColumnBits or_before(const ColumnBits& columns) {
-        ColumnBits result;
-        Word seen = 0;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) {
-            result.slot[i] = seen;
-            seen |= columns.slot[i];
-        }
+    TETRIS_FUNCTION static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
+    // The union of each slot and all before it; and all after it.
+    TETRIS_FUNCTION static ColumnBits or_up_to(const ColumnBits& columns) {
+        ColumnBits result = columns;
+        TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] |= result.slot[i - 1];
         return result;
     }
-    TETRIS_FUNCTION static ColumnBits or_after(const ColumnBits& columns) {
-        ColumnBits result;
-        Word seen = 0;
-        TETRIS_UNROLL for (int i = SLOTS - 1; i >= 0; --i) {
-            result.slot[i] = seen;
-            seen |= columns.slot[i];
-        }
+    TETRIS_FUNCTION static ColumnBits or_from(const ColumnBits& columns) {
+        ColumnBits result = columns;
+        TETRIS_UNROLL for (int i = SLOTS - 2; i >= 0; --i) result.slot[i] |= result.slot[i + 1];
         return result;
     }
     TETRIS_FUNCTION static ColumnBits load(const Word* slots) {
@@ -257,6 +256,15 @@ struct ScalarLanes {
         return result;
     }
 
+    // The row in which the bottom of a shape comes to rest with its left edge over column x.
+    TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
+        int row = 0;
+        TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
+            row = maximum(row, heights[FIRST_COLUMN + x + k] - shape.first_row[k]);
+        }
+        return row;
+    }
+
     // The first of the best placements seen, by orientation and column.
     struct Best {
         Choice choice = NO_CHOICE;
@@ -269,21 +277,13 @@ struct ScalarLanes {
     }
     TETRIS_FUNCTION static Choice first_best(const Best& best) { return best.choice; }
 
-    // See RowGaps: a counter a bit position, one word a binary digit.
-    TETRIS_FUNCTION static void count_gaps(const ColumnBits& empty, uint32_t& ones, uint32_t& twos, uint32_t& fours,
-                                           uint32_t& eights) {
-        ones = twos = fours = eights = 0;
-        TETRIS_UNROLL for (int i = FIRST_COLUMN; i < FIRST_COLUMN + MAX_WIDTH; ++i) {
-            const uint32_t two = ones & empty.slot[i];
-            ones ^= empty.slot[i];
-            const uint32_t four = twos & two;
-            twos ^= two;
-            eights |= fours & four;
-            fours ^= four;
-        }
-    }
-
    private:
+    template <class T>
+    TETRIS_FUNCTION static ColumnArray<T> repeat(T value) {
+        ColumnArray<T> result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = value;
+        return result;
+    }
     template <class To, class From>
     TETRIS_FUNCTION static ColumnArray<To> convert(const ColumnArray<From>& value) {
         ColumnArray<To> result;

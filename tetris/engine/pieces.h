@@ -10,6 +10,7 @@ constexpr int PIECES = 7;
 constexpr int MAX_ORIENTATIONS = 4;
 constexpr int MAX_PIECE_SIZE = 4;
 constexpr int NO_ROW = 127;  // above every height
+constexpr int STEP = 3;      // added to a difference of heights: 1 .. 5 are those that `diversity` tells apart
 
 // Four-bit fields, so that the compiler folds them where the shape is known and a register holds them where it is not.
 struct Shape {
@@ -72,12 +73,11 @@ struct ShapeLanes {
     typename L::Constant cells[WIDTH];       // cells of each column
     typename L::Constant piece[WIDTH];       // pattern: rows of each column
     typename L::Constant floor[WIDTH];       // pattern: the row below each column
-    typename L::Constant ceiling[WIDTH];     // pattern: the topmost row of each column
     typename L::Constant contact[WIDTH + 2]; // pattern: rows of column k - 1 that touch the piece from its side
     typename L::Constant rows[WIDTH];        // pattern: rows with n + 1 cells
-    typename L::Constant bottoms;            // sum of `bottom`
-    typename L::Constant first_top, last_top;  // height of the outer columns
-    typename L::Constant inner_flags;        // flags (1 << (difference + 2)) of the differences between its columns' tops
+    typename L::Constant first_step;         // height of the leftmost column + STEP
+    typename L::Constant last_step;          // height of the rightmost column - STEP
+    typename L::Constant inner_flags;        // step_flag of the differences between its columns' tops
 
     constexpr ShapeLanes() = default;
 
@@ -85,7 +85,6 @@ struct ShapeLanes {
     constexpr void set(int lane, const Shape& shape, int left) {
         column.set(lane, left);
         height.set(lane, shape.height);
-        int bottom_sum = 0;
         uint32_t flags = 0;
         for (int k = 0; k < WIDTH; ++k) {
             const int low = shape.bottom(k), high = shape.top(k);
@@ -93,8 +92,6 @@ struct ShapeLanes {
             cells[k].set(lane, high - low);
             piece[k].set(lane, (16 >> low) - (16 >> high));
             floor[k].set(lane, 16 >> low);
-            ceiling[k].set(lane, 16 >> high);
-            bottom_sum += low;
             if (k > 0) {
                 const int difference = high - shape.top(k - 1);
                 if (difference >= -2 && difference <= 2) flags |= 1u << (difference + 2);
@@ -110,9 +107,8 @@ struct ShapeLanes {
             for (int j = 0; j < MAX_PIECE_SIZE; ++j) pattern |= shape.cells_in_row(j) == n + 1 ? 8 >> j : 0;
             rows[n].set(lane, pattern);
         }
-        bottoms.set(lane, bottom_sum);
-        first_top.set(lane, shape.top(0));
-        last_top.set(lane, shape.top(WIDTH - 1));
+        first_step.set(lane, shape.top(0) + STEP);
+        last_step.set(lane, shape.top(WIDTH - 1) - STEP);
         inner_flags.set(lane, static_cast<int>(flags));
     }
 };

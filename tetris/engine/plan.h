@@ -9,7 +9,6 @@ constexpr int MAX_WIDTH = 10;
 constexpr int ORDER_STRIDE = 16;  // a placement's place in the order of the search: orientation * ORDER_STRIDE + column
 TETRIS_FUNCTION constexpr int orientation_of(int place) { return static_cast<int>(static_cast<unsigned>(place) / ORDER_STRIDE); }
 TETRIS_FUNCTION constexpr int column_of(int place) { return static_cast<int>(static_cast<unsigned>(place) % ORDER_STRIDE); }
-constexpr int NO_COLUMN = 99;     // right of every board: the lane has no placement
 
 // Shapes of one width that are scored at once.
 template <class L, int WIDTH>
@@ -29,7 +28,7 @@ struct Group {
     }
 
     constexpr Group() {
-        for (int lane = 0; lane < L::LANES; ++lane) shapes.column.set(lane, NO_COLUMN);
+        for (int lane = 0; lane < L::LANES; ++lane) shapes.height.set(lane, NO_ROW);
     }
 };
 

@@ -9,7 +9,7 @@
 
 #include <atomic>
 
-#include "lanes_avx2.h"
+#include "fastest_lanes.h"
 #include "rollout.h"
 
 namespace {
@@ -26,47 +26,13 @@ uint32_t turned(uint32_t column) {
     return __builtin_bswap32(column);
 }
 
-// Plays one stream of one candidate up to decision `end`.
-class StreamPlayer {
-   public:
-    StreamPlayer(const GameRules& rules, const float* weights, bool portable)
-        : wide_(rules, weights)
-#if defined(__AVX2__)
-        , narrow_(rules, weights), portable_(portable)
-#endif
-    {
-        static_cast<void>(portable);
-    }
-
-    void play(StoredBoard& board, PieceSource& pieces, uint64_t end, Totals& totals) const {
-#if defined(__AVX2__)
-        // Back from the scalar lanes only when the wall is well below the limit, not to go to and fro.
-        constexpr int LIMIT = decltype(narrow_)::MAX_WALL, LOW = LIMIT - 2;
-        while (!portable_ && pieces.t != end) {
-            if (decltype(narrow_)::accepts(board, LIMIT)) narrow_.play(board, pieces, end, LIMIT, totals);
-            while (pieces.t != end && !decltype(wide_)::accepts(board, LOW)) {
-                wide_.play(board, pieces, pieces.t + 1, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
-            }
-        }
-#endif
-        wide_.play(board, pieces, end, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
-    }
-
-   private:
-    Player<ScalarLanes, Features> wide_;
-#if defined(__AVX2__)
-    Player<Avx2Lanes, Features> narrow_;
-    bool portable_;
-#endif
-};
-
 void check(bool condition, const char* message) { STD_TORCH_CHECK(condition, message); }
 
 // Plays decisions start .. start + decisions - 1 on every stream. `boards` (population, streams, width) int32 columns,
 // `lines` and `games` (population, streams) int64 are carried on in place.
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
              int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
-             int64_t start, int64_t decisions, bool portable) {
+             int64_t start, int64_t decisions) {
     using torch::headeronly::ScalarType;
     check(weights.scalar_type() == ScalarType::Float && boards.scalar_type() == ScalarType::Int &&
               lines.scalar_type() == ScalarType::Long && games.scalar_type() == ScalarType::Long,
@@ -93,7 +59,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
     const auto work = [&](int64_t, int64_t) {
         for (int64_t i = next++; i < population * streams; i = next++) {
             const int64_t candidate = i / streams;
-            const StreamPlayer player(rules, weight + candidate * Features::COUNT, portable);
+            const StreamPlayer<FastestLanes, Features> player(rules, weight + candidate * Features::COUNT);
             PieceSource source{};
             source.seed = static_cast<uint64_t>(seed);
             source.pieces = static_cast<uint32_t>(pieces);
@@ -112,14 +78,8 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
 }
 
-// The instruction set that `advance` uses unless asked for the portable path.
-int64_t lanes() {
-#if defined(__AVX2__)
-    return Avx2Lanes::LANES;
-#else
-    return ScalarLanes::LANES;
-#endif
-}
+// How many placements are scored at a time.
+int64_t lanes() { return FastestLanes::LANES; }
 
 }  // namespace
 
@@ -127,7 +87,7 @@ STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
     m.def(
         "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, int height, "
         "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
-        "int start, int decisions, bool portable) -> ()");
+        "int start, int decisions) -> ()");
     m.def("lanes() -> int");
 }
 

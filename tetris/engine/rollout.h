@@ -77,11 +77,8 @@ class Player {
    public:
     using Word = typename L::Word;
     static constexpr int ROWS = L::TOP + 1;
-    // No column may be higher before a decision: the piece needs four rows more.
-    static constexpr int MAX_WALL = ROWS - MAX_PIECE_SIZE;
-
     TETRIS_FUNCTION Player(const GameRules& rules, const float* weights)
-        : geometry_(rules.width, rules.height), chooser_{geometry_, weights, rules.clear_on_overflow} {}
+        : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules.clear_on_overflow) {}
     Player(const Player&) = delete;  // the chooser refers to the geometry
     Player& operator=(const Player&) = delete;
 
@@ -92,12 +89,6 @@ class Player {
         typename L::ColumnBits cells = load(stored);
         while (pieces.t != end && !L::any(cells & too_high)) cells = decide(cells, pieces.next(), totals);
         store(cells, stored);
-    }
-
-    TETRIS_FUNCTION static bool accepts(const StoredBoard& stored, int limit) {
-        uint32_t any = 0;
-        for (const uint32_t column : stored.columns) any |= column;
-        return limit >= 32 || (any & ((1u << (32 - limit)) - 1)) == 0;
     }
 
    private:
@@ -130,6 +121,49 @@ class Player {
 
     const Geometry<L> geometry_;
     const Chooser<L, List> chooser_;
+};
+
+// Plays one stream of one candidate in lanes L, and in the scalar ones while the wall is too high for those.
+template <class L, class List, bool ANY_WALL = L::MAX_WALL >= MAX_HEIGHT>
+class StreamPlayer {
+   public:
+    StreamPlayer(const GameRules& rules, const float* weights) : low_(rules, weights), tall_(rules, weights) {}
+
+    // Plays up to decision `end`.
+    void play(StoredBoard& board, PieceSource& pieces, uint64_t end, Totals& totals) const {
+        // Back only when the wall is well below the limit, not to go to and fro.
+        constexpr int LIMIT = L::MAX_WALL, LOW = LIMIT - 2;
+        while (pieces.t != end) {
+            if (board_is_within(board, LIMIT)) low_.play(board, pieces, end, LIMIT, totals);
+            while (pieces.t != end && !board_is_within(board, LOW)) {
+                tall_.play(board, pieces, pieces.t + 1, NO_LIMIT, totals);
+            }
+        }
+    }
+
+   private:
+    static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;
+
+    static bool board_is_within(const StoredBoard& board, int limit) {
+        uint32_t any = 0;
+        for (const uint32_t column : board.columns) any |= column;
+        return (any & ((1u << (32 - limit)) - 1)) == 0;
+    }
+
+    Player<L, List> low_;
+    Player<ScalarLanes, List> tall_;
+};
+
+template <class L, class List>
+class StreamPlayer<L, List, true> {
+   public:
+    StreamPlayer(const GameRules& rules, const float* weights) : player_(rules, weights) {}
+    void play(StoredBoard& board, PieceSource& pieces, uint64_t end, Totals& totals) const {
+        player_.play(board, pieces, end, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
+    }
+
+   private:
+    Player<L, List> player_;
 };
 
 }  // namespace tetris

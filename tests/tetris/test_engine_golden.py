@@ -1,0 +1,195 @@
+"""The C++ engine against the reference simulator's traces, and against the project's own record, step by step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import kernels
+import tetris
+from kernels.build import Extension
+from tetris.controller import published
+from tetris.features import feature_names
+from tetris.native import feature_struct
+from tetris.rules import Rules
+from tetris.stream import PieceStream
+
+FOLDER = Path(__file__).parent
+FEATURES = (*feature_names("bcts"), "diversity", "wells_fast", "max_height")
+
+
+@dataclass(frozen=True)
+class Played:
+    """Step by step: place in the search order, rows after, (lines, landing row, game over), feature values."""
+
+    places: list[int]
+    rows: list[tuple[int, ...]]
+    results: list[list[int]]
+    values: list[list[float]]
+
+
+@pytest.fixture(scope="module")
+def operators() -> Any:
+    package = Path(tetris.__file__).parent
+    library = Extension(
+        name="tetris_engine_steps",
+        sources=(FOLDER / "engine_steps.cpp",),
+        include_dirs=(package / "engine", Path(kernels.__file__).parent),
+        defines=(
+            ("TETRIS_FEATURES", ",".join(map(feature_struct, FEATURES))),
+            ("TETRIS_LIBRARY", "tetris_engine_steps"),
+        ),
+        native=True,
+        reason="for tests",
+    )
+    library.load()
+    return torch.ops.tetris_engine_steps
+
+
+def columns(rows: tuple[int, ...], width: int) -> list[int]:
+    return [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(width)]
+
+
+def trimmed_rows(board: list[int]) -> tuple[int, ...]:
+    height = max(board).bit_length()
+    return tuple(sum((column >> y & 1) << c for c, column in enumerate(board)) for y in range(height))
+
+
+def play(
+    operators: Any,
+    rules: Rules,
+    pieces: list[int],
+    weights: dict[str, float] | None = None,
+    *,
+    scalar: bool,
+    boards: list[tuple[int, ...]] | None = None,
+    places: list[int] | None = None,
+) -> Played:
+    """Play from an empty board on by the weights; or each step from a board of its own, with the place given."""
+    count = len(pieces)
+    placed = torch.tensor(places if places is not None else [-1] * count, dtype=torch.int32)
+    walls = torch.zeros((count, rules.width), dtype=torch.int32)
+    if boards is not None:
+        walls = torch.tensor([columns(rows, rules.width) for rows in boards], dtype=torch.int32)
+    results = torch.zeros((count, 3), dtype=torch.int32)
+    values = torch.zeros((count, len(FEATURES)))
+    vector = torch.tensor([(weights or {}).get(name, 0.0) for name in FEATURES])
+    operators.steps(
+        vector,
+        torch.tensor(pieces, dtype=torch.int32),
+        placed,
+        walls,
+        results,
+        values,
+        rules.height,
+        rules.clear_on_overflow,
+        boards is None,
+        scalar,
+    )
+    return Played(
+        placed.tolist(), [trimmed_rows(board) for board in walls.tolist()], results.tolist(), values.tolist()
+    )
+
+
+@pytest.fixture(params=[False, True], ids=["vectors", "scalar"])
+def scalar(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def _records(path: Path) -> list[list[str]]:
+    return [line.split() for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+def _rows(text: str) -> tuple[int, ...]:
+    return () if text == "-" else tuple(int(row) for row in text.split(","))
+
+
+@pytest.mark.parametrize(
+    ("trace", "pieces", "clear_on_overflow"),
+    [
+        ("trace_10x10.txt", "pieces_10x10.txt", False),
+        ("trace_10x10_gameover_overflow0.txt", "pieces_10x10_gameover.txt", False),
+        ("trace_10x10_gameover_overflow1.txt", "pieces_10x10_gameover.txt", True),
+    ],
+)
+def test_bcts_plays_the_reference_trace(
+    golden: Path, operators: Any, scalar: bool, trace: str, pieces: str, clear_on_overflow: bool
+) -> None:
+    controller = published("bcts")
+    weights = dict(zip(feature_names("bcts"), controller.weights, strict=True))
+    records = _records(golden / trace)
+    sequence = [int(piece) for piece in (golden / pieces).read_text().split()][: len(records)]
+    played = play(operators, Rules(10, 10, clear_on_overflow), sequence, weights, scalar=scalar)
+    for i, record in enumerate(records):
+        lines, row, over = played.results[i]
+        ours = [played.places[i] // 16, played.places[i] % 16 + 1, lines, row, over]
+        assert ours == [int(record[field]) for field in (2, 3, 5, 6, 8)], record
+        if not over:
+            assert played.rows[i] == _rows(record[9]), record
+            assert played.values[i][:8] == [float(field) for field in record[10:18]], record
+
+
+def test_all_ten_features_are_the_reference_ones(golden: Path, operators: Any, scalar: bool) -> None:
+    compared, rules, rows = 0, Rules(), ()
+    cases: dict[Rules, list[tuple[tuple[int, ...], list[str]]]] = {}
+    for record in _records(golden / "features.txt"):
+        if record[0] == "B":
+            rules, rows = Rules(int(record[2]), int(record[3])), _rows(record[4])
+        else:
+            cases.setdefault(rules, []).append((rows, record))
+    for rules, placements in cases.items():
+        boards, records = zip(*placements, strict=True)
+        pieces = [int(record[1]) for record in records]
+        places = [int(record[2]) * 16 + int(record[3]) - 1 for record in records]
+        played = play(operators, rules, pieces, scalar=scalar, boards=list(boards), places=places)
+        for result, after, values, record in zip(
+            played.results, played.rows, played.values, records, strict=True
+        ):
+            assert result == [int(record[4]), int(record[5]), int(record[8])], record
+            if not result[2]:
+                assert after == _rows(record[9]), record
+                assert values[:10] == [float(field) for field in record[10:20]], record
+                compared += 1
+    assert compared > 2000
+
+
+def test_recorded_games_are_played_again(operators: Any, scalar: bool) -> None:
+    compared = 0
+    for case in json.loads((FOLDER / "fixtures" / "games.json").read_text()):
+        rules = Rules.from_dict(case["rules"])
+        names = feature_names(case["features"], rules.width)
+        if not set(names) <= set(FEATURES) or [n for n in FEATURES if n in names] != list(names):
+            continue
+        stream = PieceStream(rules, case["seed"], case["stream"])
+        pieces = [stream[case["start"] + i] for i in range(len(case["steps"]))]
+        played = play(operators, rules, pieces, dict(zip(names, case["weights"], strict=True)), scalar=scalar)
+        for i, (piece, orientation, column, lines, row, rows, _, _, over) in enumerate(case["steps"]):
+            ours = [pieces[i], played.places[i], *played.results[i]]
+            assert ours == [piece, orientation * 16 + column, lines, row, over], (rules, i)
+            assert over or played.rows[i] == tuple(rows), (rules, i)
+            compared += 1
+    assert compared > 100
+
+
+def test_recorded_placements_have_the_same_features(operators: Any, scalar: bool) -> None:
+    for case in json.loads((FOLDER / "fixtures" / "placements.json").read_text()):
+        rules, placements = Rules.from_dict(case["rules"]), case["placements"]
+        indices = [case["names"].index(name) for name in FEATURES]
+        played = play(
+            operators,
+            rules,
+            [placement[0] for placement in placements],
+            scalar=scalar,
+            boards=[tuple(case["rows"])] * len(placements),
+            places=[placement[1] * 16 + placement[2] for placement in placements],
+        )
+        for i, (_, _, _, row, rows, lines, over, features) in enumerate(placements):
+            assert played.results[i] == [lines, row, over]
+            if not over:
+                assert played.rows[i] == tuple(rows)
+                assert played.values[i] == [features[index] for index in indices]
