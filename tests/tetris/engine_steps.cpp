@@ -54,7 +54,7 @@ struct Steps {
         result[2] = landing.over;
         if (landing.over) return;
         Board<L> state(geometry, landing.cells);
-        state.twice_landing_height = 2 * landing.row + SHAPES[piece][orientation_of(place)].height - 1;
+        state.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
         state.eroded_cells = landing.eroded_cells;
         int i = 0;
         ((values[i++] = static_cast<float>(Features::of(state)) / Features::denominator), ...);

@@ -1,4 +1,4 @@
-"""The C++ engine against the reference simulator's traces, and against the project's own record, step by step."""
+"""The C++ engine, step by step, against the reference simulator's traces and the project's own record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import tetris
 from kernels.build import Extension
 from tetris.controller import published
 from tetris.features import feature_names
+from tetris.game import place
 from tetris.native import feature_struct
+from tetris.pieces import PIECES
 from tetris.rules import Rules
 from tetris.stream import PieceStream
 
@@ -25,7 +27,7 @@ FEATURES = (*feature_names("bcts"), "diversity", "wells_fast", "max_height")
 
 @dataclass(frozen=True)
 class Played:
-    """Step by step: place in the search order, rows after, (lines, landing row, game over), feature values."""
+    """Step by step: place in the search order, rows, (lines, landing row, game over), feature values."""
 
     places: list[int]
     rows: list[tuple[int, ...]]
@@ -70,7 +72,7 @@ def play(
     boards: list[tuple[int, ...]] | None = None,
     places: list[int] | None = None,
 ) -> Played:
-    """Play from an empty board on by the weights; or each step from a board of its own, with the place given."""
+    """Play on from an empty board by the weights; or each step from its own board, at the place given."""
     count = len(pieces)
     placed = torch.tensor(places if places is not None else [-1] * count, dtype=torch.int32)
     walls = torch.zeros((count, rules.width), dtype=torch.int32)
@@ -156,6 +158,25 @@ def test_all_ten_features_are_the_reference_ones(golden: Path, operators: Any, s
                 assert values[:10] == [float(field) for field in record[10:20]], record
                 compared += 1
     assert compared > 2000
+
+
+def test_pieces_have_the_shapes_of_the_python_engine(operators: Any, scalar: bool) -> None:
+    rules = Rules()
+    cases = [
+        (shape, column)
+        for orientations in PIECES
+        for shape in orientations
+        for column in range(rules.width - shape.width + 1)
+    ]
+    played = play(
+        operators,
+        rules,
+        [shape.piece for shape, _ in cases],
+        scalar=scalar,
+        boards=[()] * len(cases),
+        places=[shape.orientation * 16 + column for shape, column in cases],
+    )
+    assert played.rows == [place((), shape, column, 0, rules).rows for shape, column in cases]
 
 
 def test_recorded_games_are_played_again(operators: Any, scalar: bool) -> None:

@@ -99,9 +99,9 @@ struct Landing {
     TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int place, bool clear_on_overflow) : cells(board.cells) {
         using Word = typename L::Word;
         const int orientation = orientation_of(place), column = column_of(place);
-        row = L::landing_row(board.heights, SHAPES[piece][orientation], column);
+        row = L::landing_row(board.heights, shape_of(piece, orientation), column);
         const Geometry<L>& geometry = board.geometry;
-        const bool exceeds = row + SHAPES[piece][orientation].height > geometry.height;
+        const bool exceeds = row + shape_of(piece, orientation).height > geometry.height;
         over = exceeds;
         if (exceeds && !clear_on_overflow) return;
         const auto dropped = L::piece_columns(piece, orientation, column, row);

@@ -83,7 +83,7 @@ struct Chooser {
     // NO_CHOICE where every placement ends the game (or none has a score above minus infinity).
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece) const {
         Search search(board);
-        const Plan<L>& plan = PLANS<L>[piece];
+        const Plan<L>& plan = plan_of<L>(piece);
         for (int i = 0; i < plan.ones.count; ++i) score_group(search, plan.ones.group[i]);
         for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
         for (int i = 0; i < plan.twos.count; ++i) score_group(search, plan.twos.group[i]);
@@ -139,7 +139,7 @@ struct Chooser {
         const Landing<L> landing(board, piece, place, clear_on_overflow);
         if (landing.over) return NO_CHOICE;
         Board<L> after(geometry, landing.cells);
-        after.twice_landing_height = 2 * landing.row + SHAPES[piece][orientation_of(place)].height - 1;
+        after.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
         after.eroded_cells = landing.eroded_cells;
         return {List::value(weights, after), place};
     }

@@ -233,7 +233,7 @@ struct Avx512Lanes {
         constexpr PieceColumns() : slots() {
             for (int piece = 0; piece < PIECES; ++piece) {
                 for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
-                    const Shape shape = SHAPES[piece][o];
+                    const Shape shape = SHAPES.shape[piece][o];
                     for (int k = 0; k < shape.width; ++k) {
                         slots[piece][o][OFFSET + k] = static_cast<Word>((uint64_t(1) << (32 - shape.bottom(k))) -
                                                                         (uint64_t(1) << (32 - shape.top(k))));

@@ -245,7 +245,7 @@ struct ScalarLanes {
 
     // The columns of a piece at rest, and nothing else.
     TETRIS_FUNCTION static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
-        const Shape shape = SHAPES[piece][orientation];
+        const Shape& shape = shape_of(piece, orientation);
         ColumnBits result;
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) {
             const int k = i - FIRST_COLUMN - column;

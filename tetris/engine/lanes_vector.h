@@ -269,7 +269,7 @@ struct VectorLanes {
         constexpr PieceColumns() : slots() {
             for (int piece = 0; piece < PIECES; ++piece) {
                 for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
-                    const Shape shape = SHAPES[piece][o];
+                    const Shape shape = SHAPES.shape[piece][o];
                     for (int k = 0; k < shape.width; ++k) {
                         slots[piece][o][OFFSET + k] =
                             static_cast<Word>((1u << (16 - shape.bottom(k))) - (1u << (16 - shape.top(k))));

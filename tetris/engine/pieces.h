@@ -53,7 +53,11 @@ constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
 
 constexpr int ORIENTATIONS[PIECES] = {2, 1, 4, 2, 2, 4, 4};
 
-constexpr Shape SHAPES[PIECES][MAX_ORIENTATIONS] = {
+struct ShapeTable {
+    Shape shape[PIECES][MAX_ORIENTATIONS];
+};
+
+constexpr ShapeTable SHAPES = {{
     {make_shape(1, 0x0, 0x4), make_shape(4, 0x0000, 0x1111)},
     {make_shape(2, 0x00, 0x22)},
     {make_shape(2, 0x01, 0x32), make_shape(3, 0x000, 0x121), make_shape(2, 0x10, 0x23), make_shape(3, 0x101, 0x222)},
@@ -61,7 +65,19 @@ constexpr Shape SHAPES[PIECES][MAX_ORIENTATIONS] = {
     {make_shape(2, 0x10, 0x32), make_shape(3, 0x001, 0x122)},
     {make_shape(3, 0x000, 0x211), make_shape(2, 0x00, 0x13), make_shape(3, 0x110, 0x222), make_shape(2, 0x02, 0x33)},
     {make_shape(3, 0x011, 0x222), make_shape(2, 0x00, 0x31), make_shape(3, 0x000, 0x112), make_shape(2, 0x20, 0x33)},
-};
+}};
+
+#if defined(__CUDACC__)
+__device__ const ShapeTable DEVICE_SHAPES = SHAPES;  // device code cannot look a host's table up
+#endif
+
+TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
+#if defined(__CUDA_ARCH__)
+    return DEVICE_SHAPES.shape[piece][orientation];
+#else
+    return SHAPES.shape[piece][orientation];
+#endif
+}
 
 // What a search needs to know of the shapes of WIDTH columns, one shape a lane. A pattern is a number whose bit 3 - j
 // stands for row j of the piece: times 2^(TOP - 3 - row) it is those rows of a column, with the piece's bottom at `row`.

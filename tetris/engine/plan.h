@@ -67,7 +67,7 @@ struct Plan {
 
     constexpr explicit Plan(int piece) {
         for (int orientation = 0; orientation < ORIENTATIONS[piece]; ++orientation) {
-            const Shape& shape = SHAPES[piece][orientation];
+            const Shape& shape = SHAPES.shape[piece][orientation];
             if (shape.width == 1) ones.add(shape, orientation);
             if (shape.width == 2) twos.add(shape, orientation);
             if (shape.width == 3) threes.add(shape, orientation);
@@ -77,6 +77,25 @@ struct Plan {
 };
 
 template <class L>
-inline constexpr Plan<L> PLANS[PIECES] = {Plan<L>(0), Plan<L>(1), Plan<L>(2), Plan<L>(3), Plan<L>(4), Plan<L>(5), Plan<L>(6)};
+struct Plans {
+    Plan<L> piece[PIECES] = {Plan<L>(0), Plan<L>(1), Plan<L>(2), Plan<L>(3), Plan<L>(4), Plan<L>(5), Plan<L>(6)};
+};
+
+template <class L>
+inline constexpr Plans<L> PLANS;
+
+#if defined(__CUDACC__)
+template <class L>
+__device__ const Plans<L> DEVICE_PLANS = PLANS<L>;
+#endif
+
+template <class L>
+TETRIS_FUNCTION const Plan<L>& plan_of(int piece) {
+#if defined(__CUDA_ARCH__)
+    return DEVICE_PLANS<L>.piece[piece];
+#else
+    return PLANS<L>.piece[piece];
+#endif
+}
 
 }  // namespace tetris
