@@ -16,6 +16,7 @@ from kernels.build import Extension
 
 _ENGINE = Path(__file__).parent / "engine"
 _KERNELS = Path(kernels.__file__).parent
+# What all of Intel's processors since 2008 and of AMD's since 2011 have.
 _PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
 
 
@@ -38,7 +39,7 @@ def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
     Args:
         names: Feature names in summation order, as `tetris.features.feature_names` gives them.
         native: Whether to use all that this machine's processor can do; otherwise it runs on any
-            of this architecture (x86-64: any since 2008).
+            of this architecture (x86-64: of any since 2011).
     """
     structs = ",".join(feature_struct(name) for name in names)
     digest = hashlib.sha256(structs.encode()).hexdigest()[:8]

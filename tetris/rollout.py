@@ -64,7 +64,7 @@ class Rollout:
             candidate i has the streams from ``first_stream + i * streams`` for itself.
         first_stream: Number of the first stream, 0 to 2^62.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
-            one: with SSE4.1 on x86-64 (any since 2008), elsewhere without vector instructions. Slower; the
+            one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower; the
             result is the same.
 
     Raises:

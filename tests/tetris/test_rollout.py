@@ -47,6 +47,28 @@ def test_cpu_plays_as_python_does(
     assert_equal(python, Rollout(weights, rules, 2, 5, "cpu", features="dt", portable=portable), 60)
 
 
+@pytest.mark.parametrize("piece", "IOTZSJL")
+def test_each_piece_alone_is_played_as_python_does(piece: str) -> None:
+    weights = torch.randn(6, 9, generator=torch.Generator().manual_seed(ord(piece)))
+    python = Rollout(weights, Rules(10, 10, pieces=piece), 1, 2, "python", features="dt")
+    assert_equal(python, Rollout(weights, Rules(10, 10, pieces=piece), 1, 2, "cpu", features="dt"), 40)
+
+
+@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
+@pytest.mark.parametrize("height", [9, 10, 11, 12, 13, 16, 20])
+def test_wells_as_deep_as_the_wall_agree(height: int, portable: bool) -> None:
+    # An upright piece on the wall makes the well beside it four cells deeper than the wall is high.
+    weights = torch.randn(8, 9, generator=torch.Generator().manual_seed(height))
+    games = [
+        Rollout(weights, Rules(10, 24, pieces="IT"), 2, 4, "python", features="dt"),
+        Rollout(weights, Rules(10, 24, pieces="IT"), 2, 4, "cpu", features="dt", portable=portable),
+    ]
+    for game in games:
+        game._columns[:] = (1 << height) - 1
+        game._columns[:, 0, 0] = game._columns[:, 1, 4] = 0
+    assert_equal(*games, 8)
+
+
 @pytest.mark.parametrize("features", ["dellacherie", "bcts", "bertsekas", "bdu"])
 @pytest.mark.parametrize("board", [(10, 12), (10, 20)], ids=["10x12", "10x20"])
 def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None:
