@@ -8,6 +8,7 @@ trains without a flag, from nothing, over several seeds. Takes about a quarter o
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import statistics
@@ -15,14 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _common import Parser, run
+from _common import Parser, fail, run
 from _machine import machine, source_digest, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cpu.json"
+PARTS = ("speed", "training", "published")
 PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
 
 
@@ -92,38 +95,52 @@ def learned(run: dict[str, Any], board: str) -> dict[str, Any]:
     )
 
 
-def main() -> int:
-    """Measure and write; the exit code."""
-    parser = Parser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=RESULT, help="the result file (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=5, help="training runs, seeds 1 to N (default: 5)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="for each published score (default: 40)")
-    arguments = parser.parse_args()
-
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        speeds = speed(folder)
-        runs = training(folder, arguments.seeds)
-        published = published_scores(arguments.seconds)
+def figures(result: dict[str, Any]) -> dict[str, float]:
+    """Return the figures by name."""
+    runs = result["training"]
     scores = [learned(run, "10x10")["lines_per_game"] for run in runs]
-    figures = {
-        **speeds["figures"],
+    return {
+        **result["speed"]["figures"],
         "train.quick.10x10.lines_per_game_median": statistics.median(scores),
         "train.quick.10x10.lines_per_game_worst": min(scores),
         "train.quick.training_seconds_median": statistics.median(run["training_seconds"] for run in runs),
         "train.quick.training_seconds_slowest": max(run["training_seconds"] for run in runs),
         "train.quick.total_seconds_slowest": max(run["total_seconds"] for run in runs),
     }
+
+
+def main() -> int:
+    """Measure and write; the exit code."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULT, help="the result file (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=5, help="training runs, seeds 1 to N (default: 5)")
+    parser.add_argument("--seconds", type=float, default=40.0, help="for each published score (default: 40)")
+    parser.add_argument("--part", choices=PARTS, help="measure this alone again; the rest of the file stays")
+    arguments = parser.parse_args()
+
+    sources = source_digest()
+    result: dict[str, Any] = {}
+    if arguments.part:
+        result = json.loads(arguments.out.read_text())
+        if result["sources"] != sources:
+            fail(f"expected a report of the sources {sources[:12]}, got one of {result['sources'][:12]}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measures: dict[str, Callable[[], Any]] = {
+            "speed": lambda: speed(folder),
+            "training": lambda: training(folder, arguments.seeds),
+            "published": lambda: published_scores(arguments.seconds),
+        }
+        measured = {part: measures[part]() for part in PARTS if arguments.part in (None, part)}
     result = {
+        **result,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
-        "sources": source_digest(),
-        "figures": figures,
-        "speed": speeds,
-        "training": runs,
-        "published": published,
+        "sources": sources,
+        **measured,
     }
+    result["figures"] = figures(result)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {arguments.out}")
