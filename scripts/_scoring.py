@@ -97,6 +97,11 @@ class Measurement:
         }
 
 
+def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
+    """Return a controller's measurement on a board from a list of them as plain values."""
+    return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
+
+
 def streams_for(limit: Limit) -> int:
     """Return how many games to play side by side: where decisions are given, a divisor of their number.
 

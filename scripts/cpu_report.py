@@ -22,11 +22,14 @@ from typing import Any
 
 from _common import Parser, fail, run
 from _machine import machine, source_digest, versions
+from _scoring import find_measurement
+
+from tetris.controller import PUBLISHED
+from tetris.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cpu.json"
 PARTS = ("speed", "training", "published")
-PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
 
 
 def script(name: str, *arguments: object) -> str:
@@ -88,17 +91,10 @@ def training(folder: Path, seeds: int) -> list[dict[str, Any]]:
     return runs
 
 
-def learned(run: dict[str, Any], board: str) -> dict[str, Any]:
-    """Return the measurement of a training run's own controller on a board."""
-    return next(
-        score for score in run["score"] if score["board"] == board and score["controller"] == "learned"
-    )
-
-
 def figures(result: dict[str, Any]) -> dict[str, float]:
     """Return the figures by name."""
     runs = result["training"]
-    scores = [learned(run, "10x10")["lines_per_game"] for run in runs]
+    scores = [find_measurement(run["score"], "learned", "10x10")["lines_per_game"] for run in runs]
     return {
         **result["speed"]["figures"],
         "train.quick.10x10.lines_per_game_median": statistics.median(scores),
@@ -142,7 +138,7 @@ def main() -> int:
     }
     result["figures"] = figures(result)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    write_text(arguments.out, json.dumps(result, indent=1) + "\n")
     print(f"wrote {arguments.out}")
     return 0
 

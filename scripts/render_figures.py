@@ -19,6 +19,7 @@ from typing import Any
 
 from _common import Parser, run
 from _learning_curve import draw_learning_curve
+from _scoring import find_measurement
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/scores.md", "docs/training.md", "docs/engine.md")
@@ -70,14 +71,8 @@ def origin(result: dict[str, Any]) -> str:
 def median_run(result: dict[str, Any]) -> dict[str, Any]:
     """Return the training run whose score on 10x10 is the median."""
     runs: list[dict[str, Any]] = list(result["training"])
-    runs.sort(key=lambda run: score_of(run, "learned", "10x10")["lines_per_game"])
+    runs.sort(key=lambda run: find_measurement(run["score"], "learned", "10x10")["lines_per_game"])
     return runs[len(runs) // 2]
-
-
-def score_of(run: dict[str, Any], controller: str, board: str) -> dict[str, Any]:
-    """Return one measurement of a training run's closing table."""
-    scores: list[dict[str, Any]] = run["score"]
-    return next(s for s in scores if s["controller"] == controller and s["board"] == board)
 
 
 def scores(result: dict[str, Any]) -> str:
@@ -86,7 +81,7 @@ def scores(result: dict[str, Any]) -> str:
     names = list(dict.fromkeys(score["controller"] for score in run["score"]))
     rows = [
         [f"**learned** (seed {run['seed']})" if name == "learned" else name]
-        + [cell(score_of(run, name, board)) for board in ("10x10", "10x20")]
+        + [cell(find_measurement(run["score"], name, board)) for board in ("10x10", "10x20")]
         for name in names
     ]
     table = markdown(["controller", "lines a game, 10x10", "lines a game, 10x20"], rows)
@@ -96,7 +91,7 @@ def scores(result: dict[str, Any]) -> str:
 def training(result: dict[str, Any]) -> str:
     """Return what training without a flag comes to over the seeds."""
     runs = result["training"]
-    learned = [score_of(run, "learned", "10x10")["lines_per_game"] for run in runs]
+    learned = [find_measurement(run["score"], "learned", "10x10")["lines_per_game"] for run in runs]
     seconds = [run["training_seconds"] for run in runs]
     return (
         f"Over seeds 1 to {len(runs)}, from nothing, training without a flag gets to a median of "
@@ -125,10 +120,7 @@ def published(result: dict[str, Any]) -> str:
     """Return the published controllers, ours beside the papers' figures."""
     rows = []
     for name, (small, large) in PAPERS.items():
-        ours = [
-            next(s for s in result["published"][board] if s["controller"] == name)
-            for board in ("10x10", "10x20")
-        ]
+        ours = [find_measurement(result["published"][board], name, board) for board in ("10x10", "10x20")]
         rows.append([name, cell(ours[0]), small, cell(ours[1]), large])
     header = ["controller", "10x10, here", "10x10, paper", "10x20, here", "10x20, paper"]
     return f"{markdown(header, rows)}\n\n{origin(result)}"
