@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kernels.cuda import CUDA_TORCH_REMEDY
+
 
 def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
     """Return ``value`` if it is an int in ``low .. high``; ``high = None`` means no upper end.
@@ -112,8 +114,10 @@ def check_device(device: str | torch.device) -> torch.device:
     if found.type == "cuda":
         count = torch.cuda.device_count()
         if count == 0:
+            remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
             raise ValueError(
-                f"expected a device that torch finds here, got {str(found)!r}: torch finds no CUDA device"
+                f"expected a device that torch finds here, got {str(found)!r}: torch finds no CUDA device; "
+                f"{remedy}, or use device 'cpu'"
             )
         if str(found) == "cuda":  # no index
             return torch.device("cuda", torch.cuda.current_device())

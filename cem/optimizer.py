@@ -35,7 +35,7 @@ from cem._checks import (
     check_vector,
 )
 from cem.noise import NoiseSchedule, describe_noise, resolve_noise
-from cem.sampling import make_sampler
+from cem.sampling import choose_backend, make_sampler
 
 DEFAULT_ELITE_FRACTION = 0.1
 MIN_ELITES = 2  # one elite has no variance: the search would stop dead
@@ -112,7 +112,9 @@ class CrossEntropyMethod:
             bounds: (low, high), each one number or shape (dim,), low <= high, infinities allowed: every
                 candidate is clamped into them. ``None``: no bounds.
             std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-            backend: The name of the sampler, one of ``cem.available_backends()``.
+            backend: The name of the sampler, one of ``cem.available_backends()``: ``"torch"`` draws anywhere,
+                ``"cuda"`` with one kernel on CUDA devices. ``"auto"`` takes ``"cuda"`` where it works. They
+                draw different candidates for the same seed.
             device: Where candidates, mean and std lie.
             dtype: Their dtype, ``torch.float32`` or ``torch.float64``.
             seed: The seed of the whole search, ``0 <= seed < 2**64``.
@@ -133,7 +135,7 @@ class CrossEntropyMethod:
         self.noise = resolve_noise(noise)
         self.smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         self.std_floor = check_real("std_floor", std_floor, 0.0)
-        self.backend = backend
+        self.backend = choose_backend(backend, self.device)
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)
 
         self._mean = check_vector("mean", mean, None, dtype, self.device)
@@ -141,7 +143,7 @@ class CrossEntropyMethod:
         self._std = check_vector("std", std, self.dim, dtype, self.device)
         check_distribution(self._mean, self._std)
         self._bounds = check_bounds(bounds, self._mean)
-        self._sampler = make_sampler(backend, self.device)
+        self._sampler = make_sampler(self.backend, self.device)
 
         self._generation = 0
         self._asked: tuple[Tensor, int] | None = None

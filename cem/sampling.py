@@ -7,6 +7,7 @@ needs no generator state.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+AUTO = "auto"
 _UINT64 = 2**64 - 1
 
 
@@ -123,10 +125,27 @@ def _torch_sampler(device: torch.device) -> Sampler:
     return _cpu_sampler() if device.type == "cpu" else _device_sampler(device)
 
 
-_FACTORIES: dict[str, SamplerFactory] = {"torch": _torch_sampler}
-_REMEDIES: dict[str, str] = {
-    "cuda": "the fused sampling kernel is not in this version; backend 'torch' draws on CUDA devices too",
-}
+def _cuda_sampler(device: torch.device) -> Sampler:
+    """Return the sampler of the fused kernel, compiled and tried once, so that what can fail has failed."""
+    if device.type != "cuda":
+        raise ValueError(
+            f"expected a CUDA device for backend 'cuda', got {str(device)!r}: "
+            f"take device 'cuda', or backend 'torch' on {str(device)!r}"
+        )
+    from kernels import BuildError
+    from kernels.normal import sample_normal
+
+    def sample(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
+        return sample_normal(mean, std, population_size, seed=seed, generation=generation, dim_first=False)
+
+    try:
+        sample(torch.zeros(1, device=device), torch.zeros(1, device=device), 1, seed=0, generation=0)
+    except BuildError as error:
+        raise ValueError(f"backend 'cuda' is not to be had here: {error}; or use backend 'torch'") from error
+    return sample
+
+
+_FACTORIES: dict[str, SamplerFactory] = {"cuda": _cuda_sampler, "torch": _torch_sampler}
 
 
 def register_backend(name: str, factory: SamplerFactory) -> None:
@@ -137,16 +156,39 @@ def register_backend(name: str, factory: SamplerFactory) -> None:
         factory: Called once for an optimizer with its device; import what is costly there, not before.
 
     Raises:
-        ValueError: If the name is empty.
+        ValueError: If the name is empty or ``auto``.
     """
-    if not name:
-        raise ValueError("expected a non-empty name for the backend, got ''")
+    if name in ("", AUTO):
+        raise ValueError(f"expected a name for the backend, not empty and not {AUTO!r}, got {name!r}")
     _FACTORIES[name] = factory
 
 
 def available_backends() -> tuple[str, ...]:
     """Return the names of the registered backends, in alphabetical order."""
     return tuple(sorted(_FACTORIES))
+
+
+def choose_backend(name: str, device: torch.device) -> str:
+    """Return the name of the backend to draw with: ``auto`` is settled, any other name stays.
+
+    Args:
+        name: The name of a backend, or ``"auto"``: ``"cuda"`` on CUDA devices where its kernel is compiled or
+            can be, else ``"torch"``. There is a RuntimeWarning where it should compile and does not.
+        device: Where the candidates shall lie.
+    """
+    if name != AUTO:
+        return name
+    if device.type != "cuda":
+        return "torch"
+    from kernels import CompilerMissingError
+
+    try:
+        make_sampler("cuda", device)
+    except ValueError as error:
+        if not isinstance(error.__cause__, CompilerMissingError):
+            warnings.warn(f"drawing with backend 'torch': {error}", RuntimeWarning, stacklevel=3)
+        return "torch"
+    return "cuda"
 
 
 def make_sampler(name: str, device: torch.device) -> Sampler:
@@ -160,6 +202,5 @@ def make_sampler(name: str, device: torch.device) -> Sampler:
         ValueError: If no backend has that name, or the backend cannot work on the device.
     """
     if name not in _FACTORIES:
-        remedy = f" ({_REMEDIES[name]})" if name in _REMEDIES else ""
-        raise ValueError(f"expected a backend out of {', '.join(available_backends())}, got {name!r}{remedy}")
+        raise ValueError(f"expected a backend out of {', '.join(available_backends())}, got {name!r}")
     return _FACTORIES[name](device)

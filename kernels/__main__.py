@@ -6,8 +6,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from kernels import doctor
+from kernels.toolchain import BuildError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,22 +19,89 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after ``python -m kernels``; those of the process by default.
 
     Returns:
-        The exit status: 1 where what was asked for cannot work.
+        The exit status: 1 where what was asked for cannot work, 2 where it was not understood.
     """
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.command is None:
+        parser.print_help()
+        return 2
+    try:
+        report = _report(arguments)
+    except ValueError as error:
+        parser.error(str(error))
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130  # what a shell says of a process that Ctrl-C ended
+    print(json.dumps(report.to_dict(), indent=2) if arguments.json else report)
+    return 0 if report.works else 1
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m kernels", description="Looks after the native libraries."
+        prog="python -m kernels", description="Looks after the operators in C++ and CUDA."
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    examine = commands.add_parser("doctor", help="say what works here, and what to do about the rest")
+    commands = parser.add_subparsers(dest="command")
+    json_flag = argparse.ArgumentParser(add_help=False)
+    json_flag.add_argument("--json", action="store_true", help="print one JSON object")
+
+    examine = commands.add_parser(
+        "doctor", parents=[json_flag], help="say what works here, and what to do about the rest"
+    )
     examine.add_argument(
         "--device", choices=doctor.DEVICES, default="cpu", help="what has to work (default: cpu)"
     )
-    examine.add_argument("--json", action="store_true", help="print one JSON object")
-    arguments = parser.parse_args(argv)
 
-    report = doctor.examine(arguments.device)
-    print(json.dumps(report.to_dict(), indent=2) if arguments.json else report)
-    return 0 if report.works else 1
+    build = commands.add_parser(
+        "build",
+        parents=[json_flag],
+        help="compile operators ahead of time, for containers and offline machines",
+    )
+    build.add_argument("op", nargs="*", help="a folder of kernels/ (default: every operator)")
+    build.add_argument(
+        "--device",
+        choices=("cpu", "cuda", "all"),
+        help="(default: all that the installed torch was built for)",
+    )
+    build.add_argument(
+        "--arch",
+        action="append",
+        default=[],
+        help="a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
+        "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)",
+    )
+    build.add_argument(
+        "--portable",
+        action="store_true",
+        help="for any processor of this kind of machine, not for this very one",
+    )
+
+    check = commands.add_parser(
+        "check", parents=[json_flag], help="walk operators through reference, gradcheck, Numba, C++, CUDA"
+    )
+    check.add_argument("op", nargs="*", help="a folder of kernels/ (default: every operator)")
+    check.add_argument(
+        "--device",
+        choices=doctor.DEVICES,
+        default="cpu",
+        help="what has to work (default: cpu); what else works here is checked too",
+    )
+    return parser
+
+
+def _report(arguments: argparse.Namespace) -> Any:
+    if arguments.command == "doctor":
+        return doctor.examine(arguments.device)
+    # These import torch. The doctor has to survive a torch that does not import.
+    if arguments.command == "build":
+        from kernels import ahead
+
+        return ahead.run(arguments.op, arguments.device, arguments.arch, portable=arguments.portable)
+    from kernels import check
+
+    return check.run(arguments.op, arguments.device)
 
 
 if __name__ == "__main__":

@@ -11,21 +11,22 @@ import contextlib
 import datetime
 import hashlib
 import json
+import os
 import platform
 import re
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels import cache
+from kernels import cache, prebuilt
 from kernels.compile import (
     CXX_FLAGS,
     NVCC_FLAGS,
     check_defines,
+    compile_check,
     cxx_step,
     link_step,
     nvcc_step,
@@ -33,7 +34,15 @@ from kernels.compile import (
     unlisted_headers,
     write_defines,
 )
-from kernels.cuda import CUDA_TORCH_REMEDY, Nvcc, architectures, find_nvcc, gencode_flags
+from kernels.cuda import (
+    ARCHITECTURES,
+    CUDA_TORCH_REMEDY,
+    Nvcc,
+    architectures,
+    capabilities,
+    find_nvcc,
+    gencode_flags,
+)
 from kernels.toolchain import (
     TORCH_TARGET_VERSION,
     BuildError,
@@ -46,7 +55,7 @@ from kernels.toolchain import (
 
 __all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
 
-_KEY_FORMAT = 1
+_KEY_FORMAT = 2
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 
 _loaded: dict[Extension, Path] = {}
@@ -72,6 +81,8 @@ class Extension:
         flags: further flags of the C++ compiler.
         reason: why it is built, for the line on stderr.
         cuda: compile the .cu files too and link with CUDA; needs nvcc and a CUDA build of torch.
+        archs: what to compile the .cu files for, for example ``("8.0", "9.0+PTX")``; by default what
+            ``$TORCH_CUDA_ARCH_LIST`` says, else this machine's GPUs.
     """
 
     name: str
@@ -82,6 +93,7 @@ class Extension:
     flags: tuple[str, ...] = ()
     reason: str = ""
     cuda: bool = False
+    archs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Checks what was given.
@@ -100,26 +112,42 @@ class Extension:
         check_defines(self.defines)
 
     def library_path(self) -> Path:
-        """Returns where the library is or will be: a function of everything that shapes it.
+        """Returns where ``build`` puts the library: a function of everything that shapes it.
 
         Raises:
             BuildError: a tool or a file that the key depends on is missing.
         """
-        text = json.dumps(self._key(), sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        return cache.cache_dir() / f"{self.name}-{digest}.so"
+        return cache.cache_dir() / self._file_name(self._key())
+
+    def find(self) -> Path | None:
+        """Returns the library that ``load`` would take from the cache; None where it would build one.
+
+        It is the one that would be built. Where that is absent, one built ahead will do: by any tools if
+        there are none here, by the same tools for these and other GPUs if nobody said for which.
+
+        Raises:
+            BuildError: a file that the key depends on is missing.
+        """
+        try:
+            exact = cache.locate(self._file_name(self._key()))
+            chosen = self.archs or os.environ.get(ARCHITECTURES, "").strip()
+            if exact is not None or chosen or not self.cuda:
+                return exact
+        except CompilerMissingError:
+            return prebuilt.find(self._need(any_tools=True))
+        return prebuilt.find(self._need(any_tools=False))
 
     def is_built(self) -> bool:
-        """Tells whether ``load`` would find the library ready; False where there is no compiler."""
-        try:
-            return self.library_path().is_file()
-        except CompilerMissingError:
-            return False
+        """Tells whether ``load`` would find the library ready."""
+        return self.find() is not None
 
-    def build(self) -> Path:
-        """Builds the library unless the cache has it.
+    def build(self, *, quiet: bool = False) -> Path:
+        """Builds the library unless the cache has exactly this one.
 
         Of several processes that start at once one builds and the others wait for it.
+
+        Args:
+            quiet: say nothing on stderr.
 
         Returns:
             The library's path.
@@ -128,12 +156,14 @@ class Extension:
             CompilerMissingError: there is no compiler.
             BuildError: the compiler failed, or the cache cannot be written.
         """
+        built = cache.locate(self._file_name(self._key()))
+        if built is not None:
+            return built
         library = self.library_path()
-        if library.is_file():
-            return library
         with cache.lock(library):
             if not library.is_file():
-                with _announced(self, library), cache.work_dir(library) as work:
+                told = contextlib.nullcontext() if quiet else _announced(self, library)
+                with told, cache.work_dir(library) as work:
                     self._compile(work, library)
         return library
 
@@ -150,10 +180,9 @@ class Extension:
         if self not in _loaded:
             import torch
 
-            library = self.library_path()
+            library = self.find() or self._build_for_loading()
             if any(other.name == self.name and path != library for other, path in _loaded.items()):
                 raise BuildError(f"another library {self.name} is loaded already", "start a new process")
-            self.build()
             try:
                 torch.ops.load_library(str(library))
             except OSError as error:
@@ -164,35 +193,69 @@ class Extension:
             _loaded[self] = library
         return _loaded[self]
 
+    def objection(self) -> str:
+        """Returns why the newest library of this name in the cache is none for this machine, or nothing."""
+        return prebuilt.objection(self._need(any_tools=True))
+
+    def _build_for_loading(self) -> Path:
+        try:
+            return self.build()
+        except CompilerMissingError as error:
+            objection = self.objection()
+            if not objection:
+                raise
+            raise CompilerMissingError(f"{error.problem}, and {objection}", error.remedy) from error
+
+    def _file_name(self, key: dict[str, Any]) -> str:
+        text = json.dumps(key, sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+
     def _key(self) -> dict[str, Any]:
         """Returns all that the library is a function of. No path is in it: two checkouts share a cache."""
-        torch = find_torch()
-        nvcc = self._nvcc(torch)
+        key = {**self._identity(), **self._tools(), "processor": processor() if self.native else None}
+        if self.cuda:
+            key["architectures"] = list(self.archs or architectures())
+        return key
+
+    def _identity(self) -> dict[str, Any]:
+        """Returns the part of the key that is the same whichever compiler builds it, for whatever machine."""
+        torch = self._torch()
         return {
             "format": _KEY_FORMAT,
             "name": self.name,
             "machine": platform.machine(),
             "torch": [torch.version, torch.cuda, torch.cxx11_abi, TORCH_TARGET_VERSION],
-            "compiler": find_compiler().version,
-            "flags": [*CXX_FLAGS, *self._further_flags()],
-            "defines": self.defines,
-            "processor": processor() if self.native else None,
-            "nvcc": [nvcc.release, *NVCC_FLAGS, *architectures()] if nvcc is not None else None,
+            "flags": [*CXX_FLAGS, *self.flags],
+            "nvcc_flags": list(NVCC_FLAGS) if self.cuda else None,
+            "defines": [list(define) for define in self.defines],
             "files": [[path.name, _digest(path)] for path in (*self.sources, *self._headers())],
         }
 
-    def _further_flags(self) -> list[str]:
-        return [*(("-march=native",) if self.native else ()), *self.flags]
+    def _tools(self) -> dict[str, Any]:
+        nvcc = self._nvcc()
+        return {"compiler": find_compiler().version, "nvcc": nvcc.release if nvcc is not None else None}
 
-    def _nvcc(self, torch: Torch) -> Nvcc | None:
-        if not self.cuda:
-            return None
-        if torch.cuda is None:
+    def _need(self, *, any_tools: bool) -> prebuilt.Need:
+        """Returns what a library has to agree with. nvcc, where it is, compiles rather than the driver."""
+        return prebuilt.Need(
+            self._identity(),
+            None if any_tools else self._tools(),
+            processor() if self.native else None,
+            capabilities() if self.cuda else (),
+            ptx=any_tools,
+        )
+
+    def _torch(self) -> Torch:
+        torch = find_torch()
+        if self.cuda and torch.cuda is None:
             raise BuildError(
                 f"expected a CUDA build of torch for {self.name}, got {torch.version}",
                 f"{CUDA_TORCH_REMEDY}, or use the CPU",
             )
-        return find_nvcc(torch.cuda)
+        return torch
+
+    def _nvcc(self) -> Nvcc | None:
+        return find_nvcc(self._torch().cuda) if self.cuda else None
 
     def _headers(self) -> list[Path]:
         """Returns the headers of the key, folder by folder in the order in which the compiler searches."""
@@ -205,21 +268,19 @@ class Extension:
         began = time.monotonic()
         log = library.with_suffix(".log")
         log.unlink(missing_ok=True)
-        torch, compiler, key = find_torch(), find_compiler(), self._key()
-        nvcc = self._nvcc(torch)
+        torch, compiler, nvcc, key = self._torch(), find_compiler(), self._nvcc(), self._key()
         write_defines(work, self.defines)
         steps = []
         for index, source in enumerate(self.sources):
             if source.suffix == ".cu":
                 assert nvcc is not None
-                gencode = gencode_flags(architectures())
+                gencode = gencode_flags(key["architectures"])
                 steps.append(
                     nvcc_step(source, f"{index}.o", nvcc, compiler, torch, self.include_dirs, gencode)
                 )
             else:
-                steps.append(
-                    cxx_step(source, f"{index}.o", compiler, torch, self.include_dirs, self._further_flags())
-                )
+                flags = [*(("-march=native",) if self.native else ()), *self.flags]
+                steps.append(cxx_step(source, f"{index}.o", compiler, torch, self.include_dirs, flags))
         steps.append(link_step([step.output for step in steps], library.name, compiler, torch, nvcc))
         run_steps(work, steps, log)
         if not (work / library.name).is_file():
@@ -240,48 +301,6 @@ class Extension:
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         }
         cache.install(work / library.name, manifest, library)
-
-
-def compile_check(
-    source: Path,
-    arch: str = "sm_90",
-    include_dirs: Sequence[Path] = (),
-    defines: Sequence[tuple[str, str]] = (),
-) -> float:
-    """Compiles one .cu file and throws the result away.
-
-    It needs nvcc, but neither a GPU nor a CUDA build of torch.
-
-    Args:
-        source: the .cu file.
-        arch: a real architecture, for example ``"sm_90"``.
-        include_dirs: searched for headers before torch's.
-        defines: macros and their values.
-
-    Returns:
-        The seconds that it took.
-
-    Raises:
-        CompilerMissingError: there is no nvcc or no C++ compiler.
-        BuildError: the file does not compile.
-        ValueError: the architecture or a define cannot be used.
-    """
-    match = re.fullmatch(r"sm_(\d+)(\d[af]?)", arch)
-    if match is None:
-        raise ValueError(f"expected an architecture such as 'sm_90', got {arch!r}")
-    check_defines(defines)
-    torch = find_torch()
-    nvcc, compiler, gencode = (
-        find_nvcc(torch.cuda),
-        find_compiler(),
-        gencode_flags([f"{match[1]}.{match[2]}"]),
-    )
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        write_defines(work, defines)
-        run_steps(work, [nvcc_step(source, "check.o", nvcc, compiler, torch, include_dirs, gencode)])
-    return time.monotonic() - began
 
 
 @contextlib.contextmanager

@@ -41,14 +41,43 @@ def cache_dir() -> Path:
     Raises:
         BuildError: no folder at all can be written.
     """
+    chosen = _chosen_dir()
+    if chosen is not None:
+        return chosen
+    usual = _usual_dir()
+    return usual if _can_write(usual) else _private_dir(usual)
+
+
+def folders() -> list[Path]:
+    """Returns the folders in which a built library may lie; they need not be writable.
+
+    They are the one that a person chose, else all that ``cache_dir`` can choose: what was built ahead stays
+    in use where its folder has become read-only. No folder is made.
+    """
+    chosen = _chosen_dir()
+    if chosen is not None:
+        return [chosen]
+    candidates = [_usual_dir()]
+    with contextlib.suppress(OSError):  # there is no temporary folder
+        candidates += filter(_is_mine_alone, [_private_path()])
+    return [folder for folder in candidates if folder.is_absolute() and folder.is_dir()]
+
+
+def locate(file: str) -> Path | None:
+    """Returns a file of a name in one of the folders, or None."""
+    return next((folder / file for folder in folders() if (folder / file).is_file()), None)
+
+
+def _chosen_dir() -> Path | None:
     chosen = os.environ.get(VARIABLE, "").strip()
-    if chosen:
-        return Path(os.path.abspath(os.path.expanduser(chosen)))
+    return Path(os.path.abspath(os.path.expanduser(chosen))) if chosen else None
+
+
+def _usual_dir() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):  # the XDG specification: a relative path is invalid and ignored
         base = os.path.expanduser("~/.cache")
-    usual = Path(base) / "cem-tetris"
-    return usual if _can_write(usual) else _private_dir(usual)
+    return Path(base) / "cem-tetris"
 
 
 def _can_write(folder: Path) -> bool:
@@ -60,19 +89,28 @@ def _can_write(folder: Path) -> bool:
     return nearest.is_absolute() and nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 
+def _private_path() -> Path:
+    return Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}"
+
+
+def _is_mine_alone(folder: Path) -> bool:
+    """Tells whether nobody else can put a file, which would then be loaded, into a folder."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
 @functools.lru_cache(maxsize=4)
 def _private_dir(refused: Path) -> Path:
-    """Returns a folder of this user alone under the temporary one.
-
-    Libraries are loaded from it, so a folder that somebody else owns or may write is refused.
-    """
+    """Returns a folder of this user alone under the temporary one."""
     try:
-        folder = Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}"
+        folder = _private_path()
         folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
     except OSError as error:
         raise _unusable(refused, error) from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+    if not _is_mine_alone(folder):
         raise BuildError(f"expected {folder} to be a folder of yours alone", f"remove it, or set {VARIABLE}")
     print(
         f"kernels: {refused} cannot be written, building in {folder} ({VARIABLE} chooses another)",
@@ -200,10 +238,15 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def manifests(folder: Path) -> list[dict[str, Any]]:
-    """Returns the manifests of the libraries in a cache folder, each with the library's path, by name."""
+def manifests(folder: Path, stems: str = "*") -> list[dict[str, Any]]:
+    """Returns the manifests of the libraries in a cache folder, each with the library's path, by name.
+
+    Args:
+        folder: the cache folder, which need not exist.
+        stems: a glob pattern for the names without suffix.
+    """
     found = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob(f"{stems}.json")):
         library = path.with_suffix(".so")
         with contextlib.suppress(OSError, ValueError):
             manifest = json.loads(path.read_text(encoding="utf-8"))

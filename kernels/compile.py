@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
 import subprocess
+import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.cuda import Nvcc, find_runtime
-from kernels.toolchain import TORCH_TARGET_VERSION, BuildError, Compiler, Torch, find_ninja
+from kernels.cuda import Nvcc, find_nvcc, find_runtime, gencode_flags
+from kernels.toolchain import (
+    TORCH_TARGET_VERSION,
+    BuildError,
+    Compiler,
+    Torch,
+    find_compiler,
+    find_ninja,
+    find_torch,
+)
 
 # torch promises that the stable headers compile as C++17; its other headers ask for C++20 since 2.13.
 # No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then give the same floats.
@@ -88,7 +99,8 @@ def nvcc_step(
     gencode: Sequence[str],
 ) -> Step:
     """Returns the compilation of a .cu file, with the C++ compiler as nvcc's host compiler."""
-    command = [str(nvcc.path), "-ccbin", compiler.program, *NVCC_FLAGS, *gencode]
+    # nvcc compiles for one architecture after another unless it is told to use as many threads.
+    command = [str(nvcc.path), "-ccbin", compiler.program, *NVCC_FLAGS, *gencode, f"--threads={len(gencode)}"]
     return Step(output, (*command, *_source_flags(source, output, torch, include_dirs)))
 
 
@@ -98,11 +110,34 @@ def link_step(
     """Returns the link of a library with torch, and with CUDA where nvcc is given."""
     # -z defs: a function that nobody defines fails here, not in the middle of a run.
     command = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *objects, "-o", output]
+    command += _standard_library(compiler.command)
     folder = str(torch.library_dir)
     command += ["-L", folder, "-Xlinker", "-rpath", "-Xlinker", folder, "-ltorch", "-ltorch_cpu", "-lc10"]
     if nvcc is not None:
         command += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(nvcc))]
     return Step(output, tuple(command), tuple(objects))
+
+
+@functools.lru_cache(maxsize=8)
+def _standard_library(command: tuple[str, ...]) -> list[str]:
+    """Returns the file of the shared libstdc++, to be named before what the compiler adds by itself.
+
+    Some compilers are set up to link it statically. With torch's there would then be two in the process, and
+    the first error message with a number in it would crash.
+    """
+    try:
+        answer = subprocess.run(
+            [*command, "-print-file-name=libstdc++.so.6"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    path = Path(answer.stdout.strip())
+    return [str(path)] if path.is_absolute() and path.is_file() else []
 
 
 def _source_flags(source: Path, output: str, torch: Torch, include_dirs: Sequence[Path]) -> list[str]:
@@ -146,6 +181,47 @@ def run_steps(work: Path, steps: Sequence[Step], log: Path | None = None) -> Non
     if result.returncode != 0:
         output = result.stdout.decode(errors="replace")
         raise BuildError(f"the compiler failed{_keep(output, log)}:\n{_excerpt(output)}")
+
+
+def compile_check(
+    source: Path,
+    arch: str | Sequence[str] = "sm_90",
+    include_dirs: Sequence[Path] = (),
+    defines: Sequence[tuple[str, str]] = (),
+) -> float:
+    """Compiles one .cu file and throws the result away.
+
+    It needs nvcc, but neither a GPU nor a CUDA build of torch.
+
+    Args:
+        source: the .cu file.
+        arch: a real architecture, for example ``"sm_90"``, or several of them.
+        include_dirs: searched for headers before torch's.
+        defines: macros and their values.
+
+    Returns:
+        The seconds that it took.
+
+    Raises:
+        CompilerMissingError: there is no nvcc or no C++ compiler.
+        BuildError: the file does not compile.
+        ValueError: an architecture or a define cannot be used.
+    """
+    archs = [arch] if isinstance(arch, str) else list(arch)
+    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", each) for each in archs]
+    if not archs or None in matches:
+        got = ", ".join(map(repr, archs)) or "none"
+        raise ValueError(f"expected architectures such as 'sm_90', got {got}")
+    check_defines(defines)
+    torch = find_torch()
+    gencode = gencode_flags([f"{match[1]}.{match[2]}" for match in matches if match is not None])
+    nvcc, compiler = find_nvcc(torch.cuda), find_compiler()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        write_defines(work, defines)
+        run_steps(work, [nvcc_step(source, "check.o", nvcc, compiler, torch, include_dirs, gencode)])
+    return time.monotonic() - began
 
 
 def _quoted(words: Sequence[str]) -> str:

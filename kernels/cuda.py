@@ -16,11 +16,14 @@ from kernels.toolchain import BuildError, CompilerMissingError
 
 CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-started says"
 
+# The variable that torch's own builds follow too: the architectures to compile for.
+ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
+
 # Where the packages on PyPI put nvcc, under the namespace package ``nvidia``: CUDA 13, then CUDA 12.
 _WHEEL_NVCC = ("cu13/bin/nvcc", "cuda_nvcc/bin/nvcc")
 
-# The packages that together compile; all but the last carry CUDA's version as theirs.
-_WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
+# NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt, nvvm and runtime.
+_WHEELS = "cuda-toolkit[nvcc,cccl]"
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,13 @@ class Nvcc:
         path: the program.
         version: the CUDA version it belongs to, for example ``"13.0"``.
         release: the full version, for example ``"V13.0.88"``.
+        origin: where it was found: ``"CUDA_HOME"``, ``"PATH"`` or ``"packages"``.
     """
 
     path: Path
     version: str
     release: str
+    origin: str
 
     @property
     def major(self) -> int:
@@ -49,8 +54,7 @@ def nvcc_remedy(cuda: str | None) -> str:
     if cuda is not None and int(cuda.partition(".")[0]) < 13:  # the packages for CUDA 12 hold no nvcc
         return toolkit
     pin = f"=={cuda}.*" if cuda is not None else ""
-    packages = " ".join(f"'{name}{pin}'" for name in _WHEELS[:-1])
-    return f"{toolkit}, or run pip install {packages} {_WHEELS[-1]}"
+    return f"{toolkit}, or run pip install '{_WHEELS}{pin}'"
 
 
 def find_nvcc(cuda: str | None = None) -> Nvcc:
@@ -61,13 +65,12 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
             of the same major version is preferred.
 
     Raises:
-        CompilerMissingError: there is none that works.
-        BuildError: it does not fit the headers beside it.
+        CompilerMissingError: there is none that works, or it does not fit the headers beside it.
     """
     home = os.environ.get("CUDA_HOME", "").strip()
-    chosen = _ask(Path(home) / "bin" / "nvcc") if home else None
+    chosen = _ask(Path(home) / "bin" / "nvcc", "CUDA_HOME") if home else None
     if chosen is None:
-        found = [nvcc for nvcc in map(_ask, _candidates()) if nvcc is not None]
+        found = [nvcc for nvcc in (_ask(*candidate) for candidate in _candidates()) if nvcc is not None]
         if not found:
             raise CompilerMissingError(
                 "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", nvcc_remedy(cuda)
@@ -87,17 +90,17 @@ def _check_headers(nvcc: Nvcc, cuda: str | None) -> None:
     number = int(match[1]) if match is not None else 0
     version = f"{number // 1000}.{number % 1000 // 10}"
     if match is not None and version != nvcc.version:
-        raise BuildError(
+        raise CompilerMissingError(
             f"{nvcc.path} is of CUDA {nvcc.version} and its headers of {version}", nvcc_remedy(cuda)
         )
 
 
-def _candidates() -> Iterator[Path]:
+def _candidates() -> Iterator[tuple[Path, str]]:
     on_path = shutil.which("nvcc")
     if on_path is not None:
-        yield Path(on_path)
+        yield Path(on_path), "PATH"
     for folder in _wheel_dirs():
-        yield from (folder / name for name in _WHEEL_NVCC)
+        yield from ((folder / name, "packages") for name in _WHEEL_NVCC)
 
 
 def _wheel_dirs() -> list[Path]:
@@ -107,7 +110,7 @@ def _wheel_dirs() -> list[Path]:
 
 
 @functools.lru_cache(maxsize=8)
-def _ask(path: Path) -> Nvcc | None:
+def _ask(path: Path, origin: str) -> Nvcc | None:
     try:
         answer = subprocess.run(
             [path, "--version"], capture_output=True, text=True, errors="replace", timeout=60, check=True
@@ -115,7 +118,25 @@ def _ask(path: Path) -> Nvcc | None:
     except (OSError, subprocess.SubprocessError):
         return None
     match = re.search(r"release (\d+\.\d+), (\S+)", answer.stdout)
-    return Nvcc(path, match[1], match[2]) if match else None
+    return Nvcc(path, match[1], match[2], origin) if match else None
+
+
+def known_architectures(nvcc: Nvcc) -> tuple[str, ...]:
+    """Returns the GPUs that nvcc can compile for, the oldest first: ``("sm_75", ..., "sm_121")``.
+
+    Raises:
+        CompilerMissingError: it does not say.
+    """
+    try:
+        answer = subprocess.run(
+            [nvcc.path, "--list-gpu-code"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerMissingError(
+            f"{nvcc.path} does not list its architectures", nvcc_remedy(None)
+        ) from error
+    numbers = {int(number) for number in re.findall(r"\bsm_(\d+)\b", answer.stdout)}
+    return tuple(f"sm_{number}" for number in sorted(numbers))
 
 
 def find_runtime(nvcc: Nvcc) -> Path:
@@ -148,15 +169,24 @@ def architectures() -> tuple[str, ...]:
     Raises:
         BuildError: the variable is unset and there is no GPU.
     """
-    listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "").strip()
+    listed = os.environ.get(ARCHITECTURES, "").strip()
     if listed:
         return tuple(dict.fromkeys(re.split(r"[\s;,]+", listed)))
+    gpus = capabilities()
+    if not gpus:
+        raise BuildError("no GPU to compile for", f"set {ARCHITECTURES}, for example to 9.0")
+    return tuple(f"{major}.{minor}" for major, minor in gpus)
+
+
+def capabilities() -> tuple[tuple[int, int], ...]:
+    """Returns the compute capabilities of the GPUs that torch sees, each once and in order."""
     import torch
 
     if not torch.cuda.is_available():
-        raise BuildError("no GPU to compile for", "set TORCH_CUDA_ARCH_LIST, for example to 9.0")
-    capabilities = {torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count())}
-    return tuple(f"{major}.{minor}" for major, minor in sorted(capabilities))
+        return ()
+    return tuple(
+        sorted({torch.cuda.get_device_capability(index) for index in range(torch.cuda.device_count())})
+    )
 
 
 def gencode_flags(archs: Sequence[str]) -> list[str]:
@@ -171,7 +201,7 @@ def gencode_flags(archs: Sequence[str]) -> list[str]:
         if match is None:
             raise BuildError(
                 f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}",
-                "set TORCH_CUDA_ARCH_LIST so",
+                f"set {ARCHITECTURES} so",
             )
         number = match[1] + match[2]
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")

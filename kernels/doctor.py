@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import subprocess
@@ -13,12 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from kernels import cache
-from kernels.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc
+from kernels.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
 from kernels.toolchain import BuildError, find_compiler, find_ninja, find_torch
 
 DEVICES = ("cpu", "cuda")
 _HERE = Path(__file__).parent
 _TORCH_REMEDY = "run pip install 'torch>=2.10'"
+_ORIGINS = {
+    "CUDA_HOME": "of $CUDA_HOME",
+    "PATH": "of a toolkit on PATH",
+    "packages": "of the nvidia packages",
+}
 
 
 @dataclass(frozen=True)
@@ -96,20 +100,21 @@ def examine(device: str = "cpu") -> Report:
     if device not in DEVICES:
         raise ValueError(f"expected a device of {', '.join(DEVICES)}, got {device!r}")
     cuda = device == "cuda"
+    prebuilt = _ask("operators", False, lambda: _prebuilt(device))
+    builds = not prebuilt.works  # where everything was built ahead, no tool is needed
     findings = [
         Finding("python", True, True, f"{platform.python_version()} on {platform.platform()}"),
         _ask("torch", True, _torch, _TORCH_REMEDY),
-        _ask("compiler", True, _compiler),
-        _ask("ninja", True, _ninja),
-        _ask("cache", True, _cache),
+        _ask("compiler", builds, _compiler),
+        _ask("ninja", builds, _ninja),
+        _ask("cache", builds, _cache),
         _ask("torch CUDA", cuda, _torch_cuda, CUDA_TORCH_REMEDY),
-        _ask("nvcc", cuda, _nvcc),
+        _ask("nvcc", cuda and builds, _nvcc),
         _ask("GPU", cuda, _gpu, _gpu_remedy()),
+        prebuilt,
     ]
     if all(finding.works for finding in findings if finding.needed):
-        findings.append(
-            _ask("operator", True, lambda: _operator(device), "try another compiler through $CXX")
-        )
+        findings.append(_ask("probe", True, lambda: _operator(device), "try another compiler through $CXX"))
     return Report(device, findings, _built())
 
 
@@ -154,7 +159,11 @@ def _torch_cuda() -> str:
 
 def _nvcc() -> str:
     nvcc = find_nvcc(find_torch().cuda)
-    return f"{nvcc.path} (CUDA {nvcc.version}, {nvcc.release})"
+    known = known_architectures(nvcc)
+    return (
+        f"{nvcc.path} (CUDA {nvcc.version}, {nvcc.release}, {_ORIGINS[nvcc.origin]}; "
+        f"compiles for {known[0]} to {known[-1]})"
+    )
 
 
 def _gpu() -> str:
@@ -172,12 +181,44 @@ def _gpu_remedy() -> str:
     return f"see whether nvidia-smi and CUDA_VISIBLE_DEVICES are right, and {CUDA_TORCH_REMEDY}"
 
 
+def _prebuilt(device: str) -> str:
+    """Says which operators the cache has for this machine. Where it has all, no compiler is needed."""
+    from kernels import probe
+    from kernels.library import extension, operators
+
+    devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
+    wanted = [extension(name, each) for name in operators() for each in devices] + [probe.extension(device)]
+    missing = [each for each in wanted if not each.is_built()]
+    if not missing:
+        return f"all {len(wanted)} libraries are in the cache"
+    found = f"{len(wanted) - len(missing)} of {len(wanted)} libraries are in the cache"
+    absent = f"absent: {', '.join(each.name for each in missing)}"
+    if _has_compilers(device):
+        later = "nothing: they are built on first use, or by python -m kernels build"
+        raise BuildError(f"{found}, {absent}", later)
+    objections = [objection for each in missing if (objection := each.objection())]
+    raise BuildError(
+        "; ".join([f"{found}, {absent}", *objections]),
+        f"run python -m kernels build --portable where there is a compiler, and set {cache.VARIABLE} "
+        "to a copy of its folder",
+    )
+
+
+def _has_compilers(device: str) -> bool:
+    try:
+        find_compiler()
+        if device == "cuda":
+            find_nvcc(find_torch().cuda)
+    except BuildError:
+        return False
+    return True
+
+
 def _operator(device: str) -> str:
     # In a process of its own: a library that crashes is then a finding, and the caller has loaded nothing.
     answer = subprocess.run(
         [sys.executable, "-m", "kernels.probe", device],
         cwd=_HERE.parent,
-        env={**os.environ, cache.VARIABLE: str(cache.cache_dir())},
         capture_output=True,
         text=True,
         errors="replace",
@@ -189,7 +230,4 @@ def _operator(device: str) -> str:
 
 
 def _built() -> list[dict[str, Any]]:
-    try:
-        return cache.manifests(cache.cache_dir())
-    except BuildError:
-        return []
+    return [manifest for folder in cache.folders() for manifest in cache.manifests(folder)]

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+import torch
+
 from kernels import BuildError, CompilerMissingError
+from kernels.cuda import CUDA_TORCH_REMEDY
 from kernels.toolchain import find_compiler
 
 DEVICES = ("auto", "cpu", "cuda", "python")
@@ -120,6 +123,24 @@ def choose_device(requested: str) -> str:
         print(f"note: playing in Python, some thousand times slower than in C++: {error}", file=sys.stderr)
         return "python"
     return "cpu" if requested == "auto" else requested
+
+
+def check_gpu(what: str, instead: str) -> None:
+    """Make sure that there is a GPU.
+
+    Args:
+        what: What needs it.
+        instead: What does without.
+
+    Raises:
+        ValueError: If torch finds none.
+    """
+    if torch.cuda.is_available():
+        return
+    remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
+    raise ValueError(
+        f"expected a GPU for {what}, torch {torch.__version__} finds none: {remedy}, or take {instead}"
+    )
 
 
 def check_writable(path: Path) -> None:

@@ -1,10 +1,12 @@
-"""What a result was made with: versions, machine and engine, as plain values for JSON."""
+"""What a result was made with: versions, machine, GPU and sources, as plain values for JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import platform
+import subprocess
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -12,6 +14,16 @@ import numpy as np
 import torch
 
 from tetris import native
+
+KERNELS = Path(__file__).resolve().parent.parent / "kernels"
+_NATIVE_SUFFIXES = (".cpp", ".cu", ".cuh", ".h")
+_SMI_FIELDS = {
+    "driver": "driver_version",
+    "clock_sm_mhz": "clocks.sm",
+    "clock_sm_max_mhz": "clocks.max.sm",
+    "clock_memory_mhz": "clocks.mem",
+    "power_limit_w": "power.limit",
+}
 
 
 def versions() -> dict[str, str]:
@@ -45,12 +57,63 @@ def processor_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def gpu() -> dict[str, str | int | float]:
+    """Return the GPU that torch uses, and what nvidia-smi says of its driver and clocks at this moment."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    found: dict[str, str | int | float] = {
+        "gpu": properties.name,
+        "gpu_memory_gib": round(properties.total_memory / 2**30, 1),
+        "multiprocessors": properties.multi_processor_count,
+        "cuda": str(torch.version.cuda),
+    }
+    command = [
+        "nvidia-smi",
+        f"--id=GPU-{properties.uuid}",
+        f"--query-gpu={','.join(_SMI_FIELDS.values())}",
+        "--format=csv,noheader,nounits",
+    ]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return found
+    values = [value.strip() for value in answer.strip().split(",")]
+    return found | {
+        name: value if name == "driver" else float(value)
+        for name, value in zip(_SMI_FIELDS, values, strict=True)
+        if name == "driver" or value.replace(".", "", 1).isdigit()
+    }
+
+
 def source_digest() -> str:
     """Return a SHA-256 over what every native engine is compiled from: names and contents of its files."""
     extension = native.extension(("holes",))
     headers = (path for folder in extension.include_dirs for path in folder.glob("*.h"))
+    return _digest({*extension.sources, *headers})
+
+
+def kernel_digest(*operators: str) -> str:
+    """Return a SHA-256 over the files that shape the speed of operators: names and contents.
+
+    Args:
+        operators: Their folders under kernels/.
+
+    Raises:
+        ValueError: If one is not there.
+    """
+    shared = [KERNELS / "philox.h", *KERNELS.glob("*.cuh")]
+    own = []
+    for operator in operators:
+        files = [path for path in (KERNELS / operator).glob("*") if path.suffix in _NATIVE_SUFFIXES]
+        if not files:
+            there = sorted(path.parent.name for path in KERNELS.glob("*/op.py"))
+            raise ValueError(f"expected an operator out of {', '.join(there)}, got {operator!r}")
+        own += [*files, KERNELS / operator / "op.py"]
+    return _digest([*shared, *own])
+
+
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in sorted({*extension.sources, *headers}, key=lambda path: (path.parent.name, path.name)):
+    for path in sorted(files, key=lambda path: (path.parent.name, path.name)):
         content = path.read_bytes()
         digest.update(f"{path.parent.name}/{path.name} {len(content)}\n".encode() + content)
     return digest.hexdigest()

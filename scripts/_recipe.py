@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from _curriculum import curriculum_text, cut_to_board, parse_curriculum
 from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
 
 from cem import available_backends, describe_noise, parse_noise
+from cem.sampling import AUTO, choose_backend
 from tetris import LinearController, Rules, feature_names
 from tetris.names import unknown_name
 
@@ -215,7 +217,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     settings |= {
         "preset": preset,
         "device": device,
-        "backend": _settled_backend(settings["backend"], device),
+        "backend": _settled_backend(settings["backend"], device, str(settings.get("device", "auto"))),
     }
     return Recipe(**settings)
 
@@ -273,10 +275,21 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
     return merged
 
 
-def _settled_backend(requested: str, device: str) -> str:
-    known = tuple(dict.fromkeys(("auto", *available_backends(), "cuda")))
+def _settled_backend(requested: str, engine: str, asked: str) -> str:
+    """Return what draws the candidates; ``auto`` takes the kernel where a GPU and nvcc are there.
+
+    Args:
+        requested: The name of a backend, or ``auto``.
+        engine: The engine that plays.
+        asked: The engine as it was asked for. Who asked for the CPU keeps the GPU out of it.
+
+    Raises:
+        ValueError: If it is unknown.
+    """
+    known = (AUTO, *available_backends())
     if requested not in known:
         raise unknown_name("backend", requested, known)
-    if requested != "auto":
-        return requested
-    return "cuda" if device == "cuda" and "cuda" in available_backends() else "torch"
+    if requested == AUTO:
+        on_gpu = torch.cuda.is_available() and engine != "python" and asked in ("auto", "cuda")
+        return choose_backend(AUTO, torch.device("cuda" if on_gpu else "cpu"))
+    return requested

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import torch
+from _common import check_gpu
 from _machine import versions
 from _recipe import Recipe, Stage
 from _run_folder import RunFolder
@@ -129,6 +130,8 @@ class Training:
         """
         self.recipe = recipe
         self.folder = folder
+        if recipe.backend == "cuda":
+            check_gpu("backend cuda", "--backend torch in a new run")
         self.optimizer = CrossEntropyMethod(
             torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
             1.0,
@@ -137,7 +140,7 @@ class Training:
             num_elites=recipe.elites,
             noise=recipe.noise,
             backend=recipe.backend,
-            device="cuda" if recipe.device == "cuda" else "cpu",
+            device="cuda" if "cuda" in (recipe.device, recipe.backend) else "cpu",
             seed=recipe.seed,
         )
         self.trainer = Trainer(

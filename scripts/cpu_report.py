@@ -1,7 +1,7 @@
 """Measures on this machine's CPU what README and docs say, and writes it to one result file.
 
-The speed of the engines, the published controllers on both boards of the literature, and the preset that
-trains without a flag, from nothing, over several seeds. Takes about a quarter of an hour on two cores:
+The speed of the engines, the published controllers on both boards of the literature, the preset that trains
+without a flag, from nothing, over several seeds, and the kernels. About a quarter of an hour on two cores:
 
     python scripts/cpu_report.py && python scripts/render_figures.py
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 from _common import Parser, fail, run
 from _machine import machine, source_digest, versions
+from _results import KERNEL_PARTS
 from _scoring import find_measurement
 
 from tetris.controller import PUBLISHED
@@ -29,7 +30,7 @@ from tetris.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cpu.json"
-PARTS = ("speed", "training", "published")
+PARTS = ("speed", "training", "published", "sampling", "operators")
 
 
 def script(name: str, *arguments: object) -> str:
@@ -63,6 +64,14 @@ def published_scores(seconds: float) -> dict[str, list[dict[str, Any]]]:
         )
         for board in ("10x10", "10x20")
     }
+
+
+def kernel_part(folder: Path, name: str) -> dict[str, Any]:
+    """Return what scripts/benchmark_<name>.py measures on the CPU."""
+    target = folder / f"{name}.json"
+    script(f"benchmark_{name}", "--device", "cpu", "--output", target)
+    result: dict[str, Any] = json.loads(target.read_text())
+    return result
 
 
 def training(folder: Path, seeds: int) -> list[dict[str, Any]]:
@@ -102,6 +111,11 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
         "train.quick.training_seconds_median": statistics.median(run["training_seconds"] for run in runs),
         "train.quick.training_seconds_slowest": max(run["training_seconds"] for run in runs),
         "train.quick.total_seconds_slowest": max(run["total_seconds"] for run in runs),
+        **{
+            name: value
+            for part in KERNEL_PARTS
+            for name, value in result.get(part, {}).get("figures", {}).items()
+        },
     }
 
 
@@ -126,16 +140,18 @@ def main() -> int:
             "speed": lambda: speed(folder),
             "training": lambda: training(folder, arguments.seeds),
             "published": lambda: published_scores(arguments.seconds),
+            "sampling": lambda: kernel_part(folder, "sampling"),
+            "operators": lambda: kernel_part(folder, "operators"),
         }
         measured = {part: measures[part]() for part in PARTS if arguments.part in (None, part)}
-    result = {
-        **result,
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "versions": versions(),
-        "sources": sources,
-        **measured,
-    }
+    if not set(measured) <= set(KERNEL_PARTS):
+        result |= {
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "machine": machine(),
+            "versions": versions(),
+            "sources": sources,
+        }
+    result |= measured
     result["figures"] = figures(result)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     write_text(arguments.out, json.dumps(result, indent=1) + "\n")

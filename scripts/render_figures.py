@@ -3,11 +3,12 @@
     python scripts/render_figures.py            # rewrites what lies between "begin: NAME" and "end: NAME"
     python scripts/render_figures.py --check    # exit 1 where a page differs from its result file
 
-With matplotlib it also draws the picture of the learning curve from the same file.
+With matplotlib it also draws the pictures, from the same files. A block of a file that is not there is empty.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import statistics
@@ -18,13 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from _common import Parser, run
+from _kernel_pages import CPU_BLOCKS, GPU_BLOCKS
 from _learning_curve import draw_learning_curve
+from _machine import source_digest
+from _markdown import markdown, origin
+from _results import KERNEL_PARTS, stale_parts
+from _sampling_plots import draw_sampling_plots
 from _scoring import find_measurement
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/scores.md", "docs/training.md", "docs/engine.md")
+PAGES = ("README.md", "docs/scores.md", "docs/training.md", "docs/engine.md", "docs/performance.md")
 CPU = ROOT / "benchmarks" / "results" / "cpu.json"
-PICTURE = ROOT / "docs" / "learning_curve.png"
+GPU = ROOT / "benchmarks" / "results" / "h200.json"
+DOCS = ROOT / "docs"
+PICTURE = DOCS / "learning_curve.png"
+CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
 PAPERS = {
     "dellacherie": ("-", "5.2 M"),
     "bcts": ("3,800", "31-36 M"),
@@ -52,22 +61,6 @@ def cell(measurement: dict[str, Any]) -> str:
     return f"{score} {interval}, {games:,} game{'s'[: games != 1]}"
 
 
-def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """Return a Markdown table."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
-
-
-def origin(result: dict[str, Any]) -> str:
-    """Return where figures come from, as a line of small print."""
-    machine, versions = result["machine"], result["versions"]
-    file = CPU.relative_to(ROOT).as_posix()
-    return (
-        f"<sub>{machine['processor']}, {machine['cores']} cores, torch {versions['torch']}, "
-        f"Python {versions['python']}, {result['date'][:10]}; [{file}]({{root}}{file}), "
-        f"sources {result['sources'][:12]}.</sub>"
-    )
-
-
 def median_run(result: dict[str, Any]) -> dict[str, Any]:
     """Return the training run whose score on 10x10 is the median."""
     runs: list[dict[str, Any]] = list(result["training"])
@@ -85,7 +78,7 @@ def scores(result: dict[str, Any]) -> str:
         for name in names
     ]
     table = markdown(["controller", "lines a game, 10x10", "lines a game, 10x20"], rows)
-    return f"{table}\n\n{origin(result)}"
+    return f"{table}\n\n{origin(result, CPU_FILE)}"
 
 
 def training(result: dict[str, Any]) -> str:
@@ -113,7 +106,7 @@ def speed(result: dict[str, Any]) -> str:
     ]
     rows = [[label, f"{float(f'{figures[name]:.3g}'):,.0f}"] for label, name in labels]
     rows.append(["MDPTetris (C), one core, measured for this project", "230,000"])
-    return markdown(["engine", "decisions/s"], rows) + f"\n\n{origin(result)}"
+    return markdown(["engine", "decisions/s"], rows) + f"\n\n{origin(result, CPU_FILE)}"
 
 
 def published(result: dict[str, Any]) -> str:
@@ -123,7 +116,7 @@ def published(result: dict[str, Any]) -> str:
         ours = [find_measurement(result["published"][board], name, board) for board in ("10x10", "10x20")]
         rows.append([name, cell(ours[0]), small, cell(ours[1]), large])
     header = ["controller", "10x10, here", "10x10, paper", "10x20, here", "10x20, paper"]
-    return f"{markdown(header, rows)}\n\n{origin(result)}"
+    return f"{markdown(header, rows)}\n\n{origin(result, CPU_FILE)}"
 
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
@@ -134,8 +127,13 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def rendered(page: Path, result: dict[str, Any]) -> str:
+def rendered(page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = None) -> str:
     """Return a page's text with every block written anew.
+
+    Args:
+        page: The page.
+        result: The CPU's result file.
+        gpu: The GPU's, where there is one.
 
     Raises:
         ValueError: If the page has a block of an unknown name.
@@ -144,31 +142,61 @@ def rendered(page: Path, result: dict[str, Any]) -> str:
 
     def block(match: re.Match[str]) -> str:
         name = match[1]
-        if name not in BLOCKS:
-            raise ValueError(f"expected a block named {', '.join(BLOCKS)} in {page.name}, got {name!r}")
-        text = BLOCKS[name](result).replace("{root}", root)
-        return f"<!-- begin: {name} -->\n{text}\n<!-- end: {name} -->"
+        if name in BLOCKS:
+            text = BLOCKS[name](result)
+        elif name in CPU_BLOCKS:
+            text = CPU_BLOCKS[name](result, CPU_FILE)
+        elif name in GPU_BLOCKS:
+            text = GPU_BLOCKS[name](gpu, GPU_FILE) if gpu is not None else ""
+        else:
+            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS])
+            raise ValueError(f"expected a block named {known} in {page.name}, got {name!r}")
+        text = text.replace("{root}", root)
+        return f"<!-- begin: {name} -->\n{text}{chr(10) * bool(text)}<!-- end: {name} -->"
 
     return re.sub(r"<!-- begin: (\w+) -->\n.*?<!-- end: \1 -->", block, page.read_text(), flags=re.DOTALL)
 
 
+def stale(result: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
+    """Return a sentence for each result that was measured with other sources than those that are here."""
+    found = []
+    if result.get("sources") != source_digest():
+        found.append(f"{CPU.name} was measured with other sources of the engine: run scripts/cpu_report.py")
+    kernels = {name: result[name] for name in KERNEL_PARTS if name in result}
+    for file, script, parts in (
+        (CPU, "cpu_report", kernels),
+        (GPU, "gpu_report", gpu["parts"] if gpu is not None else {}),
+    ):
+        found += [
+            f"{file.name}, part {part}, was measured with other sources of the kernels: "
+            f"run scripts/{script}.py --part {part}"
+            for part in stale_parts(parts)
+        ]
+    return found
+
+
 def main() -> int:
     """Write the pages, or compare them; the exit code."""
-    parser = Parser(description=__doc__)
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 where a page is out of date"
     )
     arguments = parser.parse_args()
     result = json.loads(CPU.read_text())
-    stale = [page for name in PAGES if (page := ROOT / name).read_text() != rendered(page, result)]
+    gpu = json.loads(GPU.read_text()) if GPU.is_file() else None
+    for sentence in stale(result, gpu):
+        print(f"note: {sentence}", file=sys.stderr)
+    old = [page for name in PAGES if (page := ROOT / name).read_text() != rendered(page, result, gpu)]
     if arguments.check:
-        for page in stale:
-            print(f"{page.relative_to(ROOT)} differs from {CPU.relative_to(ROOT)}", file=sys.stderr)
-        return 1 if stale else 0
-    for page in stale:
-        page.write_text(rendered(page, result))
+        for page in old:
+            print(f"{page.relative_to(ROOT)} differs from the result files", file=sys.stderr)
+        return 1 if old else 0
+    for page in old:
+        page.write_text(rendered(page, result, gpu))
         print(f"wrote {page.relative_to(ROOT)}")
     draw(median_run(result))
+    if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
+        print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
     return 0
 
 

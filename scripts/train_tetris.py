@@ -173,7 +173,8 @@ def announce(training: Training) -> None:
     print(
         f"{training.folder.path}: {f'going on after {begun} of ' if begun else ''}"
         f"{recipe.total_generations} generations ({stages}), features {recipe.features}, "
-        f"population {recipe.population}, engine {recipe.device}, seed {recipe.seed}",
+        f"population {recipe.population}, engine {recipe.device}, sampler {recipe.backend}, "
+        f"seed {recipe.seed}",
         file=sys.stderr,
     )
 

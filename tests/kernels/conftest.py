@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 from kernels import Extension
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `import contract`
 
 
 @pytest.fixture

@@ -11,7 +11,15 @@ import torch
 import kernels
 import kernels.cuda
 from kernels import BuildError, CompilerMissingError, Extension, compile_check
-from kernels.cuda import Nvcc, architectures, find_nvcc, find_runtime, gencode_flags
+from kernels.cuda import (
+    Nvcc,
+    architectures,
+    capabilities,
+    find_nvcc,
+    find_runtime,
+    gencode_flags,
+    known_architectures,
+)
 
 FOLDER = Path(kernels.__file__).parent
 FakeNvcc = Callable[[Path, str], Path]
@@ -49,14 +57,14 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
-    assert find_nvcc() == Nvcc(packaged, "13.2", "V13.2.88")
+    assert find_nvcc() == Nvcc(packaged, "13.2", "V13.2.88", "packages")
 
     on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
-    assert find_nvcc().path == on_path
+    assert find_nvcc() == Nvcc(on_path, "13.1", "V13.1.88", "PATH")
 
     at_home = fake_nvcc(tmp_path / "home" / "bin" / "nvcc", "12.8")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    assert find_nvcc("13.0").path == at_home
+    assert find_nvcc("13.0") == Nvcc(at_home, "12.8", "V12.8.88", "CUDA_HOME")
 
 
 def test_nvcc_of_the_major_version_of_torch_is_preferred(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
@@ -79,10 +87,12 @@ def test_a_cuda_home_without_nvcc_is_passed_over(
 
 def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNvcc) -> None:
     with pytest.raises(
-        CompilerMissingError, match=r"no nvcc found .*pip install 'nvidia-cuda-nvcc==13\.2\.\*'"
+        CompilerMissingError, match=r"no nvcc found .*pip install 'cuda-toolkit\[nvcc,cccl\]==13\.2\.\*'$"
     ):
         find_nvcc("13.2")
-    with pytest.raises(CompilerMissingError, match=r"no nvcc found .*pip install 'nvidia-cuda-nvcc'"):
+    with pytest.raises(
+        CompilerMissingError, match=r"no nvcc found .*pip install 'cuda-toolkit\[nvcc,cccl\]'$"
+    ):
         find_nvcc()
 
 
@@ -99,14 +109,16 @@ def test_an_nvcc_with_headers_of_another_version_is_refused(fake_nvcc: FakeNvcc,
     assert find_nvcc("13.2").path == nvcc
 
     header.write_text("#define CUDART_VERSION  13020\n")
-    with pytest.raises(BuildError, match=r"is of CUDA 13\.5 and its headers of 13\.2: .*nvcc==13\.2"):
+    with pytest.raises(
+        CompilerMissingError, match=r"is of CUDA 13\.5 and its headers of 13\.2: .*cccl\]==13\.2"
+    ):
         find_nvcc("13.2")
 
 
 def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
     fake_nvcc: FakeNvcc, tmp_path: Path
 ) -> None:
-    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0", "V13.0.88")
+    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0", "V13.0.88", "PATH")
     toolkit = tmp_path / "toolkit" / "lib64" / "libcudart.so.13"
     packaged = tmp_path / "nvidia" / "cu13" / "lib" / "libcudart.so.13"
     for library in (toolkit, packaged):
@@ -119,6 +131,34 @@ def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
     toolkit.unlink()
     with pytest.raises(BuildError, match=r"no libcudart\.so\.13 found"):
         find_runtime(nvcc)
+
+
+def test_nvcc_is_asked_what_it_compiles_for(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
+    nvcc = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
+    with nvcc.open("a") as script:
+        script.write("echo sm_90 sm_90a sm_120 sm_100\n")
+
+    assert known_architectures(find_nvcc()) == ("sm_90", "sm_100", "sm_120")
+
+
+def test_an_nvcc_that_knows_no_architectures_is_refused(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
+    nvcc = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
+    with nvcc.open("a") as script:
+        script.write('[ "$1" != --list-gpu-code ]\n')
+
+    with pytest.raises(CompilerMissingError, match="does not list its architectures"):
+        known_architectures(find_nvcc())
+
+
+def test_gpus_alike_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [(9, 0), (8, 6), (9, 0)]
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", gpus.__getitem__)
+
+    assert capabilities() == ((8, 6), (9, 0))
+    assert architectures() == ("8.6", "9.0")
 
 
 def test_architectures_follow_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +203,19 @@ def test_a_cu_file_is_checked_with_its_defines(tmp_path: Path) -> None:
 
 
 @needs_nvcc
+def test_a_cu_file_is_checked_for_every_architecture(tmp_path: Path) -> None:
+    source = tmp_path / "hopper.cu"
+    source.write_text(
+        "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900\n#error compiled for Hopper\n#endif\n"
+        "__global__ void kernel() {}\n"
+    )
+
+    assert compile_check(source, "sm_80") > 0
+    with pytest.raises(BuildError, match="compiled for Hopper"):
+        compile_check(source, ["sm_80", "sm_90"])
+
+
+@needs_nvcc
 def test_a_wrong_cu_file_gives_the_error_of_nvcc(tmp_path: Path) -> None:
     source = tmp_path / "wrong.cu"
     source.write_text("__global__ int kernel() { return 1; }\n")
@@ -177,5 +230,7 @@ def test_the_operator_of_the_doctor_compiles_for_cuda() -> None:
 
 
 def test_a_wrong_architecture_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected an architecture such as 'sm_90', got '9\.0'"):
+    with pytest.raises(ValueError, match=r"expected architectures such as 'sm_90', got '9\.0'"):
         compile_check(FOLDER / "probe.cu", "9.0")
+    with pytest.raises(ValueError, match="got none"):
+        compile_check(FOLDER / "probe.cu", [])

@@ -56,7 +56,9 @@ def test_json_holds_the_findings_and_what_is_built(
     assert report["device"] == "cpu"
     assert report["works"] is True
     names = [found["name"] for found in report["findings"]]
-    assert names == ["python", "torch", "compiler", "ninja", "cache", "torch CUDA", "nvcc", "GPU", "operator"]
+    assert names == [
+        *("python", "torch", "compiler", "ninja", "cache", "torch CUDA", "nvcc", "GPU", "operators", "probe")
+    ]
     assert [(built["name"], built["reason"]) for built in report["built"]] == [("answer", "a test")]
 
 
@@ -125,7 +127,7 @@ def test_an_operator_that_crashes_is_a_problem(
     report = doctor.examine()
 
     assert not report.works
-    assert finding(report, "operator").found == "the probe ended with status -11"
+    assert finding(report, "probe").found == "the probe ended with status -11"
 
 
 def test_an_unknown_device_is_refused() -> None:

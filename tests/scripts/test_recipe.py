@@ -22,9 +22,36 @@ def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("device", ["cpu", "python"])
 def test_presets_are_complete_and_valid(preset: str, device: str) -> None:
-    recipe = make_recipe(device, {"preset": preset})
+    recipe = make_recipe(device, {"preset": preset, "device": device})
     assert (recipe.preset, recipe.device, recipe.backend) == (preset, device, "torch")
     assert recipe.total_generations >= 10
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU, on which the kernel that draws there works."""
+    monkeypatch.setattr("_recipe.torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(
+        "_recipe.choose_backend", lambda name, device: {"cuda": "cuda"}.get(device.type, "torch")
+    )
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("engine", "layer", "backend"),
+    [
+        ("cpu", {}, "cuda"),
+        ("cpu", {"device": "auto"}, "cuda"),
+        ("cpu", {"device": "cpu"}, "torch"),
+        ("python", {}, "torch"),
+        ("cpu", {"device": "cpu", "backend": "cuda"}, "cuda"),
+        ("cpu", {"backend": "torch"}, "torch"),
+    ],
+)
+def test_backend_auto_takes_the_gpu_unless_told_to_play_elsewhere(
+    engine: str, layer: dict[str, Any], backend: str
+) -> None:
+    assert make_recipe(engine, layer).backend == backend
 
 
 def test_no_preset_is_the_quick_one() -> None:

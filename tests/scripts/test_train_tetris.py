@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tetris import LinearController, Rules
 from tetris.score import ESTIMATOR
@@ -207,7 +208,6 @@ def test_default_folder_is_named_after_time_and_seed(
         (("--features", "dtt"), "got 'dtt'; did you mean 'dt'?"),
         (("--device", "gpu"), "expected a device among auto, cpu, cuda, python; got 'gpu'"),
         (("--device", "cuda"), "expected a device out of python, cpu, got 'cuda'"),
-        (("--backend", "cuda"), "expected a backend out of torch, got 'cuda'"),
         (("--backend", "troch"), "did you mean 'torch'?"),
         (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
@@ -297,3 +297,25 @@ def test_script_runs_as_a_program(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("a/controller.json: learned in 1 of 1 generations")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_with_candidates_from_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert "sampler cuda" in _train(script, tmp_path / name, "--backend", "cuda").err
+    assert _metrics(tmp_path / "a") == _metrics(tmp_path / "b")
+    _train(script, tmp_path / "c", "--backend", "torch")
+    assert _metrics(tmp_path / "c") != _metrics(tmp_path / "a")
+
+
+def test_candidates_from_a_gpu_that_is_not_there_are_refused_and_leave_nothing(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ended = script("train_tetris", *TINY, "--backend", "cuda", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for backend cuda" in line
+    assert line.endswith("or take --backend torch in a new run")
+    assert list(tmp_path.iterdir()) == []

@@ -95,3 +95,13 @@ def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
         counted.append(training.decisions)
     each = 4 * 2  # players x streams
     assert counted == [each * 20, each * 40, each * 70]
+
+
+def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        ValueError, match=r"expected a GPU for backend cuda.*or take --backend torch in a new run"
+    ):
+        _training(tmp_path, _recipe(backend="cuda"))

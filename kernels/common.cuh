@@ -1,0 +1,61 @@
+// What the CUDA side of every operator needs: the stream, the device guard, the grid, 16-byte accesses.
+//
+// A launch reads:
+//     const cem_tetris::DeviceGuard guard(x.get_device_index());
+//     kernel<<<blocks, threads, 0, cem_tetris::current_stream(x)>>>(...);
+//     STD_CUDA_KERNEL_LAUNCH_CHECK();
+// It waits for nothing, so it can be captured in a CUDA graph.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/macros.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+namespace cem_tetris {
+
+using torch::stable::accelerator::DeviceGuard;
+
+// The stream that PyTorch's own operators would use for this tensor now.
+inline cudaStream_t current_stream(const torch::stable::Tensor& tensor) {
+  void* stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
+  return static_cast<cudaStream_t>(stream);
+}
+
+// The number of streaming multiprocessors; the driver is asked once a device.
+inline int multiprocessors(int device) {
+  constexpr int kDevices = 64;
+  static std::atomic<int> known[kDevices] = {};
+  int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
+  if (count == 0) {
+    STD_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    if (device < kDevices) known[device].store(count, std::memory_order_relaxed);
+  }
+  return count;
+}
+
+// Blocks for a grid-stride loop over `items`, one item a thread and step: enough to fill the device
+// `blocks_per_multiprocessor` deep, never more than the items need, at least one.
+inline unsigned grid_size(int64_t items, int threads, int device, int blocks_per_multiprocessor) {
+  const int64_t needed = (items + threads - 1) / threads;
+  const int64_t full = static_cast<int64_t>(multiprocessors(device)) * blocks_per_multiprocessor;
+  return static_cast<unsigned>(std::max<int64_t>(1, std::min(needed, full)));
+}
+
+// N values that are loaded and stored at once. The address has to be a multiple of its size.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T value[N];
+};
+
+inline bool is_aligned(const void* pointer, int bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+}  // namespace cem_tetris

@@ -1,0 +1,98 @@
+"""The native side of an operator: its two libraries, loaded on first use, and what torch is told of them.
+
+An operator is a folder of this package. Its ``op.cpp`` holds the schema and the CPU kernel, its ``op.cu`` the
+CUDA kernel. They are two libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled
+for only when a CUDA tensor comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kernels.build import Extension
+
+NAMESPACE = "cem_tetris"
+"""The operators are ``torch.ops.cem_tetris.<name>``."""
+
+_HERE = Path(__file__).parent
+_lock = threading.RLock()
+_libraries: dict[str, Library] = {}
+_ready: set[tuple[str, bool]] = set()
+
+
+def operators() -> tuple[str, ...]:
+    """Returns the names of all operators: the folders of this package that hold an ``op.cpp``."""
+    return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.cpp")))
+
+
+def extension(name: str, device_type: str) -> Extension:
+    """Returns what is compiled for an operator.
+
+    Args:
+        name: one of ``operators()``.
+        device_type: ``"cpu"`` for the schema and the CPU kernel, ``"cuda"`` for the CUDA kernel.
+    """
+    folder = _HERE / name
+    if device_type == "cuda":
+        return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
+    return Extension(name, (folder / "op.cpp",), (_HERE,), native=True, reason="operator, CPU")
+
+
+class Library:
+    """The libraries of one operator family.
+
+    Example:
+        >>> LIBRARY = Library("sigmoid", register=_register)  # beside the public function
+        >>> def sigmoid(x):
+        ...     LIBRARY.ensure(x)
+        ...     return torch.ops.cem_tetris.sigmoid(x)
+
+    Attributes:
+        name: the folder's name.
+    """
+
+    def __init__(self, name: str, register: Callable[[], None]) -> None:
+        """Declares a family; builds and loads nothing.
+
+        Args:
+            name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
+            register: called once, when the schemas are known: registers fake kernels and autograd formulas.
+        """
+        self.name = name
+        self._register = register
+        _libraries[name] = self
+
+    def ensure(self, tensor: Tensor) -> None:
+        """Sees to it that the operators work on the device of a tensor; builds them where needed.
+
+        Under torch.compile this happens while the caller is traced.
+
+        Raises:
+            CompilerMissingError: it has to be built, and there is no compiler.
+            BuildError: it could not be built or loaded.
+        """
+        # Asked in this order, for a traced function must not depend on what was loaded before it.
+        if torch.compiler.is_compiling() or (self.name, tensor.is_cuda) not in _ready:
+            _load(self.name, tensor.is_cuda)
+
+    def _load(self, cuda: bool) -> None:
+        with _lock:
+            if (self.name, False) not in _ready:
+                extension(self.name, "cpu").load()
+                self._register()
+                _ready.add((self.name, False))
+            if cuda and (self.name, True) not in _ready:
+                extension(self.name, "cuda").load()
+                _ready.add((self.name, True))
+
+
+def _load(name: str, cuda: bool) -> None:
+    _libraries[name]._load(cuda)
+
+
+torch.compiler.assume_constant_result(_load)  # Dynamo then runs it, where it would trace into it

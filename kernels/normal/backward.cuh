@@ -1,0 +1,151 @@
+// The gradients: sum of grad over the samples for mean, sum of grad * z for std, with z made anew.
+//
+// Roofline: the gradient is read once; the noise costs what it costs forward. No atomics: a block sums a
+// chunk of samples in a fixed order, then one thread a dimension sums the chunks. The result depends on the
+// shape alone.
+#pragma once
+
+#include "sample.cuh"
+
+namespace cem_tetris::normal {
+
+constexpr int kChunk = 1024;  // samples a block sums
+
+template <typename T, typename Real>
+__device__ __forceinline__ Real as_real(T x) {
+  return static_cast<Real>(x);
+}
+template <>
+__device__ __forceinline__ float as_real<__half, float>(__half x) {
+  return __half2float(x);
+}
+template <>
+__device__ __forceinline__ float as_real<__nv_bfloat16, float>(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+
+// z[dimension][sample] of a tile.
+template <typename Real>
+__device__ __forceinline__ void noise_tile(const typename Stream<Real>::Keys& keys, const Noise& noise,
+                                           const typename Stream<Real>::Dimensions& dimensions,
+                                           const typename Stream<Real>::Samples& samples,
+                                           Real (&z)[kTile][kTile]) {
+  Pairs<Real> pairs;
+  if (noise.shared) {
+    Stream<Real>::first(keys, dimensions, samples, pairs[0]);
+  } else {
+    Stream<Real>::tile(keys, dimensions, samples, pairs);
+  }
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Polar<Real> pair = noise.shared ? pairs[0][half] : pairs[j][half];
+      z[j][2 * half] = pair.radius * pair.cosine;
+      z[j][2 * half + 1] = noise.antithetic ? -z[j][2 * half] : pair.radius * pair.sine;
+    }
+  }
+}
+
+// A thread's sums for the four dimensions of its tile over the tiles of samples first_tile, + step, ... <
+// last_tile.
+template <typename T, typename Real>
+__device__ __forceinline__ void sum_tiles(Noise noise, const T* grad, int64_t first, int64_t tile,
+                                          int64_t step, int64_t last, Real (&sum)[2][kTile]) {
+  __shared__ typename Stream<Real>::Keys shared_keys;
+  const Key key = load_key(noise);
+  put_keys(key, shared_keys);
+  __syncthreads();
+  const typename Stream<Real>::Keys keys = shared_keys;
+  const auto dimensions = Stream<Real>::dimensions(key, noise.shared ? 0 : first, noise.generation);
+  const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
+  for (; tile < last; tile += step) {
+    const auto samples = Stream<Real>::samples(key, tile, noise.generation, word3(noise, first, tile));
+    Real z[kTile][kTile];
+    noise_tile<Real>(keys, noise, dimensions, samples, z);
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+#pragma unroll
+      for (int s = 0; s < kTile; ++s) {
+        if (first + j < noise.dimensions && tile * kTile + s < noise.samples) {
+          const Real g = as_real<T, Real>(grad[(first + j) * row + (tile * kTile + s) * column]);
+          sum[0][j] += g;
+          sum[1][j] += g * z[j][s];
+        }
+      }
+    }
+  }
+}
+
+// (d, N): a block for four dimensions and a chunk; its threads along the samples.
+template <typename T, typename Real>
+__global__ __launch_bounds__(kThreads) void backward_rows_kernel(Noise noise, const T* grad, int64_t chunks,
+                                                                 Real* partial) {
+  const int64_t chunk = blockIdx.x % chunks, first = blockIdx.x / chunks * kTile;
+  const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
+  Real sum[2][kTile] = {};
+  sum_tiles<T, Real>(noise, grad, first, begin + threadIdx.x, kThreads, min(begin + kChunk / kTile, tiles),
+                     sum);
+  __shared__ Real warps[kThreads / 32][2][kTile];
+#pragma unroll
+  for (int i = 0; i < 2 * kTile; ++i) {
+    Real& value = sum[i / kTile][i % kTile];
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xFFFFFFFFu, value, offset);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32][i / kTile][i % kTile] = value;
+  }
+  __syncthreads();
+  const int which = threadIdx.x / kTile, j = threadIdx.x % kTile;
+  if (which < 2 && first + j < noise.dimensions) {
+    Real total = 0;
+    for (int warp = 0; warp < kThreads / 32; ++warp) total += warps[warp][which][j];
+    partial[(which * chunks + chunk) * noise.dimensions + first + j] = total;
+  }
+}
+
+// (N, d): a thread for four dimensions and a chunk; the threads along the dimensions.
+template <typename T, typename Real>
+__global__ __launch_bounds__(kThreads) void backward_columns_kernel(Noise noise, const T* grad,
+                                                                    int64_t chunks, Real* partial) {
+  const int64_t chunk = blockIdx.x % chunks, first = (blockIdx.x / chunks * kThreads + threadIdx.x) * kTile;
+  const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
+  Real sum[2][kTile] = {};
+  sum_tiles<T, Real>(noise, grad, first, begin, 1, min(begin + kChunk / kTile, tiles), sum);
+  for (int i = 0; i < 2 * kTile; ++i) {
+    const int64_t dimension = first + i % kTile;
+    if (dimension < noise.dimensions) {
+      partial[(i / kTile * chunks + chunk) * noise.dimensions + dimension] = sum[i / kTile][i % kTile];
+    }
+  }
+}
+
+// One thread a dimension sums its chunks.
+template <typename T, typename Real>
+__global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t dimensions, T* mean_grad,
+                                  T* std_grad) {
+  const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+  if (i >= dimensions) return;
+  double sum[2] = {};
+  for (int which = 0; which < 2; ++which) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+      sum[which] += partial[(which * chunks + chunk) * dimensions + i];
+  }
+  convert(mean_grad[i], static_cast<Real>(sum[0]));
+  convert(std_grad[i], static_cast<Real>(sum[1]));
+}
+
+template <typename T, typename Real>
+void launch_backward(const Noise& noise, const T* grad, int64_t chunks, Real* partial, T* mean_grad,
+                     T* std_grad, cudaStream_t stream) {
+  const int64_t tiles = (noise.dimensions + kTile - 1) / kTile;
+  const int64_t blocks = chunks * (noise.dim_first ? tiles : (tiles + kThreads - 1) / kThreads);
+  STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
+  auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(noise, grad, chunks, partial);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  const unsigned grid = static_cast<unsigned>((noise.dimensions + kThreads - 1) / kThreads);
+  sum_chunks_kernel<T, Real>
+      <<<grid, kThreads, 0, stream>>>(partial, chunks, noise.dimensions, mean_grad, std_grad);
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace cem_tetris::normal

@@ -1,0 +1,262 @@
+// out = mean + std * z: the forward kernels, one a layout.
+//
+// Roofline: 4 bytes written a float32 and nothing else of weight, so the bound is the write bandwidth. An
+// H200 has 28 issue slots a normal for it. By the disassembly a float32 takes 18 instructions, 2.8 of them 32
+// x 32 -> 64 bit products, which took four slots each where they were measured: 27 slots.
+//
+// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high and width wide times
+// `steps`. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks
+// the other side. What belongs to that other side is computed once and read by all threads from shared
+// memory, what belongs to the thread's own side stays in its registers.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "arguments.h"
+#include "common.cuh"
+#include "tile.h"
+
+namespace cem_tetris::normal {
+
+constexpr int kThreads = 256;
+constexpr int kMaxSteps = 16;
+constexpr int kMaxEntries = 256;  // of the table in shared memory
+
+template <typename Real>
+struct Bounds {
+  const Real* low;  // null where there are none
+  const Real* high;
+};
+
+__device__ __forceinline__ double load(Vector v, int64_t i, double) {
+  switch (v.type) {
+    case ScalarType::Double:
+      return static_cast<const double*>(v.data)[i];
+    case ScalarType::Float:
+      return static_cast<const float*>(v.data)[i];
+    case ScalarType::Half:
+      return __half2float(static_cast<const __half*>(v.data)[i]);
+    default:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(v.data)[i]);
+  }
+}
+
+__device__ __forceinline__ float load(Vector v, int64_t i, float) {
+  switch (v.type) {
+    case ScalarType::Float:
+      return static_cast<const float*>(v.data)[i];
+    case ScalarType::Double:
+      return static_cast<float>(static_cast<const double*>(v.data)[i]);
+    case ScalarType::Half:
+      return __half2float(static_cast<const __half*>(v.data)[i]);
+    default:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(v.data)[i]);
+  }
+}
+
+__device__ __forceinline__ void convert(float& to, float x) { to = x; }
+__device__ __forceinline__ void convert(double& to, double x) { to = x; }
+__device__ __forceinline__ void convert(__half& to, float x) { to = __float2half_rn(x); }
+__device__ __forceinline__ void convert(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
+
+// The four dimensions of a tile: their noise's part and their parameters.
+template <typename Real, bool kPlain>
+struct alignas(16) Column {
+  typename Stream<Real>::Dimensions noise;
+  Real mean[kTile], std[kTile];
+  Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
+};
+
+template <typename Real, bool kPlain>
+__device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Noise& noise, Vector mean,
+                                                            Vector std, Bounds<Real> bounds, int64_t first) {
+  Column<Real, kPlain> column;
+  const uint64_t source = !kPlain && noise.shared ? 0 : first;
+  column.noise = Stream<Real>::dimensions(key, source, noise.generation);
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) {
+    const int64_t i = min(first + j, noise.dimensions - 1);
+    column.mean[j] = load(mean, i, Real{});
+    column.std[j] = load(std, i, Real{});
+    if (!kPlain) {
+      column.low[j] = bounds.low != nullptr ? bounds.low[i] : -static_cast<Real>(INFINITY);
+      column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
+    }
+  }
+  return column;
+}
+
+__device__ __forceinline__ Key load_key(const Noise& noise) {
+  return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(*noise.seed_data) : noise.seed);
+}
+
+// The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
+// computes anew in every turn of a loop.
+__device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
+  if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
+}
+__device__ __forceinline__ void put_keys(Key key, Key& shared) {
+  if (threadIdx.x == 0) shared = key;
+}
+
+// Word 3 for a tile; its dimensions decide nothing where the noise is shared.
+__device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension, int64_t block) {
+  return upper(noise.generation, noise.shared ? 0 : dimension, block);
+}
+
+// x[dimension][sample] of a tile.
+template <typename Real, bool kPlain>
+__device__ __forceinline__ void sample_tile(const typename Stream<Real>::Keys& keys, const Noise& noise,
+                                            const Column<Real, kPlain>& column,
+                                            const typename Stream<Real>::Samples& samples,
+                                            Real (&x)[kTile][kTile]) {
+  Pairs<Real> pairs;
+  if (!kPlain && noise.shared) {
+    Stream<Real>::first(keys, column.noise, samples, pairs[0]);
+#pragma unroll
+    for (int j = 1; j < kTile; ++j) {
+      pairs[j][0] = pairs[0][0];
+      pairs[j][1] = pairs[0][1];
+    }
+  } else {
+    Stream<Real>::tile(keys, column.noise, samples, pairs);
+  }
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Polar<Real> z = pairs[j][half];
+      const Real scale = column.std[j] * z.radius;
+      Real& even = x[j][2 * half];
+      Real& odd = x[j][2 * half + 1];
+      even = fma(scale, z.cosine, column.mean[j]);
+      odd = !kPlain && noise.antithetic ? fma(-scale, z.cosine, column.mean[j])
+                                        : fma(scale, z.sine, column.mean[j]);
+      if (!kPlain) {  // NaN stays
+        even = even < column.low[j] ? column.low[j] : even > column.high[j] ? column.high[j] : even;
+        odd = odd < column.low[j] ? column.low[j] : odd > column.high[j] ? column.high[j] : odd;
+      }
+    }
+  }
+}
+
+// In assembly, for ptxas takes some vectors apart that it sees made of single numbers.
+__device__ __forceinline__ void store_words(float* to, const Pack<float, 4>& x) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]), "f"(x.value[1]),
+               "f"(x.value[2]), "f"(x.value[3])
+               : "memory");
+}
+template <typename T>
+__device__ __forceinline__ void store_words(T* to, const Pack<T, 4>& x) {
+  constexpr int kVectors = sizeof x > 16 ? sizeof x / 16 : 1;
+  using Vector16 = Pack<T, kTile / kVectors>;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i)
+    reinterpret_cast<Vector16*>(to)[i] = reinterpret_cast<const Vector16*>(&x)[i];
+}
+
+template <typename T, typename Real>
+__device__ __forceinline__ void store(T* to, const Real (&x)[kTile], int64_t count, bool whole) {
+  Pack<T, kTile> pack;
+#pragma unroll
+  for (int i = 0; i < kTile; ++i) convert(pack.value[i], x[i]);
+  if (whole) {
+    store_words(to, pack);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kTile; ++i) {
+      if (i < count) to[i] = pack.value[i];
+    }
+  }
+}
+
+struct Shape {
+  int log_width, steps;
+  uint32_t across;  // blocks along the fast side
+};
+
+// (d, N): threads along the samples, the table holds dimensions.
+template <typename T, bool kPlain>
+__global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector mean, Vector std,
+                                                           Bounds<typename ComputeType<T>::type> bounds,
+                                                           Shape shape, T* out) {
+  using Real = typename ComputeType<T>::type;
+  __shared__ Column<Real, kPlain> table[kMaxEntries];
+  __shared__ typename Stream<Real>::Keys shared_keys;
+  const Key key = load_key(noise);
+  const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
+            entries = height * shape.steps;
+  const int64_t first = static_cast<int64_t>(blockIdx.x / shape.across) * entries * kTile;
+  const int64_t block = static_cast<int64_t>(blockIdx.x % shape.across) * width + (threadIdx.x & (width - 1));
+  for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
+    table[i] = load_column<Real, kPlain>(key, noise, mean, std, bounds, first + i * kTile);
+  }
+  put_keys(key, shared_keys);
+  __syncthreads();
+  if (block * kTile >= noise.samples) return;
+
+  const typename Stream<Real>::Keys keys = shared_keys;
+  const auto samples = Stream<Real>::samples(key, block, noise.generation, word3(noise, first, block));
+  const int64_t count = noise.samples - block * kTile;
+  const bool whole = noise.samples % kTile == 0;
+  int entry = threadIdx.x >> shape.log_width;
+  T* to = out + (first + entry * kTile) * noise.samples + block * kTile;
+  const int64_t left = noise.dimensions - first;
+  for (; entry < entries && entry * kTile < left; entry += height) {
+    Real x[kTile][kTile];
+    sample_tile<Real, kPlain>(keys, noise, table[entry], samples, x);
+    T* row = to;
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      if (kPlain || entry * kTile + j < left) store(row, x[j], count, kPlain || whole);
+      row += noise.samples;
+    }
+    to += height * kTile * noise.samples;
+  }
+}
+
+// (N, d): threads along the dimensions, the table holds blocks of samples.
+template <typename T, bool kPlain>
+__global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vector mean, Vector std,
+                                                              Bounds<typename ComputeType<T>::type> bounds,
+                                                              Shape shape, T* out) {
+  using Real = typename ComputeType<T>::type;
+  using Samples = typename Stream<Real>::Samples;
+  __shared__ alignas(16) Samples table[kMaxEntries];
+  __shared__ typename Stream<Real>::Keys shared_keys;
+  const Key key = load_key(noise);
+  const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
+            entries = height * shape.steps;
+  const int64_t block = static_cast<int64_t>(blockIdx.x / shape.across) * entries;
+  const int64_t first =
+      (static_cast<int64_t>(blockIdx.x % shape.across) * width + (threadIdx.x & (width - 1))) * kTile;
+  for (int i = threadIdx.x; i < entries; i += kThreads) {
+    table[i] = Stream<Real>::samples(key, block + i, noise.generation, word3(noise, first, block));
+  }
+  put_keys(key, shared_keys);
+  __syncthreads();
+  if (first >= noise.dimensions) return;
+
+  const typename Stream<Real>::Keys keys = shared_keys;
+  const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, first);
+  const int64_t count = noise.dimensions - first;
+  const bool whole = noise.dimensions % kTile == 0;
+  int entry = threadIdx.x >> shape.log_width;
+  T* to = out + (block + entry) * kTile * noise.dimensions + first;
+  const int64_t left = noise.samples - block * kTile;
+  for (; entry < entries && entry * kTile < left; entry += height) {
+    Real x[kTile][kTile];
+    sample_tile<Real, kPlain>(keys, noise, column, table[entry], x);
+    T* row = to;
+#pragma unroll
+    for (int s = 0; s < kTile; ++s) {
+      const Real y[kTile] = {x[0][s], x[1][s], x[2][s], x[3][s]};
+      if (kPlain || entry * kTile + s < left) store(row, y, count, kPlain || whole);
+      row += noise.dimensions;
+    }
+    to += height * kTile * noise.dimensions;
+  }
+}
+
+}  // namespace cem_tetris::normal

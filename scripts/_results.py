@@ -1,0 +1,119 @@
+"""Result files of what the kernels are measured by: one benchmark's, and the report of a machine with a GPU.
+
+A result says what it was measured with: date, machine, versions, and a digest of the operators' sources. It
+holds details, as its benchmark likes, and ``figures``, a flat map from name to number. A report is made of
+parts, each a result measured by itself, and its ``figures`` are those of all its parts.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from _common import check_gpu
+from _machine import gpu, kernel_digest, machine, versions
+
+from tetris.files import write_text
+from tetris.names import unknown_name
+
+DEVICES = ("auto", "cpu", "cuda")
+KERNEL_PARTS = ("sampling", "operators")
+"""Parts of the CPU's result file that say themselves what they were measured with, and of which sources."""
+
+
+def settle_device(requested: str) -> str:
+    """Return ``"cuda"`` or ``"cpu"``; ``auto`` takes a GPU where there is one.
+
+    Raises:
+        ValueError: If it is unknown, or torch finds no GPU.
+    """
+    if requested not in DEVICES:
+        raise unknown_name("device", requested, DEVICES)
+    if requested == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if requested == "cuda":
+        check_gpu("device cuda", "--device cpu")
+    return requested
+
+
+def describe(benchmark: str, device: str, operators: Sequence[str]) -> dict[str, Any]:
+    """Return what a result holds for, as plain values for JSON.
+
+    Args:
+        benchmark: Its name.
+        device: ``"cuda"`` or ``"cpu"``.
+        operators: The folders under kernels/ whose sources were measured.
+
+    Raises:
+        ValueError: If an operator is unknown.
+    """
+    return {
+        "benchmark": benchmark,
+        "device": device,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine() | (gpu() if device == "cuda" else {}),
+        "versions": versions(),
+        "operators": list(operators),
+        "sources": kernel_digest(*operators),
+    }
+
+
+def read_result(path: Path, benchmark: str) -> dict[str, Any]:
+    """Read a result of a benchmark: its own file, or the part of a report.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If there is none in it.
+    """
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a result file, got {error}") from error
+    if isinstance(result, dict) and isinstance(result.get("parts"), dict):
+        result = result["parts"].get(benchmark)
+    if not isinstance(result, dict) or result.get("benchmark") != benchmark:
+        raise ValueError(f"{path}: expected a result of {benchmark}, found none")
+    return result
+
+
+def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a report with parts put in, or put in again.
+
+    Args:
+        report: The report so far; empty for a new one.
+        parts: Results by the name of the part.
+
+    Raises:
+        ValueError: If a part was measured on another GPU than the report's.
+    """
+    together: dict[str, Any] = {**report.get("parts", {}), **parts}
+    gpus = sorted({part["machine"]["gpu"] for part in together.values()})
+    if len(gpus) > 1:
+        raise ValueError(f"expected a report of one GPU, got parts of {' and '.join(gpus)}")
+    newest = max(together.values(), key=lambda part: str(part["date"]))
+    return {
+        "date": newest["date"],
+        "machine": newest["machine"],
+        "versions": newest["versions"],
+        "sources": {name: part["sources"] for name, part in together.items()},
+        "figures": {name: value for part in together.values() for name, value in part["figures"].items()},
+        "parts": together,
+    }
+
+
+def stale_parts(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the names of the parts that were measured with other sources than those that are here."""
+    return [name for name, part in parts.items() if part["sources"] != kernel_digest(*part["operators"])]
+
+
+def write_json(path: Path, result: Mapping[str, Any]) -> None:
+    """Write a result, whole or not at all.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    write_text(path, json.dumps(result, indent=1) + "\n")

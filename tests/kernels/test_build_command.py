@@ -1,0 +1,177 @@
+"""``python -m kernels build``: what it builds, what it says, and its use on a machine without a compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernels
+from kernels import ahead, library
+from kernels.__main__ import main
+
+PROJECT = Path(kernels.__file__).parents[1]
+ADD = """
+import torch
+from kernels.vector_add import vector_add
+print(vector_add(torch.ones(2), torch.ones(2)).tolist())
+"""
+cpu_build = pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
+
+
+@pytest.fixture
+def tiny(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two small operators in the place of the package's own; returns the folder of the first."""
+    for name in ("one", "two"):
+        (tmp_path / "ops" / name).mkdir(parents=True)
+        (tmp_path / "ops" / name / "op.cpp").write_text(f"int {name}() {{ return 1; }}\n")
+    monkeypatch.setattr(library, "_HERE", tmp_path / "ops")
+    return tmp_path / "ops" / "one"
+
+
+def test_all_operators_are_built_and_then_found(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "one", "two", "--device", "cpu"]) == 0
+    out, err = capsys.readouterr()
+    first, second = out.splitlines()
+    assert first.split()[:2] == ["one", "built"]
+    assert second.split()[:2] == ["two", "built"]
+    assert Path(first.split()[-1]).is_file()
+    assert "kernels: [2/2] " in err
+
+    assert main(["build", "one", "two", "--device", "cpu"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["cached", "cached"]
+
+
+def test_without_a_name_all_are_built_and_the_doctors_operator(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["build", "--device", "cpu", "--json"]) == 0
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["works"] is True
+    assert [built["name"] for built in report["built"]] == ["one", "two", "probe"]
+
+
+def test_a_portable_build_is_another_than_the_usual(tiny: Path) -> None:
+    usual, portable = (
+        ahead.run(["one"], "cpu", portable=portable).built[0].path for portable in (False, True)
+    )
+
+    manifests = [json.loads(Path(path).with_suffix(".json").read_text()) for path in (usual, portable)]
+    assert manifests[0]["processor"]
+    assert manifests[1]["processor"] is None
+
+
+def test_one_failure_does_not_stop_the_others(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tiny / "op.cpp").write_text("no C++\n")
+
+    assert main(["build", "one", "two", "--device", "cpu"]) == 1
+    out = capsys.readouterr().out
+    assert [line.split()[1] for line in out.splitlines()[:2]] == ["failed", "built"]
+    assert "one: the compiler failed" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["three"], "expected operators of one, two, got 'three'"),
+        (["--arch", "sm_90"], r"expected architectures such as 9\.0, .* got 'sm_90'"),
+        (["--device", "tpu"], "invalid choice: 'tpu'"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_at_once(
+    tiny: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["build", *words])
+    assert re.search(message, capsys.readouterr().err)
+
+
+@cpu_build
+def test_cuda_needs_a_cuda_build_of_torch(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "--device", "cuda"]) == 1
+
+    assert "expected a CUDA build of torch, got" in capsys.readouterr().err
+
+
+def test_architectures_reach_the_cuda_side_alone(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tiny / "op.cu").write_text("")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+
+    cpu, cuda = ahead._extensions(["one"], "all", ("8.0", "9.0+PTX"), portable=True)
+    assert (cpu.archs, cpu.native) == ((), False)
+    assert (cuda.name, cuda.archs) == ("one_cuda", ("8.0", "9.0+PTX"))
+
+
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "{doctor,build,check}" in capsys.readouterr().out
+
+
+def test_a_machine_without_a_compiler_uses_what_was_built_ahead(cache_folder: Path) -> None:
+    assert main(["build", "vector_add", "--device", "cpu", "--portable"]) == 0
+    for lock in cache_folder.glob("*.lock"):
+        lock.unlink()
+    before = sorted(cache_folder.iterdir())
+
+    environment = {name: value for name, value in os.environ.items() if name != "CXX"}
+    result = subprocess.run(
+        [sys.executable, "-c", ADD],
+        cwd=PROJECT,
+        env={**environment, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.stderr) == ("[2.0, 2.0]\n", "")
+    assert sorted(cache_folder.iterdir()) == before
+
+
+def test_the_doctor_misses_no_compiler_where_all_was_built_ahead(
+    tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["build", "--device", "cpu", "--portable"]) == 0
+    capsys.readouterr()
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+
+    assert main(["doctor"]) == 0
+    printed = capsys.readouterr().out
+    assert "absent   compiler" in printed
+    assert "all 3 libraries are in the cache" in printed
+
+
+def test_ctrl_c_ends_the_compilers_and_leaves_nothing_half_built(cache_folder: Path, tmp_path: Path) -> None:
+    slow, begun = tmp_path / "slow-c++", tmp_path / "begun"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *-c*) > {begun}; exec sleep 60;; esac\necho slow-c++ 1.0\n')
+    slow.chmod(0o755)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kernels", "build", "vector_add", "--device", "cpu"],
+        cwd=PROJECT,
+        env={**os.environ, "CXX": str(slow)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not begun.exists():
+            assert time.monotonic() < deadline, "the build did not begin"
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert {path.suffix for path in cache_folder.iterdir()} <= {".lock", ".log"}

@@ -1,0 +1,232 @@
+"""``python -m kernels check``: what it finds, what it skips, what it prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from kernels import CompilerMissingError, check
+from kernels.check import STEPS, Case, Outcome, Report
+
+OPERATORS = ("elementwise_mult", "lltm", "normal", "sigmoid", "vector_add")
+no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about a machine without a GPU")
+
+
+def square(x: Tensor) -> Tensor:
+    return x * x
+
+
+CASE = Case(
+    reference=square,
+    operator=square,
+    inputs=lambda generator, size: (torch.randn(size, generator=generator, dtype=torch.float64),),
+    small=(5,),
+    large=(100,),
+)
+
+
+@pytest.fixture
+def prototype(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A prototype of ``square``, and a Numba that is there."""
+    module = ModuleType("a_prototype")
+    module.forward = lambda x: x * x  # type: ignore[attr-defined]
+    module.backward = lambda grad, x: 2 * x * grad  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "a_prototype", module)
+    monkeypatch.setattr(check, "load_numba", lambda: "a simulator")
+    return module
+
+
+def walk(case: Case, device: str = "cpu") -> dict[str, Outcome]:
+    outcomes = check.walk("square", case, "a_prototype", device)
+    assert tuple(outcome.step for outcome in outcomes) == STEPS
+    return {outcome.step: outcome for outcome in outcomes}
+
+
+@pytest.mark.usefixtures("prototype")
+def test_an_operator_that_is_right_passes() -> None:
+    found = walk(CASE)
+
+    assert {outcome.result for step, outcome in found.items() if step != "CUDA kernel"} == {"ok"}
+    assert found["C++ kernel"].error == 0.0
+    assert found["Numba kernel"].note == "a simulator"
+
+
+@pytest.mark.usefixtures("prototype")
+def test_a_wrong_value_fails_with_its_size() -> None:
+    found = walk(replace(CASE, operator=lambda x: x * x + 0.25 * (x == x.max())))
+
+    assert found["C++ kernel"].result == "FAILED"
+    assert found["C++ kernel"].error is not None
+    assert 0.01 < found["C++ kernel"].error < 0.25  # measured against 1 + the largest square
+
+
+class WrongDerivative(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: torch.autograd.function.FunctionCtx, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (x,) = ctx.saved_tensors  # type: ignore[attr-defined]
+        return 2.001 * x * grad
+
+
+@pytest.mark.usefixtures("prototype")
+def test_a_wrong_derivative_of_the_operator_fails_twice() -> None:
+    found = walk(replace(CASE, operator=WrongDerivative.apply))
+
+    assert found["C++ kernel"].result == "FAILED"
+    assert found["gradcheck, operator"].result == "FAILED"
+    assert "GradcheckError" in found["gradcheck, operator"].note
+
+
+@pytest.mark.usefixtures("prototype")
+def test_a_wrong_derivative_of_the_reference_fails() -> None:
+    assert walk(replace(CASE, reference=WrongDerivative.apply))["gradcheck, reference"].result == "FAILED"
+
+
+@pytest.mark.usefixtures("prototype")
+def test_a_reference_that_overflows_fails() -> None:
+    found = walk(replace(CASE, reference=lambda x: x * x / 0))["PyTorch reference"]
+
+    assert (found.result, "not finite" in found.note) == ("FAILED", True)
+
+
+@pytest.mark.usefixtures("prototype")
+def test_another_type_is_a_failure() -> None:
+    found = walk(replace(CASE, operator=lambda x: (x * x).half()))["C++ kernel"]
+
+    assert found.result == "FAILED"
+    assert "expected results and gradients of" in found.note
+
+
+def test_a_wrong_gradient_of_the_prototype_fails(prototype: ModuleType) -> None:
+    prototype.backward = lambda grad, x: x * grad  # type: ignore[attr-defined]
+
+    assert walk(CASE)["Numba kernel"].result == "FAILED"
+
+
+@pytest.mark.usefixtures("prototype")
+def test_an_operator_that_raises_does_not_stop_the_walk() -> None:
+    def operator(x: Tensor) -> Tensor:
+        raise RuntimeError("broken\nand more")
+
+    found = walk(replace(CASE, operator=operator))
+
+    assert found["C++ kernel"].result == "FAILED"
+    assert found["C++ kernel"].note.startswith("RuntimeError: broken (test_check.py, line ")
+    assert found["Numba kernel"].result == "ok"
+
+
+@pytest.mark.usefixtures("prototype")
+def test_a_missing_compiler_is_a_failure_with_its_remedy() -> None:
+    def operator(x: Tensor) -> Tensor:
+        raise CompilerMissingError("no compiler", "install one")
+
+    found = walk(replace(CASE, operator=operator))["C++ kernel"]
+
+    assert (found.result, found.note) == ("FAILED", "no compiler: install one")
+
+
+def test_without_numba_the_prototype_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    monkeypatch.setitem(sys.modules, "numba", None)  # makes the import fail
+    found = walk(CASE)["Numba kernel"]
+
+    assert found.result == "skipped"
+    assert "pip install numba-cuda" in found.note
+
+
+@pytest.mark.parametrize(
+    ("numpy_version", "remedy"),
+    [("2.5.0", "pip install 'numpy<2.5' (this is NumPy 2.5.0)"), ("2.4.6", "pip install -U 'numba-cuda[cu")],
+)
+@pytest.mark.parametrize(("device", "result"), [("cpu", "skipped"), ("cuda", "FAILED")])
+def test_a_broken_numba_is_reported_as_such(
+    device: str, result: str, numpy_version: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    monkeypatch.setattr(np, "__version__", numpy_version)
+    broken = ModuleType("numba")  # without the module ``cuda``
+    monkeypatch.setitem(sys.modules, "numba", broken)
+    found = walk(CASE, device)["Numba kernel"]
+
+    assert found.result == result
+    assert found.note.startswith("Numba does not import (ImportError: cannot import name 'cuda'")
+    assert remedy in found.note
+
+
+@no_gpu
+@pytest.mark.usefixtures("prototype")
+@pytest.mark.parametrize(("device", "result"), [("cpu", "skipped"), ("cuda", "FAILED")])
+def test_a_missing_gpu_is_a_failure_only_where_it_was_asked_for(device: str, result: str) -> None:
+    found = walk(CASE, device)["CUDA kernel"]
+
+    assert found.result == result
+    assert "doctor --device cuda" in found.note
+
+
+def test_the_report_is_an_aligned_table() -> None:
+    report = Report(
+        "cpu",
+        [
+            Outcome("square", "C++ kernel", "ok", 1.5e-7, 0.25, "cpu"),
+            Outcome("square", "CUDA kernel", "skipped", None, 0.0, "no GPU"),
+        ],
+    )
+
+    assert str(report).splitlines() == [
+        "operator  step         result   max error  seconds  note",
+        "square    C++ kernel   ok         1.5e-07     0.25  cpu",
+        "          CUDA kernel  skipped                0.00  no GPU",
+        "",
+        "1 ok, 1 skipped, 0 FAILED",
+    ]
+    assert report.works
+
+
+def test_the_report_as_json_says_the_same() -> None:
+    outcome = Outcome("square", "C++ kernel", "FAILED", 0.5, 0.25, "another shape")
+    report = Report("cpu", [outcome])
+    read = json.loads(json.dumps(report.to_dict()))
+
+    assert not report.works
+    assert read["works"] is False
+    assert read["steps"][0]["result"] == "FAILED"
+    assert read["steps"][0]["error"] == 0.5
+
+
+def test_every_operator_can_be_checked() -> None:
+    assert check.operators() == OPERATORS
+
+
+@pytest.mark.parametrize(("names", "device"), [(["sigmiod"], "cpu"), (["sigmoid"], "gpu")])
+def test_unknown_names_are_refused(names: list[str], device: str) -> None:
+    with pytest.raises(ValueError, match=r"expected .*, got '(sigmiod|gpu)'"):
+        check.run(names, device)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_project_s_operator_passes(operator: str) -> None:
+    report = check.run([operator])
+
+    assert report.works, report
+    ran = {step.step for step in report.steps if step.result == "ok"}
+    assert set(STEPS) - ran <= {"Numba kernel", "CUDA kernel"}
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch")
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_project_s_operator_passes_on_a_gpu(operator: str) -> None:
+    report = check.run([operator])
+
+    assert report.steps[STEPS.index("CUDA kernel")].result == "ok", report

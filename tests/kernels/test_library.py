@@ -1,0 +1,131 @@
+"""An operator's two libraries: loaded on first use, once, for the device of the tensor, by any thread."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import kernels.build
+import kernels.cuda
+from kernels import BuildError, CompilerMissingError, library
+from kernels.library import Library, extension, operators
+from kernels.toolchain import find_torch
+
+PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
+EMPTY = "// loads in a moment: no header, no operator\n"
+A_CUDA_TENSOR: Any = SimpleNamespace(is_cuda=True)
+
+
+@pytest.fixture
+def write_operator(
+    cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Library]:
+    """Declares an operator of the test's own, ``twice``; a process can have one of each name."""
+    monkeypatch.setattr(library, "_HERE", tmp_path)
+
+    def write(name: str, register: Callable[[], None] = lambda: None, source: str = "") -> Library:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "op.cpp").write_text(source or PROBE.read_text().replace("cem_tetris_probe", name))
+        (folder / "op.cu").write_text("")
+        return Library(name, register)
+
+    return write
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Forgets the operators of the tests afterwards."""
+    before = dict(library._libraries)
+    yield
+    library._libraries.clear()
+    library._libraries.update(before)
+
+
+def test_an_operator_works_after_the_first_ensure(write_operator: Callable[..., Library]) -> None:
+    registered: list[str] = []
+    tiny = write_operator("cem_test_first", lambda: registered.append("now"))
+    x = torch.tensor([1.5, -2.0])
+    assert registered == []
+
+    tiny.ensure(x)
+    tiny.ensure(x)
+    assert torch.ops.cem_test_first.twice(x).tolist() == [3.0, -4.0]
+    assert registered == ["now"]
+
+
+def test_threads_that_come_at_once_load_once(write_operator: Callable[..., Library]) -> None:
+    registered: list[str] = []
+    tiny = write_operator("cem_test_threads", lambda: registered.append("now"), EMPTY)
+    barrier, seen = threading.Barrier(4), list[int]()
+
+    def use() -> None:
+        barrier.wait()
+        tiny.ensure(torch.ones(1))
+        seen.append(len(registered))
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [1] * 4
+
+
+def test_the_first_use_may_be_inside_a_compiled_function(write_operator: Callable[..., Library]) -> None:
+    def register() -> None:
+        torch.library.register_fake("cem_test_compiled::twice", torch.empty_like)
+
+    tiny = write_operator("cem_test_compiled", register)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        tiny.ensure(x)
+        return torch.ops.cem_test_compiled.twice(x + 1)
+
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
+
+
+def test_an_operator_that_does_not_compile_says_so_each_time(write_operator: Callable[..., Library]) -> None:
+    broken = write_operator("cem_test_broken", source="no C++\n")
+
+    for _ in range(2):
+        with pytest.raises(BuildError, match="the compiler failed"):
+            broken.ensure(torch.ones(1))
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
+def test_a_cuda_tensor_needs_a_cuda_build_of_torch(write_operator: Callable[..., Library]) -> None:
+    tiny = write_operator("cem_test_cpu_build", source=EMPTY)
+
+    with pytest.raises(BuildError, match=r"expected a CUDA build of torch for cem_test_cpu_build_cuda"):
+        tiny.ensure(A_CUDA_TENSOR)
+
+
+def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
+    write_operator: Callable[..., Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = write_operator("cem_test_no_nvcc", source=EMPTY)
+    tiny.ensure(torch.ones(1))
+    here = dataclasses.replace(find_torch(), cuda="13.0")
+    monkeypatch.setattr(kernels.build, "find_torch", lambda: here)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(kernels.cuda, "_candidates", lambda: iter(()))
+
+    with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
+        tiny.ensure(A_CUDA_TENSOR)
+    tiny.ensure(torch.ones(1))
+
+
+def test_operators_are_the_folders_with_a_schema() -> None:
+    assert {"sigmoid", "vector_add"} <= set(operators())
+    for name in operators():
+        for device in ("cpu", "cuda"):
+            assert all(source.is_file() for source in extension(name, device).sources)

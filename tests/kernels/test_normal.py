@@ -1,0 +1,306 @@
+"""sample_normal: its options, its gradients, where its seed comes from, and what every operator promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import contract
+import pytest
+import torch
+from contract import DEVICES, assert_same, cuda
+from torch import Tensor
+
+from kernels.normal import sample_normal, sample_normal_reference
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"dim_first": False},
+    {"antithetic": True},
+    {"shared_noise": True, "dim_first": False},
+    {"bounds": (-0.4, torch.tensor([0.3, 0.5, 0.7, 0.9, 1.1], dtype=torch.float64))},
+    {"bounds": (-0.4, 0.8), "antithetic": True, "dim_first": False},
+]
+
+
+def parameters(d: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    return (
+        torch.linspace(-2, 3, d, dtype=dtype, device=device),
+        torch.linspace(0.1, 1.5, d, dtype=dtype, device=device),
+    )
+
+
+def noise_of(d: int, n: int, dtype: torch.dtype, device: str, options: dict[str, Any]) -> Tensor:
+    zeros = torch.zeros(d, dtype=dtype, device=device)
+    return sample_normal(
+        zeros, torch.ones_like(zeros), n, **{k: v for k, v in options.items() if k != "bounds"}
+    )
+
+
+def on(device: str, options: dict[str, Any]) -> dict[str, Any]:
+    if "bounds" not in options:
+        return options
+    low, high = (x.to(device) if isinstance(x, Tensor) else x for x in options["bounds"])
+    return {**options, "bounds": (low, high)}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_reference(device: str, options: dict[str, Any], dtype: torch.dtype) -> None:
+    options = {**on(device, options), "seed": 11, "generation": 4}
+    mean, std = parameters(5, dtype, device)
+    samples = sample_normal(mean, std, 1023, **options)
+    compute = torch.float64 if dtype is torch.float64 else torch.float32
+    z = noise_of(5, 1023, compute, device, options)
+    keep = {k: v for k, v in options.items() if k in ("bounds", "dim_first")}
+    expected = sample_normal_reference(mean.to(compute), std.to(compute), z, **keep)
+    assert samples.is_contiguous()
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype is not torch.bfloat16 else {"rtol": 8e-3, "atol": 1e-6}
+    if dtype is torch.float16:
+        tolerance = {"rtol": 1e-3, "atol": 1e-6}
+    torch.testing.assert_close(samples.to(compute), expected, **tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_gradients(device: str, options: dict[str, Any]) -> None:
+    """Twice, by finite differences: with the seed fixed, the samples are a plain function of mean and std."""
+    mean, std = (x.requires_grad_() for x in parameters(5, torch.float64, device))
+
+    def f(mean: Tensor, std: Tensor) -> Tensor:
+        return sample_normal(mean, std, 9, seed=3, generation=1, **on(device, options))
+
+    assert torch.autograd.gradcheck(f, (mean, std))
+    assert torch.autograd.gradgradcheck(f, (mean, std), fast_mode=True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_backward_is_autograd_through_the_reference(
+    device: str, options: dict[str, Any], dtype: torch.dtype
+) -> None:
+    options = {**on(device, options), "seed": 3}
+    mean, std = (x.requires_grad_() for x in parameters(5, dtype, device))
+    samples = sample_normal(mean, std, 3001, **options)
+    weights = torch.linspace(-1, 1, samples.numel(), device=device).view(samples.shape).to(dtype)
+    actual = torch.autograd.grad(samples, (mean, std), weights)
+    wide = [x.detach().double().requires_grad_() for x in (mean, std)]
+    z = noise_of(5, 3001, torch.float32, device, options).double()
+    keep = {k: v for k, v in options.items() if k in ("bounds", "dim_first")}
+    reference = sample_normal_reference(*wide, z, **keep)
+    expected = torch.autograd.grad(reference, wide, weights.double())
+    # A sample within rounding of a bound may fall to the other side: one weight of 1.
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a.double(), e, rtol=2e-3 if dtype is torch.float16 else 2e-5, atol=2e-2)
+
+
+def test_gradients_come_without_a_seed_too() -> None:
+    mean, std = (x.requires_grad_() for x in parameters(4))
+    samples = sample_normal(mean, std, 1000)
+    z = (samples.detach() - mean.detach()[:, None]) / std.detach()[:, None]
+    gradients = torch.autograd.grad(samples.sum(), (mean, std))
+    torch.testing.assert_close(gradients[0], torch.full((4,), 1000.0))
+    torch.testing.assert_close(gradients[1], z.sum(dim=1), rtol=1e-3, atol=1e-2)
+
+
+def test_parameters_of_another_type_than_the_result() -> None:
+    mean, std = (x.requires_grad_() for x in parameters(4, torch.float64))
+    samples = sample_normal(mean, std, 10, seed=1, dtype=torch.bfloat16)
+    assert samples.dtype is torch.bfloat16
+    expected = sample_normal(mean.detach().float(), std.detach().float(), 10, seed=1).bfloat16()
+    assert_same(samples.detach(), expected)
+    assert [g.dtype for g in torch.autograd.grad(samples.sum(), (mean, std))] == [torch.float64] * 2
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_antithetic_pairs_mirror_the_even_samples(device: str) -> None:
+    z = noise_of(6, 41, torch.float32, device, {"seed": 5})
+    mirrored = noise_of(6, 41, torch.float32, device, {"seed": 5, "antithetic": True})
+    assert torch.equal(mirrored[:, 0::2], z[:, 0::2])
+    assert torch.equal(mirrored[:, 1::2], -z[:, 0:40:2])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_shared_noise_is_that_of_dimension_0(device: str) -> None:
+    for dim_first in (True, False):
+        z = noise_of(9, 50, torch.float32, device, {"seed": 5, "dim_first": dim_first, "shared_noise": True})
+        alone = noise_of(1, 50, torch.float32, device, {"seed": 5})
+        assert torch.equal(z if dim_first else z.T, alone.expand(9, 50))
+
+
+def test_bounds_clamp() -> None:
+    mean, std = parameters(5)
+    samples = sample_normal(mean, std, 1000, seed=2)
+    low = torch.full((5,), -1)
+    assert_same(sample_normal(mean, std, 1000, seed=2, bounds=(low, 2)), samples.clamp(-1, 2))
+
+
+def test_nan_stays_nan_and_no_spread_gives_the_mean() -> None:
+    mean = torch.tensor([float("nan"), 1.5])
+    samples = sample_normal(mean, torch.zeros(2), 6, seed=1, bounds=(0, 1e9))
+    assert bool(samples[0].isnan().all())
+    assert bool((samples[1] == 1.5).all())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("d", "n"), [(0, 5), (5, 0), (0, 0)])
+def test_empty(device: str, d: int, n: int) -> None:
+    mean = torch.zeros(d, device=device, requires_grad=True)
+    samples = sample_normal(mean, torch.ones(d, device=device), n, seed=1)
+    assert samples.shape == (d, n)
+    assert_same(torch.autograd.grad(samples.sum(), mean)[0], torch.zeros(d, device=device))
+
+
+# Without a seed
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_torch_generator_governs_calls_without_a_seed(device: str) -> None:
+    mean, std = parameters(3, device=device)
+    torch.manual_seed(5)
+    first, second = sample_normal(mean, std, 8), sample_normal(mean, std, 8)
+    torch.manual_seed(5)
+    assert torch.equal(sample_normal(mean, std, 8), first)
+    assert not bool((first == second).any())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_state_of_the_generator_can_be_kept(device: str) -> None:
+    mean, std = parameters(3, device=device)
+    get, put = (
+        (torch.get_rng_state, torch.set_rng_state)
+        if device == "cpu"
+        else (torch.cuda.get_rng_state, torch.cuda.set_rng_state)
+    )
+    state = get()
+    first = sample_normal(mean, std, 8)
+    put(state)
+    assert torch.equal(sample_normal(mean, std, 8), first)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_generator_of_its_own(device: str) -> None:
+    mean, std = parameters(3, device=device)
+    generator = torch.Generator(device).manual_seed(1)
+    first = sample_normal(mean, std, 8, generator=generator)
+    sample_normal(mean, std, 8)
+    second = sample_normal(mean, std, 8, generator=generator)
+    generator.manual_seed(1)
+    assert torch.equal(sample_normal(mean, std, 8, generator=generator), first)
+    assert not torch.equal(first, second)
+
+
+@cuda
+def test_replays_of_a_graph_without_a_seed_differ() -> None:
+    mean, std = parameters(8, device="cuda")
+    sample_normal(mean, std, 64)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        samples = sample_normal(mean, std, 64)
+    replays = []
+    for _ in range(3):
+        graph.replay()
+        replays.append(samples.clone())
+    assert not bool((replays[0] == replays[1]).any() or (replays[1] == replays[2]).any())
+
+
+# What every operator promises
+
+
+def seeded(mean: Tensor, std: Tensor) -> Tensor:
+    return sample_normal(mean, std, 12, seed=6, generation=1, bounds=(-1.0, 2.5))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_opcheck(device: str) -> None:
+    mean, std = parameters(5, device=device)
+    seeded(mean, std)
+    operators = torch.ops.cem_tetris
+    seed_tensor = torch.tensor([9], device=device)
+    rest = (0, False, True, None, std, False, torch.float32)
+    contract.check_opcheck(operators.sample_normal_no_grad.default, (mean, std, 6, 2, None, *rest))
+    mean.requires_grad_()
+    contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, 0, seed_tensor, *rest))
+    grad = torch.ones(6, 5, device=device, requires_grad=True)
+    contract.check_opcheck(
+        operators.sample_normal_backward.default, (grad, 0, seed_tensor, 0, False, True, False)
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_compiles(device: str) -> None:
+    mean, std = (x.requires_grad_() for x in parameters(5, device=device))
+    contract.check_compiles(lambda mean, std: sample_normal(mean, std, 12, seed=6), mean, std)
+
+
+def test_compiles_without_a_seed() -> None:
+    mean, std = parameters(5)
+    compiled = torch.compile(
+        lambda mean, std: sample_normal(mean, std, 12), fullgraph=True, backend="aot_eager"
+    )
+    torch.manual_seed(1)
+    first, second = compiled(mean, std), compiled(mean, std)
+    torch.manual_seed(1)
+    assert torch.equal(compiled(mean, std), first)
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_layouts(device: str) -> None:
+    contract.check_noncontiguous(seeded, *parameters(5, device=device))
+
+
+@cuda
+def test_graph_replay() -> None:
+    contract.check_graph_replay(seeded, *parameters(5, device="cuda"))
+
+
+@cuda
+def test_side_stream() -> None:
+    contract.check_side_stream(seeded, *parameters(5, device="cuda"))
+
+
+@cuda
+def test_second_device() -> None:
+    contract.check_second_device(seeded, *parameters(5, device="cuda"))
+
+
+@cuda
+def test_the_backward_pass_is_the_same_every_time() -> None:
+    mean, std = (x.requires_grad_() for x in parameters(300, device="cuda"))
+    for dim_first in (True, False):
+        samples = sample_normal(mean, std, 50000, seed=1, dim_first=dim_first)
+        weights = torch.randn_like(samples)
+        runs = [torch.autograd.grad(samples, (mean, std), weights, retain_graph=True) for _ in range(5)]
+        for run in runs[1:]:
+            assert_same(run, runs[0])
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"mean": torch.zeros(2, 2)}, ValueError, r"one shape \(d,\), got \(2, 2\) and \(3,\)"),
+    ({"std": torch.ones(4)}, ValueError, r"got \(3,\) and \(4,\)"),
+    ({"std": torch.ones(3).double()}, TypeError, "got torch.float32 and torch.float64"),
+    ({"mean": torch.zeros(3).long(), "std": torch.ones(3).long()}, TypeError, "floating.*got torch.int64"),
+    ({"std": torch.ones(3, device="meta")}, ValueError, "one device.*got cpu and meta"),
+    ({"num_samples": -1}, ValueError, "num_samples.*got -1"),
+    ({"seed": -1}, ValueError, r"0 <= seed < 2\*\*64, got -1"),
+    ({"seed": 2**64}, ValueError, r"seed < 2\*\*64, got 18446744073709551616"),
+    ({"seed": 1.5}, TypeError, "seed to be an int.*got float"),
+    ({"generation": -1}, ValueError, "generation.*got -1"),
+    ({"generation": 2**38}, ValueError, "generation.*got 274877906944"),
+    ({"generator": torch.Generator()}, ValueError, "seed or a generator, got both"),
+    ({"dtype": torch.int32}, TypeError, "dtype.*got torch.int32"),
+    ({"bounds": (1, 0)}, ValueError, r"low <= high, got \(1, 0\)"),
+    ({"bounds": (torch.zeros(2), 1)}, ValueError, r"shape \(3,\).*got \(2,\)"),
+    ({"bounds": ("a", 1)}, TypeError, "a number or a tensor, got str"),
+    ({"bounds": 1}, TypeError, r"\(low, high\), got 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), BAD)
+def test_bad_input(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments = {"mean": torch.zeros(3), "std": torch.ones(3), "num_samples": 4, "seed": 1, **change}
+    with pytest.raises(error, match=message):
+        sample_normal(**arguments)

@@ -1,0 +1,183 @@
+"""The numbers of sample_normal: those of a second implementation, independent of all but their place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from contract import DEVICES, cuda, skip_unless_free
+from torch import Tensor
+
+from kernels.normal import sample_normal
+from kernels.philox import philox4x32, split64
+
+SEED = 0xFEDCBA9876543210
+GOLDEN = {  # seed 1, generation 2: two dimensions, four samples, by the Python implementation below
+    torch.float32: [
+        [-0.4288630, -0.1408464, 1.6236723, 0.4085276],
+        [0.4746537, 0.9105213, 1.6969387, 1.5647134],
+    ],
+    torch.float64: [
+        [-0.8795171764545379, -0.4465238923972138, -1.2875499793070058, 1.4780550167646278],
+        [-1.1693008099072575, -0.5540111246828795, -0.2882445664748014, -1.8932515973708264],
+    ],
+}
+
+
+def noise(
+    d: int, n: int, *, device: str = "cpu", dtype: torch.dtype = torch.float32, **options: Any
+) -> Tensor:
+    options = {"seed": SEED, **options}
+    zeros = torch.zeros(d, dtype=dtype, device=device)
+    return sample_normal(zeros, torch.ones_like(zeros), n, **options)
+
+
+def words(seed: int, generation: int, sample: int, dimension: int, mark: int = 0) -> tuple[int, ...]:
+    """Returns the Philox block that four samples in a row share in a dimension."""
+    block = sample // 4
+    upper = mark | (generation >> 32) << 24 | (dimension >> 32) << 12 | block >> 32
+    counter = (block & 0xFFFFFFFF, dimension & 0xFFFFFFFF, generation & 0xFFFFFFFF, upper)
+    return philox4x32(counter, split64(seed))
+
+
+def float32_noise(seed: int, generation: int, sample: int, dimension: int) -> tuple[float, float]:
+    """Returns z and its radius, in Python's floats but for the roundings that small radii depend on."""
+    half = sample % 4 // 2
+    of_radius, of_angle = words(seed, generation, sample, dimension)[2 * half : 2 * half + 2]
+    u = nearest_float32(nearest_float32(of_radius) * (1 - 2.0**-23) * 2.0**-32 + 2.0**-33)
+    radius = math.sqrt(-2 * math.log(u if u <= 0.5 else 2 - nearest_float32(2 - u)))
+    theta = 2 * math.pi * (of_angle + 0.5) * 2.0**-32
+    return radius * (math.sin(theta) if sample % 2 else math.cos(theta)), radius
+
+
+def nearest_float32(x: float) -> float:
+    return float(np.float32(x))
+
+
+def float64_noise(seed: int, generation: int, sample: int, dimension: int) -> float:
+    half = sample % 4 // 2
+    w = words(seed, generation, sample, dimension, 1 << 31 | half << 30)
+    u, v = (((w[i] << 32 | w[i + 1]) >> 11) + 0.5 for i in (0, 2))
+    theta = 2 * math.pi * (v * 2.0**-53)
+    return math.sqrt(-2 * math.log(u * 2.0**-53)) * (math.sin(theta) if sample % 2 else math.cos(theta))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("seed", "generation"), [(0, 0), (SEED, 5), (2**64 - 1, 2**38 - 1)])
+def test_float32_is_the_python_implementation(device: str, seed: int, generation: int) -> None:
+    d, n = 7, 13
+    x = noise(d, n, device=device, seed=seed, generation=generation).cpu()
+    for j in range(d):
+        for i in range(n):
+            z, radius = float32_noise(seed, generation, i, j)
+            assert float(x[j, i]) == pytest.approx(z, rel=0, abs=2e-6 * max(1.0, radius))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_float64_is_the_python_implementation(device: str) -> None:
+    x = noise(5, 9, device=device, generation=3, dtype=torch.float64).cpu()
+    expected = [[float64_noise(SEED, 3, i, j) for i in range(9)] for j in range(5)]
+    torch.testing.assert_close(x, torch.tensor(expected, dtype=torch.float64), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 4e-6), (torch.float64, 1e-14)])
+def test_the_stream_is_the_one_that_was_published(dtype: torch.dtype, tolerance: float) -> None:
+    """Literal numbers: a change of the stream would pass every other test once both sides have it."""
+    x = noise(2, 4, seed=1, generation=2, dtype=dtype)
+    torch.testing.assert_close(x, torch.tensor(GOLDEN[dtype], dtype=dtype), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_a_number_depends_on_its_place_alone(device: str, dtype: torch.dtype) -> None:
+    whole = noise(260, 2053, device=device, dtype=dtype)
+    for d, n in [(1, 1), (1, 2053), (260, 1), (4, 64), (9, 130), (130, 1024), (257, 999)]:
+        for dim_first in (True, False):
+            part = noise(d, n, device=device, dtype=dtype, dim_first=dim_first)
+            assert part.shape == ((d, n) if dim_first else (n, d))
+            assert torch.equal(part if dim_first else part.T, whole[:d, :n]), (d, n, dim_first)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_float32_rounded(device: str, dtype: torch.dtype) -> None:
+    assert torch.equal(noise(8, 40, device=device, dtype=dtype), noise(8, 40, device=device).to(dtype))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("d", "n"), [(8, 128), (9, 132), (131, 1024), (3301, 1024), (13001, 132)])
+def test_the_plain_case_is_the_others(device: str, dtype: torch.dtype, d: int, n: int) -> None:
+    """It has kernels of its own, one of few and one of many rows; a sample more is the others' case."""
+    mean = torch.linspace(-3, 3, d + 1, device=device)[1:]  # begins where 16 bytes do not
+    std = torch.linspace(0, 2, d, device=device)
+    x = sample_normal(mean, std, n, seed=SEED, dtype=dtype)
+    assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("d", "n"), [(3, 7), (9, 132), (3301, 1024)])
+def test_a_generator_gives_a_seed(device: str, d: int, n: int) -> None:
+    mean, std = torch.zeros(d, device=device), torch.ones(d, device=device)
+    generator = torch.Generator(device).manual_seed(3)
+    seed = int(torch.randint(0, 2**63 - 1, (1,), device=device, generator=generator))
+    x = sample_normal(mean, std, n, generator=generator.manual_seed(3))
+    assert torch.equal(x, noise(d, n, device=device, seed=seed))
+
+
+def test_seeds_and_generations_have_no_number_in_common() -> None:
+    """Rounded to float32, some 3 of 16,000 normals come twice; more than 25 with probability 1e-15."""
+    draws = [noise(4, 250, seed=s, generation=g) for s in (0, 1, 2**32, 2**63) for g in (0, 1, 2, 2**32)]
+    assert torch.cat(draws).unique().numel() > 16000 - 25
+    for i, a in enumerate(draws):
+        for b in draws[:i]:
+            assert int((a == b).sum()) <= 1
+            correlation = float((a * b).mean())
+            assert abs(correlation) < 5.5 / math.sqrt(1000)  # 120 of them: error probability 120 * 4e-8
+
+
+@cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "options", [{}, {"antithetic": True}, {"shared_noise": True}, {"bounds": (-1.0, 1.5)}]
+)
+def test_cpu_and_cuda_draw_the_same(dtype: torch.dtype, options: dict[str, Any]) -> None:
+    for d, n in [(64, 40000), (1001, 257)]:
+        mean = torch.linspace(-3, 3, d, dtype=dtype)
+        std = torch.linspace(0, 2, d, dtype=dtype)
+        cpu = sample_normal(mean, std, n, seed=SEED, generation=9, **options)
+        gpu = sample_normal(mean.cuda(), std.cuda(), n, seed=SEED, generation=9, **options).cpu()
+        plain = {k: v for k, v in options.items() if k != "bounds"}
+        z = sample_normal(torch.zeros_like(mean), torch.ones_like(std), n, seed=SEED, generation=9, **plain)
+        scale = mean.abs()[:, None] + std[:, None] * z.abs().clamp(min=1)
+        tolerance = 4e-6 if dtype is torch.float32 else 1e-14
+        assert float(((cpu - gpu).abs() / scale).max()) <= tolerance
+
+
+@cuda
+def test_more_than_2_to_the_31_elements() -> None:
+    skip_unless_free(10 * 2**30)
+    for d, n in [(3, 2**30), (2**30, 3)]:
+        zeros = torch.zeros(d, device="cuda")
+        x = sample_normal(zeros, torch.ones_like(zeros), n, seed=7, dtype=torch.float16)
+        corner = x[-2:, -2:].cpu().float()
+        for j in range(2):
+            for i in range(2):
+                z, _ = float32_noise(7, 0, n - 2 + i, d - 2 + j)
+                assert float(corner[j, i]) == pytest.approx(z, rel=1e-3, abs=1e-3)
+        assert bool(torch.isfinite(x).all())
+        del x
+
+
+@cuda
+@pytest.mark.parametrize(("d", "n"), [(1, 2**34 + 2), (2**32 + 1, 1)])
+def test_a_place_beyond_2_to_the_32(d: int, n: int) -> None:
+    """The block's number and the dimension's are counted in 64 bits."""
+    skip_unless_free(48 * 2**30)
+    zeros = torch.zeros(d, device="cuda", dtype=torch.float16)
+    x = sample_normal(zeros, torch.ones_like(zeros), n, seed=7)
+    z, _ = float32_noise(7, 0, n - 1, d - 1)
+    assert float(x[-1, -1]) == pytest.approx(z, rel=1e-3, abs=1e-3)

@@ -1,0 +1,310 @@
+"""Libraries that were built ahead: when one is used that is not exactly what would be built here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kernels.build
+from kernels import BuildError, CompilerMissingError, Extension, cache
+from kernels.cuda import Nvcc
+from kernels.prebuilt import runs
+from kernels.toolchain import find_torch
+
+Write = Callable[..., Extension]
+Put = Callable[..., Path]
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Takes the compilers away, as if the cache had been copied to a machine without any."""
+
+    def remove() -> None:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setenv("PATH", "")
+
+    return remove
+
+
+def another_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes the compiler one of another version, which compiles nothing."""
+    path = folder / "other-c++"
+    path.write_text("#!/bin/sh\necho other-c++ 1.0\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("CXX", str(path))
+
+
+def test_without_a_compiler_any_compilers_library_is_used(
+    cache_folder: Path, write_library: Write, no_compiler: Callable[[], None]
+) -> None:
+    extension = write_library()
+    library = extension.build()
+    no_compiler()
+
+    assert extension.find() == library
+    assert extension.is_built()
+
+
+def test_a_portable_library_serves_where_a_native_one_is_wanted(
+    cache_folder: Path, write_library: Write, no_compiler: Callable[[], None]
+) -> None:
+    native = write_library(native=True)
+    library = dataclasses.replace(native, native=False).build()
+    assert native.find() is None
+
+    no_compiler()
+    assert native.find() == library
+
+
+def test_a_native_library_is_better_than_a_portable_one(
+    cache_folder: Path, write_library: Write, no_compiler: Callable[[], None]
+) -> None:
+    native = write_library(native=True)
+    library = native.build()
+    dataclasses.replace(native, native=False).build()
+    no_compiler()
+
+    assert native.find() == library
+
+
+def test_a_library_for_another_processor_is_refused_with_the_reason(
+    cache_folder: Path,
+    write_library: Write,
+    no_compiler: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    extension = write_library(native=True)
+    extension.build()
+    no_compiler()
+    monkeypatch.setattr(kernels.build, "processor", lambda: "another processor")
+
+    assert extension.find() is None
+    with pytest.raises(
+        CompilerMissingError,
+        match=r"no C\+\+ compiler .*answer-.* was built for another processor .*: install",
+    ):
+        extension.load()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"defines": (("SIZE", "3"),)}, "with other macros"),
+        ({"flags": ("-funroll-loops",)}, "by another version of this package"),
+    ],
+)
+def test_a_library_of_other_options_is_refused(
+    cache_folder: Path,
+    write_library: Write,
+    no_compiler: Callable[[], None],
+    change: dict[str, Any],
+    reason: str,
+) -> None:
+    extension = write_library()
+    extension.build()
+    no_compiler()
+
+    assert dataclasses.replace(extension, **change).find() is None
+    assert reason in dataclasses.replace(extension, **change).objection()
+
+
+def test_a_library_of_other_sources_is_refused(
+    cache_folder: Path, write_library: Write, no_compiler: Callable[[], None]
+) -> None:
+    write_library("return 1;").build()
+    no_compiler()
+
+    with pytest.raises(CompilerMissingError, match="was built from other sources"):
+        write_library("return 2;").load()
+
+
+def test_a_library_for_another_torch_is_refused(
+    cache_folder: Path,
+    write_library: Write,
+    no_compiler: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    extension = write_library()
+    extension.build()
+    no_compiler()
+    here = find_torch()
+    monkeypatch.setattr(kernels.build, "find_torch", lambda: dataclasses.replace(here, version="2.99.0"))
+
+    assert extension.find() is None
+    assert extension.objection().endswith(f"was built for torch {here.version}")
+
+
+def test_with_a_compiler_its_own_library_is_built(
+    cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = write_library()
+    extension.build()
+    another_compiler(tmp_path, monkeypatch)
+
+    assert extension.find() is None
+
+
+def test_finding_a_library_writes_nothing(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension = write_library()
+    library = extension.build()
+    for lock in cache_folder.glob("*.lock"):
+        lock.unlink()
+    before = sorted(cache_folder.iterdir())
+
+    assert extension.find() == extension.build() == library
+    assert sorted(cache_folder.iterdir()) == before
+
+
+def test_a_usual_folder_that_became_read_only_is_still_used(
+    write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CEM_TETRIS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    extension = write_library()
+    library = extension.build()
+    capfd.readouterr()
+    monkeypatch.setattr(cache, "_can_write", lambda folder: False)
+
+    assert extension.find() == extension.build() == library
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("arch", "gpu", "binary", "driver"),
+    [
+        ("9.0", (9, 0), True, True),
+        ("8.0", (8, 6), True, True),
+        ("8.6", (8, 0), False, False),
+        ("8.0", (9, 0), False, False),
+        ("8.0+PTX", (9, 0), False, True),
+        ("9.0+PTX", (8, 0), False, False),
+        ("9.0a", (9, 0), True, True),
+        ("10.0a+PTX", (10, 3), False, False),
+        ("10.0f", (10, 3), True, True),
+        ("10.0f+PTX", (12, 0), False, False),
+        ("8.0", (8, 7), False, False),  # a Tegra
+        ("8.0+PTX", (8, 7), False, True),
+        ("Hopper", (9, 0), False, False),
+    ],
+)
+def test_which_gpu_runs_what(arch: str, gpu: tuple[int, int], binary: bool, driver: bool) -> None:
+    assert (runs(arch, gpu, ptx=False), runs(arch, gpu, ptx=True)) == (binary, driver)
+
+
+@pytest.fixture
+def cuda_machine(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a CUDA build of torch, nvcc 13.0 and two GPUs, of 8.0 and of 8.6."""
+    torch = dataclasses.replace(find_torch(), cuda="13.0")
+    nvcc = Nvcc(Path("nvcc"), "13.0", "V13.0.88", "PATH")
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr(kernels.build, "find_torch", lambda: torch)
+    monkeypatch.setattr(kernels.build, "find_nvcc", lambda cuda: nvcc)
+    monkeypatch.setattr(kernels.build, "architectures", lambda: ("8.0", "8.6"))
+    monkeypatch.setattr(kernels.build, "capabilities", lambda: ((8, 0), (8, 6)))
+
+
+@pytest.fixture
+def no_nvcc(cuda_machine: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Takes nvcc away."""
+
+    def missing(cuda: str | None) -> Nvcc:
+        raise CompilerMissingError("no nvcc found", "install it")
+
+    return lambda: monkeypatch.setattr(kernels.build, "find_nvcc", missing)
+
+
+@pytest.fixture
+def put(cuda_machine: None, write_library: Write) -> Put:
+    """Puts a library for some architectures into the cache, without compiling it."""
+
+    def put_library(*archs: str) -> Path:
+        made = write_library(cuda=True, archs=archs)
+        library = made.library_path()
+        library.parent.mkdir(exist_ok=True)
+        library.write_text("a library")
+        library.with_suffix(".json").write_text(json.dumps({**made._key(), "date": "2026"}))
+        return library
+
+    return put_library
+
+
+def test_one_build_for_several_gpus_serves_a_machine_with_some(put: Put, write_library: Write) -> None:
+    library = put("8.0", "9.0")
+
+    assert write_library(cuda=True).find() == library
+
+
+@pytest.mark.parametrize("archs", [("8.6",), ("9.0",), ("8.0a", "9.0")])
+def test_every_gpu_has_to_be_served(put: Put, write_library: Write, archs: tuple[str, ...]) -> None:
+    put(*archs)
+
+    assert write_library(cuda=True).find() is None
+
+
+def test_exactly_what_would_be_built_comes_first(put: Put, write_library: Write) -> None:
+    put("8.0", "8.6", "9.0")
+    exact = put("8.0", "8.6")
+
+    assert write_library(cuda=True).find() == exact
+
+
+def test_who_says_the_architectures_gets_them(
+    put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("8.0", "9.0")
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 8.6")
+    assert write_library(cuda=True).find() is None
+
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST")
+    assert write_library(cuda=True, archs=("8.6",)).find() is None
+
+
+def test_the_driver_compiles_only_where_there_is_no_nvcc(
+    put: Put, write_library: Write, no_nvcc: Callable[[], None]
+) -> None:
+    library = put("7.5+PTX")
+    assert write_library(cuda=True).find() is None
+
+    no_nvcc()
+    assert write_library(cuda=True).find() == library
+
+
+def test_without_nvcc_binaries_come_before_code_for_the_driver(
+    put: Put, write_library: Write, no_nvcc: Callable[[], None]
+) -> None:
+    put("7.5+PTX")
+    library = put("8.0")
+    put("7.0+PTX")
+    no_nvcc()
+
+    assert write_library(cuda=True).find() == library
+
+
+def test_without_nvcc_a_gpu_that_nothing_serves_is_named(
+    put: Put, write_library: Write, no_nvcc: Callable[[], None]
+) -> None:
+    put("8.6", "9.0")
+    no_nvcc()
+
+    with pytest.raises(
+        BuildError, match=r"no nvcc found, and .* for GPUs of 8\.6 9\.0 and here is one of 8\.0"
+    ):
+        write_library(cuda=True).load()
+
+
+def test_another_nvcc_builds_anew(put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    put("8.0", "9.0")
+    monkeypatch.setattr(
+        kernels.build, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0", "V13.0.99", "PATH")
+    )
+
+    assert write_library(cuda=True).find() is None

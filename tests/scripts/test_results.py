@@ -1,0 +1,71 @@
+"""Result files of the kernels' benchmarks, and the report that is made of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _machine import KERNELS, kernel_digest
+from _results import merged, read_result, stale_parts
+
+
+def part(name: str, date: str = "2026-01-01", gpu: str = "A", **figures: float) -> dict[str, Any]:
+    return {
+        "benchmark": name,
+        "date": date,
+        "machine": {"gpu": gpu},
+        "versions": {"torch": date},
+        "operators": ["normal"],
+        "sources": f"digest of {name}",
+        "figures": figures,
+    }
+
+
+def test_a_report_has_the_figures_of_its_parts_and_the_machine_of_the_newest() -> None:
+    report = merged({}, {"a": part("a", "2026-01-02", x=1.0), "b": part("b", "2026-01-01", y=2.0)})
+    assert report["figures"] == {"x": 1.0, "y": 2.0}
+    assert report["versions"] == {"torch": "2026-01-02"}
+    assert report["sources"] == {"a": "digest of a", "b": "digest of b"}
+
+
+def test_a_part_measured_again_replaces_the_old_one_and_leaves_the_others() -> None:
+    report = merged({}, {"a": part("a", x=1.0, gone=3.0), "b": part("b", y=2.0)})
+    again = merged(report, {"a": part("a", "2026-02-01", x=5.0)})
+    assert again["figures"] == {"x": 5.0, "y": 2.0}
+    assert again["parts"]["b"] == report["parts"]["b"]
+
+
+def test_parts_of_two_gpus_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected a report of one GPU, got parts of A and B"):
+        merged({"parts": {"a": part("a")}}, {"b": part("b", gpu="B")})
+
+
+def test_a_part_measured_with_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_results.kernel_digest", lambda *operators: "digest of a")
+    assert stale_parts({"a": part("a"), "b": part("b")}) == ["b"]
+
+
+@pytest.mark.parametrize("file", ["normal/op.cpp", "normal/op.cu", "normal/op.py", "philox.h", "common.cuh"])
+def test_the_digest_changes_with_what_shapes_the_speed(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    assert (KERNELS / file).is_file()
+    before, read = kernel_digest("normal"), Path.read_bytes
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path: read(path) + (b" " if path == KERNELS / file else b"")
+    )
+    assert kernel_digest("normal") != before
+
+
+def test_the_digest_is_of_the_operators_named() -> None:
+    assert kernel_digest("sigmoid") != kernel_digest("sigmoid", "vector_add")
+    with pytest.raises(ValueError, match=r"expected an operator out of .*sigmoid.*, got 'sigmod'"):
+        kernel_digest("sigmod")
+
+
+def test_a_result_of_another_benchmark_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(part("operators")))
+    with pytest.raises(ValueError, match="expected a result of sampling, found none"):
+        read_result(path, "sampling")
+    assert read_result(path, "operators")["figures"] == {}
