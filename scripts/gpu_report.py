@@ -17,14 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from _common import Parser, check_gpu, check_writable, one_line_errors, run
 from _machine import gpu
 from _results import describe, merged, write_json
-from _sanitizer import TOOLS, count_tests, run_tool
+from _sanitizer import TOOLS, count_tests, find_tests, run_files
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -87,31 +87,20 @@ def benchmark(name: str, folder: Path) -> dict[str, Any]:
     return result
 
 
-def sanitizer(folder: Path) -> dict[str, Any]:
-    """Return what compute-sanitizer finds, tool by tool.
+def sanitizer(tool: str, folder: Path) -> dict[str, Any]:
+    """Return what a tool of compute-sanitizer finds when the GPU tests run under it.
 
     Raises:
         RuntimeError: If it finds something in a kernel of this project, or the tests do not pass under it.
     """
-    with ThreadPoolExecutor() as pool:  # side by side: most of it is the tools' own work on the host
-        runs = [
-            pool.submit(run_tool, tool, folder / f"{tool}.log", SANITIZED, SECONDS["sanitizer"])
-            for tool in TOOLS
-        ]
-    findings = [run.result() for run in runs]
-    for found in findings:
-        print(
-            f"{found.tool}: {found.errors} errors, {found.passed} tests passed in {found.seconds} s",
-            flush=True,
-        )
-        if found.errors or found.failed or not found.passed:
-            raise RuntimeError(
-                f"expected {found.tool} to find nothing, got {json.dumps(found.to_dict(), indent=1)}"
-            )
+    found = run_files(tool, folder, find_tests(SANITIZED), SECONDS["sanitizer"])
+    print(f"{tool}: {found.errors} errors, {found.passed} tests passed in {found.seconds} s", flush=True)
+    if found.errors or found.failed or not found.passed:
+        raise RuntimeError(f"expected {tool} to find nothing, got {json.dumps(found.to_dict(), indent=1)}")
     return {
-        **describe("sanitizer", "cuda", OPERATORS),
-        "figures": {f"sanitizer.{found.tool}.errors": found.errors for found in findings},
-        "tools": [found.to_dict() for found in findings],
+        **describe(tool, "cuda", OPERATORS),
+        "figures": {f"sanitizer.{tool}.errors": found.errors, f"sanitizer.{tool}.tests": found.passed},
+        "findings": found.to_dict(),
     }
 
 
@@ -119,7 +108,7 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "tests": tests,
     "sampling": lambda folder: benchmark("sampling", folder),
     "operators": lambda folder: benchmark("operators", folder),
-    "sanitizer": sanitizer,
+    **{tool: partial(sanitizer, tool) for tool in TOOLS},
 }
 
 

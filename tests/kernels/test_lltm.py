@@ -44,8 +44,8 @@ def results_and_gradients(cell, inputs: list[Tensor]) -> list[Tensor]:
     return [new_h, new_cell, *torch.autograd.grad((new_h * weight).sum() - (new_cell * weight).sum(), leaves)]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_results_and_gradients_match_the_reference_in_float64(device, size, dtype):
     inputs = cell_inputs(size, device, dtype)
@@ -88,6 +88,7 @@ def test_gradients_are_those_of_finite_differences(device):
     assert torch.autograd.gradcheck(lltm, inputs)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_second_derivatives_are_those_of_finite_differences(device):
     inputs = [x.requires_grad_() for x in cell_inputs((2, 2, 3), device, torch.float64)]

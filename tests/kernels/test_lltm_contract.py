@@ -103,6 +103,7 @@ def test_float32_products_of_a_small_cell_are_never_tf32():
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
+@pytest.mark.heavy
 @contract.cuda
 def test_results_of_more_than_two_to_the_31_elements():
     batch, inputs, states = 2**27 + 3, 1, 17

@@ -157,6 +157,7 @@ def test_cpu_and_cuda_draw_the_same(dtype: torch.dtype, options: dict[str, Any])
         assert float(((cpu - gpu).abs() / scale).max()) <= tolerance
 
 
+@pytest.mark.heavy
 @cuda
 def test_more_than_2_to_the_31_elements() -> None:
     skip_unless_free(10 * 2**30)
@@ -172,6 +173,7 @@ def test_more_than_2_to_the_31_elements() -> None:
         del x
 
 
+@pytest.mark.heavy
 @cuda
 @pytest.mark.parametrize(("d", "n"), [(1, 2**34 + 2), (2**32 + 1, 1)])
 def test_a_place_beyond_2_to_the_32(d: int, n: int) -> None:

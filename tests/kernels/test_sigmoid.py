@@ -60,6 +60,7 @@ def test_nan_infinities_and_zeros_give_what_torch_gives(device: str, dtype: torc
     assert_same(sigmoid(x), torch.sigmoid(x), rtol=torch.finfo(dtype).eps * 3, atol=0.0)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("device", DEVICES)
 def test_float32_is_accurate_everywhere(device: str) -> None:
     worst = 0.0
@@ -177,6 +178,7 @@ def test_it_runs_on_a_device_that_is_not_current() -> None:
     contract.check_second_device(sigmoid, sample(5000, device="cuda"))
 
 
+@pytest.mark.heavy
 @cuda
 def test_more_than_2_to_the_31_elements() -> None:
     contract.skip_unless_free(14 * 2**30)

@@ -161,6 +161,7 @@ def test_it_runs_on_a_device_that_is_not_current() -> None:
     contract.check_second_device(vector_add, *pair(5000, device="cuda"))
 
 
+@pytest.mark.heavy
 @cuda
 def test_more_than_2_to_the_31_elements() -> None:
     contract.skip_unless_free(14 * 2**30)

@@ -54,8 +54,8 @@ def test_all_parts_go_into_one_file(script: Script, tmp_path: Path) -> None:
     ended = script("gpu_report", "--out", tmp_path / "h200.json")
     assert ended.status == 0, ended.err
     report = json.loads((tmp_path / "h200.json").read_text())
-    assert list(report["parts"]) == ["tests", "sampling", "operators", "sanitizer"]
-    assert set(report["figures"]) == {"tests.x", "sampling.x", "operators.x", "sanitizer.x"}
+    assert list(report["parts"]) == ["tests", "sampling", "operators", "memcheck", "racecheck", "initcheck"]
+    assert set(report["figures"]) == {f"{name}.x" for name in report["parts"]}
 
 
 def test_a_part_that_fails_is_told_and_leaves_the_file_and_the_others(
