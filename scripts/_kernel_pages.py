@@ -8,7 +8,7 @@ from typing import Any
 from _markdown import markdown, origin
 from _operator_tables import Rows, digits, elementwise_rows, lltm_rows
 from _sampling_plots import SPEEDUP, TIME
-from _sampling_tables import LABELS, median
+from _sampling_tables import CALL_LABELS, LABELS, median
 
 Report = Mapping[str, Any]
 Block = Callable[[Report, str], str]
@@ -79,6 +79,19 @@ def sampling_range(result: Report) -> str:
 
 
 @part("sampling")
+def sampling_call(result: Report) -> str:
+    """Return what a call of the smallest size is made of."""
+    call = result.get("call")
+    if call is None:
+        return ""
+    rows = [
+        [label, *(digits(median(call, clock, name)) for clock in ("latency", "host"))]
+        for name, label in CALL_LABELS.items()
+    ]
+    return markdown(["us", "latency", "host"], rows)
+
+
+@part("sampling")
 def sampling_large(result: Report) -> str:
     """Return the large sizes as a table: GB/s written, and the share of the floor's."""
     return _bandwidths(result["large"], "event")
@@ -128,6 +141,7 @@ def _dimensions(sizes: Sequence[Report]) -> list[str]:
 GPU_BLOCKS: dict[str, Block] = {
     "sampling": sampling,
     "sampling_range": sampling_range,
+    "sampling_call": sampling_call,
     "sampling_large": sampling_large,
     "elementwise": elementwise,
     "lltm": lltm,

@@ -109,7 +109,7 @@ def _measure_dtype(
 ) -> list[dict[str, Any]]:
     a, b, grad = _inputs(device, dtype, elements)
     cases = _cases(a, b, grad)
-    functions: dict[str, Function] = {"copy": partial(torch.empty_like(a).copy_, a), **_functions(cases)}
+    functions: dict[str, Function] = {"copy": a.clone, **_functions(cases)}
     timed, calls = (event_times, 10) if device.type == "cuda" else (wall_times, 3)
     times = timed(functions, Plan(turns=3 if quick else 10, calls=3 if quick else calls, warm_up=1))
 

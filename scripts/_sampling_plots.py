@@ -79,20 +79,23 @@ def _times(figure: Any, result: Mapping[str, Any]) -> None:
 def _speedups(figure: Any, result: Mapping[str, Any]) -> None:
     sizes = result["article"]
     panels = figure.subplots(1, len(_CLOCKS), sharey=True)
+    greatest = 1.0
     for axes, (clock, title) in zip(panels, _CLOCKS, strict=True):
         for name in ("compile", "eager"):
+            ratios = speedups(sizes, clock, name)
+            greatest = max(greatest, *ratios)
             label = f"over {LABELS[name]}"
             style = _STYLES[name]
             axes.plot(
                 [size["dim"] for size in sizes],
-                speedups(sizes, clock, name),
+                ratios,
                 label=label,
                 markersize=4,
                 **style,
             )
         axes.axhline(1.0, color="0.6", linewidth=1.0)
         _finish(axes, title)
-        axes.set_ylim(bottom=0.0)
+    panels[0].set_ylim(0.0, 1.05 * greatest)
     panels[0].set_ylabel(f"speed-up of {LABELS[OURS]} [times]")
     panels[0].legend(fontsize="small", framealpha=0.9)
 

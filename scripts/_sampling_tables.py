@@ -12,6 +12,14 @@ from _sampling_methods import METHODS
 
 LABELS = {method.name: method.label for method in METHODS}
 OURS = "ours"
+CALL_LABELS = {
+    "nothing": "nothing",
+    "launch": "a kernel that does nothing",
+    "empty": "torch.empty",
+    "no_samples": "sample_normal of no samples",
+    OURS: "sample_normal",
+}
+"""What a call is made of, each measured alone."""
 
 
 def median(size: Mapping[str, Any], clock: str, name: str) -> float:
@@ -90,6 +98,7 @@ def tables(result: Mapping[str, Any]) -> str:
             ("graph", "us, a call in a CUDA graph"),
         ):
             lines += ["", _times(result["article"], clock, title)]
+        lines += ["", _call(result["call"])]
         if result["large"]:
             lines += ["", _bandwidths(result["large"], "event", "GB/s written, events around a call")]
     else:
@@ -105,6 +114,15 @@ def _times(sizes: Sequence[Mapping[str, Any]], clock: str, title: str) -> str:
     ]
     rows.append(["spread of ours, %", *(f"{_spread(size[clock][OURS]):.0f}" for size in sizes)])
     return table([title, *(f"d={size['dim']:,}" for size in sizes)], rows)
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    clocks = ("latency", "host")
+    rows = [
+        [label, *(digits(median(call, clock, name)) for clock in clocks)]
+        for name, label in CALL_LABELS.items()
+    ]
+    return table(["us, what a call is made of", *clocks], rows)
 
 
 def _bandwidths(sizes: Sequence[Mapping[str, Any]], clock: str, title: str) -> str:

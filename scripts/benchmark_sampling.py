@@ -105,6 +105,26 @@ def measure_article(methods: Sequence[Method], dim: int, quick: bool) -> dict[st
     }
 
 
+def measure_call(quick: bool) -> dict[str, Any]:
+    """Return what a call of the smallest size is made of, by the clocks in which the host shows."""
+    from kernels.normal import sample_normal
+
+    mean, std = problem(ARTICLE[0], "cuda")
+    functions: dict[str, Function] = {
+        "nothing": lambda: None,
+        "launch": lambda: torch.cuda._sleep(0),  # the least that launches: a kernel that ends at once
+        "empty": lambda: torch.empty(ARTICLE[0], SAMPLES, device="cuda"),
+        "no_samples": lambda: sample_normal(mean, std, 0, seed=1),
+        "ours": lambda: sample_normal(mean, std, SAMPLES, seed=1),
+    }
+    for function in functions.values():
+        function()
+    return {
+        "latency": plain(latency_times(functions, _QUICK if quick else _EVENTS)),
+        "host": plain(host_times(functions, _QUICK if quick else _HOST)),
+    }
+
+
 def measure_large(methods: Sequence[Method], dim: int, quick: bool) -> dict[str, Any]:
     """Return one large size: events around a call."""
     timings = event_times(calls(methods, dim, "cuda"), _QUICK if quick else _LARGE)
@@ -129,6 +149,7 @@ def measure_cuda(arguments: argparse.Namespace) -> dict[str, Any]:
         "samples": SAMPLES,
         "article": article,
         "large": large,
+        "call": measure_call(quick),
     }
 
 

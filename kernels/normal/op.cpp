@@ -98,7 +98,7 @@ void Tiles<double>::fill(Key key, const Noise& noise, int64_t tile, int64_t bloc
   }
 }
 
-// A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored along the layout's fast side.
+// A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored.
 template <typename T, typename Real>
 struct Chunk {
   const Noise& noise;
@@ -122,6 +122,7 @@ struct Chunk {
     }
   }
 
+  // For lanes along the layout's fast side.
   void store(int64_t tile, int64_t block, bool across, int lanes) {
     const int64_t fast = across ? noise.dimensions : noise.samples,
                   slow = across ? noise.samples : noise.dimensions;
@@ -138,6 +139,19 @@ struct Chunk {
       }
     }
   }
+
+  // The same where the lanes go along the layout's slow side.
+  void scatter(int64_t tile, int64_t block, bool across, int lanes) {
+    const int64_t column = noise.dim_first ? 1 : noise.dimensions, row = noise.dim_first ? noise.samples : 1;
+    for (int l = 0; l < lanes; ++l) {
+      const int64_t i = (across ? tile + l : tile) * kTile, k = (across ? block : block + l) * kTile;
+      for (int s = 0; s < std::min<int64_t>(kTile, noise.samples - k); ++s) {
+        for (int j = 0; j < std::min<int64_t>(kTile, noise.dimensions - i); ++j) {
+          out[(i + j) * row + (k + s) * column] = static_cast<T>(x[j * kTile + s][l]);
+        }
+      }
+    }
+  }
 };
 
 template <typename T>
@@ -149,19 +163,26 @@ void sample(const Noise& noise, Vector mean, Vector std, const std::optional<Ten
   const Real* lows = low.has_value() ? static_cast<const Real*>(low->const_data_ptr()) : nullptr;
   const Real* highs = high.has_value() ? static_cast<const Real*>(high->const_data_ptr()) : nullptr;
   const int64_t tiles = divide_up(noise.dimensions, kTile), blocks = divide_up(noise.samples, kTile);
-  const bool across = !noise.dim_first;
-  const int64_t fast = across ? tiles : blocks, slow = across ? blocks : tiles,
-                chunks = divide_up(fast, kLanes);
+  // Lanes follow the layout, for vectors of stores, unless most of them would be idle there.
+  const bool follow = noise.dim_first ? blocks >= std::min<int64_t>(tiles, kLanes / 2)
+                                      : tiles >= std::min<int64_t>(blocks, kLanes / 2);
+  const bool across = follow != noise.dim_first;
+  const int64_t along = across ? tiles : blocks, rows = across ? blocks : tiles,
+                chunks = divide_up(along, kLanes);
   const Key key = key_of(noise);
-  torch::stable::parallel_for(0, slow * chunks, 16, [&](int64_t begin, int64_t end) {
+  torch::stable::parallel_for(0, rows * chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{noise, means.data(), stds.data(), lows, highs, out, {}, {}};
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / chunks, column = i % chunks * kLanes;
       const int64_t tile = across ? column : row, block = across ? row : column;
-      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, fast - column));
+      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, along - column));
       chunk.z.fill(key, noise, tile, block, across, lanes);
       chunk.compute(tile, across, lanes);
-      chunk.store(tile, block, across, lanes);
+      if (follow) {
+        chunk.store(tile, block, across, lanes);
+      } else {
+        chunk.scatter(tile, block, across, lanes);
+      }
     }
   });
 }

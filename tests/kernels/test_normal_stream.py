@@ -94,7 +94,7 @@ def test_the_stream_is_the_one_that_was_published(dtype: torch.dtype, tolerance:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_a_number_depends_on_its_place_alone(device: str, dtype: torch.dtype) -> None:
     whole = noise(260, 2053, device=device, dtype=dtype)
-    for d, n in [(1, 1), (1, 2053), (260, 1), (4, 64), (9, 130), (130, 1024), (257, 999)]:
+    for d, n in [(1, 1), (1, 2053), (260, 1), (4, 64), (9, 130), (130, 1024), (257, 999), (130, 7)]:
         for dim_first in (True, False):
             part = noise(d, n, device=device, dtype=dtype, dim_first=dim_first)
             assert part.shape == ((d, n) if dim_first else (n, d))

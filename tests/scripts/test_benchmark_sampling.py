@@ -12,7 +12,7 @@ import pytest
 import torch
 from _machine import kernel_digest
 from _sampling_methods import METHODS, methods_for
-from _sampling_tables import article_figures, large_figures
+from _sampling_tables import CALL_LABELS, article_figures, large_figures
 from _timing import Plan
 
 Script = Callable[..., Any]
@@ -50,6 +50,7 @@ def gpu_result(tmp_path: Path) -> Path:
         "samples": 1024,
         "article": article,
         "large": large,
+        "call": {clock: times(**dict.fromkeys(CALL_LABELS, 4.0)) for clock in ("latency", "host")},
         "figures": article_figures(article) | large_figures(large),
     }
     path = tmp_path / "sampling.json"
