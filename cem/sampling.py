@@ -132,7 +132,6 @@ def _cuda_sampler(device: torch.device) -> Sampler:
             f"expected a CUDA device for backend 'cuda', got {str(device)!r}: "
             f"take device 'cuda', or backend 'torch' on {str(device)!r}"
         )
-    from kernels import BuildError
     from kernels.normal import sample_normal
 
     def sample(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
@@ -140,7 +139,9 @@ def _cuda_sampler(device: torch.device) -> Sampler:
 
     try:
         sample(torch.zeros(1, device=device), torch.zeros(1, device=device), 1, seed=0, generation=0)
-    except BuildError as error:
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # it cannot be built, or what was built does not run on this GPU
         raise ValueError(f"backend 'cuda' is not to be had here: {error}; or use backend 'torch'") from error
     return sample
 
@@ -201,6 +202,6 @@ def make_sampler(name: str, device: torch.device) -> Sampler:
     Raises:
         ValueError: If no backend has that name, or the backend cannot work on the device.
     """
-    if name not in _FACTORIES:
+    if not isinstance(name, str) or name not in _FACTORIES:
         raise ValueError(f"expected a backend out of {', '.join(available_backends())}, got {name!r}")
     return _FACTORIES[name](device)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kernels.build import Extension
 
@@ -41,6 +42,16 @@ def extension(name: str, device_type: str) -> Extension:
     if device_type == "cuda":
         return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
     return Extension(name, (folder / "op.cpp",), (_HERE,), native=True, reason="operator, CPU")
+
+
+def is_transformed() -> bool:
+    """Returns whether forward-mode differentiation or a transform of ``torch.func`` is at work.
+
+    The operators have no rules for them; their references, plain PyTorch, have.
+    """
+    return not torch.compiler.is_compiling() and (
+        forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
+    )
 
 
 class Library:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from _markdown import markdown, origin
 from _operator_tables import Rows, digits, elementwise_rows, lltm_rows
 from _sampling_plots import SPEEDUP, TIME
-from _sampling_tables import CALL_LABELS, LABELS, median
+from _sampling_tables import CALL_LABELS, LABELS, median, speedups
 
 Report = Mapping[str, Any]
 Block = Callable[[Report, str], str]
@@ -16,7 +17,7 @@ Block = Callable[[Report, str], str]
 
 _CLOCKS = ("latency", "event", "graph", "host")
 _SHOWN = (10, 1000, 2500, 5000)
-_RANGE = ("eager", "compile", "normal_", "ours", "unseeded", "fill")
+_RANGE = ("eager", "compile", "normal_", "ours", "rows", "unseeded", "fill")
 
 
 def part(name: str) -> Callable[[Callable[[Report], str]], Block]:
@@ -41,21 +42,24 @@ def sampling(result: Report) -> str:
     def times(name: str) -> str:
         return f"{figures[f'{article}.{name}']:.2f}x"
 
+    rows = statistics.fmean(speedups(result["article"], "graph", "compile", "rows"))
     words = (
-        f"Over d = {first} to {last:,}, {result['samples']} samples, it is "
+        f"Over d = {first} to {last:,}, {result['samples']} samples, as (d, N), it is "
         f"{times('mean_speedup_over_compile')} as fast as `torch.compile` on average (never below "
         f"{times('min_speedup_over_compile')}) by events around a call on an "
         f"idle device, as the article measures (`fill_` itself: "
         f"{times('fill.mean_speedup_over_compile')}), "
         f"{times('mean_speedup_over_compile_busy')} on a busy one, and "
-        f"{times('mean_speedup_over_compile_graph')} inside CUDA graphs; a call keeps the host busy for "
+        f"{times('mean_speedup_over_compile_graph')} inside CUDA graphs (as (N, d), the optimizer's layout, "
+        f"{rows:.2f}x); a call keeps the host busy for "
         f"{digits(figures['sampling.host_us'])} us (`torch.compile`: "
         f"{digits(figures['sampling.compile.host_us'])}, eager: {digits(figures['sampling.eager.host_us'])})."
     )
     if result["large"]:
         words += (
             f" The largest population, {result['large'][-1]['bytes'] / 1e9:.1f} GB, is written at "
-            f"{figures['sampling.large.fraction_of_fill']:.1%} of the speed of `fill_`."
+            f"{figures['sampling.large.fraction_of_fill']:.1%} of the speed of `fill_` "
+            f"({figures['sampling.large.rows.fraction_of_fill']:.1%} as (N, d))."
         )
     pictures = (
         f"![Time of a call against the number of dimensions]({{root}}docs/{TIME})\n"
@@ -83,7 +87,7 @@ def sampling_call(result: Report) -> str:
     """Return what a call of the smallest size is made of."""
     call = result.get("call")
     if call is None:
-        return ""
+        return "Not measured yet."
     rows = [
         [label, *(digits(median(call, clock, name)) for clock in ("latency", "host"))]
         for name, label in CALL_LABELS.items()

@@ -77,6 +77,9 @@ def read_result(path: Path, benchmark: str) -> dict[str, Any]:
         result = result["parts"].get(benchmark)
     if not isinstance(result, dict) or result.get("benchmark") != benchmark:
         raise ValueError(f"{path}: expected a result of {benchmark}, found none")
+    missing = [key for key in ("device", "machine", "versions", "figures") if key not in result]
+    if missing:
+        raise ValueError(f"{path}: expected a whole result, found none with {', '.join(missing)}")
     return result
 
 

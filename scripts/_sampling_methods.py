@@ -67,7 +67,7 @@ def _fill(mean: Tensor, std: Tensor, count: int) -> Tensor:
 
 
 def _ours(**options: bool) -> Sample:
-    """Return the operator as the optimizer calls it: a seed, and a new generation for every call."""
+    """Return the operator with a seed, and a new generation for every call, as the optimizer has it."""
     from kernels.normal import sample_normal
 
     generations = itertools.count()
@@ -100,6 +100,7 @@ METHODS = (
     Method("noise", "Tensor.normal_ alone", lambda: _noise_only),
     Method("backend_torch", "cem backend torch", _optimizer_torch, devices=("cpu",)),
     Method("ours", "sample_normal", _ours),
+    # The optimizer's layout: a candidate a row.
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
     # Beside the kernel, one of torch's draws a seed from torch's generator.
     Method("unseeded", "sample_normal without a seed", _ours_unseeded),

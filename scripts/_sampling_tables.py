@@ -41,7 +41,7 @@ def article_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     )
     for over in ("compile", "eager"):
         for clock, suffix in (("latency", ""), ("event", "_busy"), ("graph", "_graph")):
-            for of, infix in ((OURS, ""), ("unseeded", "unseeded.")):
+            for of, infix in ((OURS, ""), ("rows", "rows."), ("unseeded", "unseeded.")):
                 ratios = speedups(sizes, clock, over, of)
                 figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = statistics.fmean(
                     ratios
@@ -98,7 +98,8 @@ def tables(result: Mapping[str, Any]) -> str:
             ("graph", "us, a call in a CUDA graph"),
         ):
             lines += ["", _times(result["article"], clock, title)]
-        lines += ["", _call(result["call"])]
+        if "call" in result:
+            lines += ["", _call(result["call"])]
         if result["large"]:
             lines += ["", _bandwidths(result["large"], "event", "GB/s written, events around a call")]
     else:

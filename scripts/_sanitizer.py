@@ -34,6 +34,7 @@ _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not graph and not captured and not python_
 _LEFT_OUT_UNSEEN = f"{_LEFT_OUT_UNCACHED} and not (300x80x80 and float16)"
 
 _AT_ONCE = 5
+_NO_TESTS = 5  # pytest's exit code where none is selected
 _RECORD = re.compile(r"========= (Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)")
 
 
@@ -144,6 +145,8 @@ def run_tool(tool: str, log: Path, test: Path, timeout_s: float) -> Findings:
             raise
     ours, others = split_records(log.read_text(errors="replace") if log.is_file() else "")
     passed, failed = count_tests(output)
+    if process.returncode not in (0, _NO_TESTS) and failed == 0:
+        failed = 1  # it crashed before it could count
     seconds = time.monotonic() - began
     return Findings(tool, len(ours), len(others), passed, failed, round(seconds, 1), ours[:5])
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from kernels.library import Library
+from kernels.library import Library, is_transformed
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -56,6 +56,8 @@ def lltm(
         return new_h, new_cell
     if not _fits(input, weights, bias, old_h, old_cell):
         _check(input, weights, bias, old_h, old_cell)
+    if is_transformed():
+        return lltm_reference(input, weights, bias, old_h, old_cell)
     LIBRARY.ensure(input)
     # Operators whose autograd is registered with torch pass through much more Python than _Cell does.
     if torch.is_grad_enabled() and (

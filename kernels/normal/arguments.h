@@ -40,18 +40,24 @@ struct ComputeType<double> {
   using type = double;
 };
 
-inline Tensor as_vector(const Tensor& tensor, int64_t size, const char* name) {
-  STD_TORCH_CHECK(tensor.dim() == 1 && tensor.numel() == size, "sample_normal: expected ", name, " of ", size,
-                  " elements, got ", tensor.numel());
-  return tensor.is_contiguous() ? tensor
-                                : torch::stable::contiguous(tensor);  // a call that costs a microsecond
+// The type that the samples and gradients of a type are computed in.
+inline ScalarType compute_type(ScalarType type) {
+  return type == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-// What the public function checks for itself elsewhere; it says more about what is wrong.
-inline void check_parameters(const Tensor& mean, const Tensor& std) {
-  STD_TORCH_CHECK(mean.scalar_type() == std.scalar_type() && mean.is_cuda() == std.is_cuda() &&
-                      mean.get_device_index() == std.get_device_index(),
-                  "sample_normal: expected mean and std of one type on one device");
+inline void check_device(const Tensor& tensor, const Tensor& like, const char* name) {
+  STD_TORCH_CHECK(tensor.is_cuda() == like.is_cuda() && tensor.get_device_index() == like.get_device_index(),
+                  "sample_normal: expected all tensors on one device, got ", name, " on another");
+}
+
+// A vector of a number a dimension, contiguous. The public function says more about what is wrong.
+inline Tensor as_vector(const Tensor& tensor, const Tensor& mean, ScalarType type, const char* name) {
+  STD_TORCH_CHECK(tensor.dim() == 1 && tensor.numel() == mean.numel(), "sample_normal: expected ", name,
+                  " of ", mean.numel(), " elements, got ", tensor.numel());
+  STD_TORCH_CHECK(tensor.scalar_type() == type, "sample_normal: expected another type of ", name);
+  check_device(tensor, mean, name);
+  return tensor.is_contiguous() ? tensor
+                                : torch::stable::contiguous(tensor);  // a call that costs a microsecond
 }
 
 // An unset tensor on the device of `like`. new_empty does the same through the dispatcher, in a microsecond
@@ -68,8 +74,9 @@ inline Tensor empty(const Tensor& like, int64_t rows, int64_t columns, ScalarTyp
 
 inline Vector vector_of(const Tensor& tensor) { return {tensor.const_data_ptr(), tensor.scalar_type()}; }
 
-inline Noise make_noise(const std::optional<Tensor>& seed_tensor, int64_t seed, int64_t generation,
-                        int64_t samples, int64_t dimensions, bool shared, bool antithetic, bool dim_first) {
+inline Noise make_noise(const Tensor& like, const std::optional<Tensor>& seed_tensor, int64_t seed,
+                        int64_t generation, int64_t samples, int64_t dimensions, bool shared, bool antithetic,
+                        bool dim_first) {
   STD_TORCH_CHECK(generation >= 0 && generation < int64_t{1} << 38,
                   "sample_normal: expected a generation in 0..2^38 - 1, got ", generation);
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
@@ -79,6 +86,7 @@ inline Noise make_noise(const std::optional<Tensor>& seed_tensor, int64_t seed, 
   if (seed_tensor.has_value()) {
     STD_TORCH_CHECK(seed_tensor->numel() == 1 && seed_tensor->scalar_type() == ScalarType::Long,
                     "sample_normal: expected a seed tensor of one int64");
+    check_device(*seed_tensor, like, "the seed");
     data = static_cast<const int64_t*>(seed_tensor->const_data_ptr());
   }
   return {static_cast<uint64_t>(seed),

@@ -119,9 +119,9 @@ __global__ __launch_bounds__(kThreads) void backward_columns_kernel(Noise noise,
 }
 
 // One thread a dimension sums its chunks.
-template <typename T, typename Real>
-__global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t dimensions, T* mean_grad,
-                                  T* std_grad) {
+template <typename Real>
+__global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t dimensions, Real* mean_grad,
+                                  Real* std_grad) {
   const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (i >= dimensions) return;
   double sum[2] = {};
@@ -129,13 +129,13 @@ __global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t d
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
       sum[which] += partial[(which * chunks + chunk) * dimensions + i];
   }
-  convert(mean_grad[i], static_cast<Real>(sum[0]));
-  convert(std_grad[i], static_cast<Real>(sum[1]));
+  mean_grad[i] = static_cast<Real>(sum[0]);
+  std_grad[i] = static_cast<Real>(sum[1]);
 }
 
 template <typename T, typename Real>
-void launch_backward(const Noise& noise, const T* grad, int64_t chunks, Real* partial, T* mean_grad,
-                     T* std_grad, cudaStream_t stream) {
+void launch_backward(const Noise& noise, const T* grad, int64_t chunks, Real* partial, Real* mean_grad,
+                     Real* std_grad, cudaStream_t stream) {
   const int64_t tiles = (noise.dimensions + kTile - 1) / kTile;
   const int64_t blocks = chunks * (noise.dim_first ? tiles : (tiles + kThreads - 1) / kThreads);
   STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
@@ -143,7 +143,7 @@ void launch_backward(const Noise& noise, const T* grad, int64_t chunks, Real* pa
   kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(noise, grad, chunks, partial);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
   const unsigned grid = static_cast<unsigned>((noise.dimensions + kThreads - 1) / kThreads);
-  sum_chunks_kernel<T, Real>
+  sum_chunks_kernel<Real>
       <<<grid, kThreads, 0, stream>>>(partial, chunks, noise.dimensions, mean_grad, std_grad);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }

@@ -192,11 +192,12 @@ Tensor sample_normal_cpu(const Tensor& mean, const Tensor& std, int64_t num_samp
                          bool antithetic, std::optional<Tensor> low, std::optional<Tensor> high,
                          bool dim_first, ScalarType dtype) {
   const int64_t dimensions = mean.numel();
-  const Tensor means = as_vector(mean, dimensions, "mean"), stds = as_vector(std, dimensions, "std");
-  if (low.has_value()) low = as_vector(*low, dimensions, "low");
-  if (high.has_value()) high = as_vector(*high, dimensions, "high");
-  const Noise noise =
-      make_noise(seed_tensor, seed, generation, num_samples, dimensions, shared_noise, antithetic, dim_first);
+  const Tensor means = as_vector(mean, mean, mean.scalar_type(), "mean"),
+               stds = as_vector(std, mean, mean.scalar_type(), "std");
+  if (low.has_value()) low = as_vector(*low, mean, compute_type(dtype), "low");
+  if (high.has_value()) high = as_vector(*high, mean, compute_type(dtype), "high");
+  const Noise noise = make_noise(mean, seed_tensor, seed, generation, num_samples, dimensions, shared_noise,
+                                 antithetic, dim_first);
   Tensor out =
       dim_first ? empty(mean, dimensions, num_samples, dtype) : empty(mean, num_samples, dimensions, dtype);
   if (dimensions == 0 || num_samples == 0) return out;
@@ -209,7 +210,6 @@ Tensor sample_normal_cpu(const Tensor& mean, const Tensor& std, int64_t num_samp
 
 Tensor sample_normal_seeded_cpu(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
                                 int64_t generation, bool dim_first) {
-  check_parameters(mean, std);
   return sample_normal_cpu(mean, std, num_samples, seed, std::nullopt, generation, false, false, std::nullopt,
                            std::nullopt, dim_first, mean.scalar_type());
 }
@@ -217,7 +217,8 @@ Tensor sample_normal_seeded_cpu(const Tensor& mean, const Tensor& std, int64_t n
 // A thread has whole tiles of dimensions and goes through their samples in order, so the sums are the same
 // for any number of threads.
 template <typename T>
-void backward(const Noise& noise, const T* grad, T* mean_grad, T* std_grad) {
+void backward(const Noise& noise, const T* grad, typename ComputeType<T>::type* mean_grad,
+              typename ComputeType<T>::type* std_grad) {
   using Real = typename ComputeType<T>::type;
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
   const Key key = key_of(noise);
@@ -240,8 +241,8 @@ void backward(const Noise& noise, const T* grad, T* mean_grad, T* std_grad) {
         }
       }
       for (int j = 0; j < dimensions; ++j) {
-        mean_grad[first + j] = static_cast<T>(static_cast<Real>(sum[0][j]));
-        std_grad[first + j] = static_cast<T>(static_cast<Real>(sum[1][j]));
+        mean_grad[first + j] = static_cast<Real>(sum[0][j]);
+        std_grad[first + j] = static_cast<Real>(sum[1][j]);
       }
     }
   });
@@ -252,20 +253,23 @@ std::tuple<Tensor, Tensor> sample_normal_backward_cpu(const Tensor& grad, int64_
                                                       bool shared_noise, bool antithetic, bool dim_first) {
   const Tensor gradient = torch::stable::contiguous(grad);
   const int64_t dimensions = grad.size(dim_first ? 0 : 1), samples = grad.size(dim_first ? 1 : 0);
-  const Noise noise =
-      make_noise(seed_tensor, seed, generation, samples, dimensions, shared_noise, antithetic, dim_first);
-  Tensor mean_grad = torch::stable::new_empty(grad, {dimensions}),
-         std_grad = torch::stable::new_empty(grad, {dimensions});
+  const Noise noise = make_noise(grad, seed_tensor, seed, generation, samples, dimensions, shared_noise,
+                                 antithetic, dim_first);
+  const ScalarType type = compute_type(grad.scalar_type());
+  Tensor mean_grad = torch::stable::new_empty(grad, {dimensions}, type),
+         std_grad = torch::stable::new_empty(grad, {dimensions}, type);
   dispatch(grad.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
+    using Real = typename ComputeType<T>::type;
     backward<T>(noise, static_cast<const T*>(gradient.const_data_ptr()),
-                static_cast<T*>(mean_grad.mutable_data_ptr()), static_cast<T*>(std_grad.mutable_data_ptr()));
+                static_cast<Real*>(mean_grad.mutable_data_ptr()),
+                static_cast<Real*>(std_grad.mutable_data_ptr()));
   });
   return {mean_grad, std_grad};
 }
 
 constexpr const char* kArguments =
-    "(Tensor mean, Tensor std, SymInt num_samples, int seed, Tensor? seed_tensor, int generation, bool "
+    "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, Tensor? seed_tensor, SymInt generation, bool "
     "shared_noise, "
     "bool antithetic, Tensor? low, Tensor? high, bool dim_first, ScalarType dtype) -> Tensor";
 
@@ -277,11 +281,13 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   m.def((std::string("sample_normal_no_grad") + kArguments).c_str());
   // The same again with what a plain call needs: half the arguments cost the host half the time.
   m.def(
-      "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, int seed, int generation, bool "
+      "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, "
+      "bool "
       "dim_first) "
       "-> Tensor");
   m.def(
-      "sample_normal_backward(Tensor grad, int seed, Tensor? seed_tensor, int generation, bool shared_noise, "
+      "sample_normal_backward(Tensor grad, SymInt seed, Tensor? seed_tensor, SymInt generation, bool "
+      "shared_noise, "
       "bool antithetic, bool dim_first) -> (Tensor, Tensor)");
 }
 

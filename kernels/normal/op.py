@@ -6,17 +6,21 @@ makes it anew. stream.h, tile.h and box_muller.h say how: Philox4x32-10 and the 
 
 from __future__ import annotations
 
+import numbers
+import operator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from kernels.library import Library
+from kernels.library import Library, is_transformed
 
 Bound = float | Tensor
+_REAL: Any = numbers.Real  # NumPy's scalars among them
 
 _DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
-_DEVICES = ("cpu", "cuda")
+_DEVICES = ("cpu", "cuda", "meta")
 _MAX_GENERATION = 2**38
 _MAX_SAMPLES = 2**46
 
@@ -70,41 +74,45 @@ def sample_normal(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    if (
-        seed is not None
-        and bounds is None
-        and dtype is None
-        and generator is None
-        and not (shared_noise or antithetic or torch.compiler.is_compiling())
-        and not ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
-    ):
+    try:
+        plain = (
+            type(seed) is type(num_samples) is type(generation) is int
+            and bounds is None
+            and dtype is None
+            and generator is None
+            and not (shared_noise or antithetic or torch.compiler.is_compiling() or is_transformed())
+            and not ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
+        )
+    except AttributeError:  # not tensors
+        plain = False
+    if plain:
+        assert seed is not None
         return _sample_plain(mean, std, num_samples, seed, generation, dim_first)
+    _check_types(mean, std, generator, dtype)
+    num_samples, generation = _as_int("num_samples", num_samples), _as_int("generation", generation)
+    seed = None if seed is None else _as_int("seed", seed)
     dtype = dtype or mean.dtype
     _check(mean, std, num_samples, seed, generation, generator, dtype)
     low, high = _check_bounds(bounds, mean, dtype) if bounds is not None else (None, None)
     _LIBRARY.ensure(mean)
-    if seed is None:
-        number, seed_tensor = 0, _draw_seed(mean.device, generator)
-    else:
-        number, seed_tensor = (seed if seed < 1 << 63 else seed - (1 << 64)), None
-    recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
+    number = 0 if seed is None else _signed(seed)
+    seed_tensor = _draw_seed(mean.device, generator) if seed is None else None
+    noise = (num_samples, number, seed_tensor, generation, shared_noise, antithetic)
     operators = torch.ops.cem_tetris
-    operator = operators.sample_normal if recorded else operators.sample_normal_no_grad
-    result: Tensor = operator.default(
-        mean,
-        std,
-        num_samples,
-        number,
-        seed_tensor,
-        generation,
-        shared_noise,
-        antithetic,
-        low,
-        high,
-        dim_first,
-        dtype,
-    )
-    return result
+    if is_transformed():
+        with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
+            z = operators.sample_normal_no_grad.default(
+                *_standard(mean), *noise, None, None, dim_first, _compute_type(dtype)
+            )
+        return sample_normal_reference(mean, std, z, bounds=bounds, dim_first=dim_first).to(dtype)
+    recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
+    sample = operators.sample_normal if recorded else operators.sample_normal_no_grad
+    try:
+        result: Tensor = sample.default(mean, std, *noise, low, high, dim_first, dtype)
+        return result
+    except RuntimeError:
+        _allocate(mean, num_samples, dtype)
+        raise
 
 
 def _sample_plain(
@@ -115,13 +123,15 @@ def _sample_plain(
         _LIBRARY.ensure(mean)
         if not 0 <= seed < 1 << 63:
             _check(mean, std, num_samples, seed, generation, None, mean.dtype)
-            seed -= 1 << 64
+            seed = _signed(seed)
         result: Tensor = torch.ops.cem_tetris.sample_normal_seeded.default(
             mean, std, num_samples, seed, generation, dim_first
         )
         return result
     except (RuntimeError, TypeError, AttributeError):
+        _check_types(mean, std, None, None)
         _check(mean, std, num_samples, seed, generation, None, mean.dtype)
+        _allocate(mean, num_samples, mean.dtype)
         raise
 
 
@@ -145,6 +155,47 @@ def sample_normal_reference(
     return samples
 
 
+def _signed(seed: int) -> int:
+    """Returns the 64 bits of a seed as the operator takes them."""
+    return seed if seed < 1 << 63 else seed - (1 << 64)
+
+
+def _compute_type(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns mean and standard deviation of the noise itself."""
+    zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
+    return zeros, zeros + 1
+
+
+def _allocate(mean: Tensor, num_samples: int, dtype: torch.dtype) -> None:
+    """Allocates the result as torch does: where there is no memory, it says so better than the operator."""
+    mean.new_empty((mean.shape[0], num_samples), dtype=dtype)
+
+
+def _as_int(name: str, value: Any) -> int:
+    """Returns an integer of any kind as an int; one that torch.compile traces stays as it is."""
+    if type(value) is int:
+        return value
+    if isinstance(value, torch.SymInt):
+        return value  # type: ignore[return-value]
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"expected {name} to be an int, got {type(value).__name__}")
+    return operator.index(value)
+
+
+def _check_types(mean: Any, std: Any, generator: Any, dtype: Any) -> None:
+    for name, value in (("mean", mean), ("std", std)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise TypeError(f"expected generator to be a torch.Generator or None, got {type(generator).__name__}")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"expected dtype to be a torch.dtype or None, got {dtype!r}")
+
+
 def _check(
     mean: Tensor,
     std: Tensor,
@@ -166,7 +217,7 @@ def _check(
         and device.type in _DEVICES
         and 0 <= num_samples < _MAX_SAMPLES
         and 0 <= generation < _MAX_GENERATION
-        and (seed is None or (generator is None and type(seed) is int and 0 <= seed < 1 << 64))
+        and (seed is None or (generator is None and 0 <= seed < 1 << 64))
         and (generator is None or generator.device.type == device.type)
     ):
         return
@@ -193,8 +244,6 @@ def _check(
         raise ValueError("expected a seed or a generator, got both")
     if generator is not None:
         raise ValueError(f"expected a generator on {mean.device}, got one on {generator.device}")
-    if type(seed) is not int:
-        raise TypeError(f"expected seed to be an int or None, got {type(seed).__name__}")
     raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
 
 
@@ -202,23 +251,24 @@ def _check_bounds(bounds: tuple[Bound, Bound], mean: Tensor, dtype: torch.dtype)
     """Returns both as vectors of the type that is computed in."""
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise TypeError(f"expected bounds to be (low, high), got {bounds!r}")
-    compute = torch.float64 if dtype is torch.float64 else torch.float32
-    low, high = (_bound(bound, mean, compute) for bound in bounds)
-    if all(isinstance(bound, (int, float)) for bound in bounds) and not bounds[0] <= bounds[1]:
+    low, high = (_bound(bound, mean, _compute_type(dtype)) for bound in bounds)
+    if all(isinstance(bound, _REAL) for bound in bounds) and not bounds[0] <= bounds[1]:
         raise ValueError(f"expected bounds with low <= high, got {bounds}")
     return low, high
 
 
 def _bound(bound: Bound, mean: Tensor, dtype: torch.dtype) -> Tensor:
     if isinstance(bound, Tensor):
+        if bound.is_complex():
+            raise TypeError(f"expected a bound of real numbers, got {bound.dtype}")
         if bound.shape != mean.shape or bound.device != mean.device:
             raise ValueError(
                 f"expected a bound of shape {tuple(mean.shape)} on {mean.device}, "
                 f"got {tuple(bound.shape)} on {bound.device}"
             )
         return bound.detach().to(dtype)
-    if isinstance(bound, (int, float)):
-        return torch.full_like(mean, bound, dtype=dtype, requires_grad=False)
+    if isinstance(bound, _REAL):
+        return torch.full_like(mean, float(bound), dtype=dtype, requires_grad=False)
     raise TypeError(f"expected a bound to be a number or a tensor, got {type(bound).__name__}")
 
 
@@ -245,7 +295,6 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     operators = torch.ops.cem_tetris
     if mean is not None:
         with torch.no_grad():  # the samples before they were clamped, in the type that was computed in
-            compute = torch.float64 if ctx.dtype is torch.float64 else torch.float32
             samples = operators.sample_normal_no_grad.default(
                 mean,
                 std,
@@ -258,7 +307,7 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
                 None,
                 None,
                 dim_first,
-                compute,
+                _compute_type(ctx.dtype),
             )
             inside = torch.ones_like(samples, dtype=torch.bool)
             for bound, compare in ((low, torch.ge), (high, torch.le)):
@@ -276,6 +325,7 @@ def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
     ctx.noise = noise[:1] + noise[2:]
     ctx.save_for_backward(noise[1])
     ctx.num_samples = grad.shape[1] if ctx.noise[-1] else grad.shape[0]
+    ctx.dtype = grad.dtype
 
 
 def _second_gradients(ctx: Any, mean_tangent: Tensor, std_tangent: Tensor) -> tuple[Tensor | None, ...]:
@@ -293,7 +343,7 @@ def _second_gradients(ctx: Any, mean_tangent: Tensor, std_tangent: Tensor) -> tu
         None,
         None,
         dim_first,
-        mean_tangent.dtype,
+        ctx.dtype,
     )
     return (result, *(None,) * 6)
 
@@ -333,8 +383,8 @@ def _fake_backward(
     antithetic: bool,
     dim_first: bool,
 ) -> tuple[Tensor, Tensor]:
-    dimensions = grad.shape[0 if dim_first else 1]
-    return grad.new_empty(dimensions), grad.new_empty(dimensions)
+    dimensions, dtype = grad.shape[0 if dim_first else 1], _compute_type(grad.dtype)
+    return grad.new_empty(dimensions, dtype=dtype), grad.new_empty(dimensions, dtype=dtype)
 
 
 def _register() -> None:

@@ -1,17 +1,25 @@
-// out = mean + std * z, (d, N), for results that a multiprocessor is done with in a few microseconds:
-// independent noise, whole vectors, no bounds. There the prologue of the general kernel counts: its table in
-// shared memory and its barrier.
+// out = mean + std * z for results that a multiprocessor is done with in a few microseconds: independent
+// noise, no bounds. There the prologue of the general kernels counts: their tables in shared memory and their
+// barriers.
 //
 // Roofline: the bytes of the result, which fit into the second-level cache; the latency of a thread's few
 // hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x 32 -> 64 bit products.
 //
-// Grid: a block of kThreads has `width` threads along the samples, four samples each, and kThreads / width
-// groups of kRows dimensions. A thread owns four samples of kRows consecutive dimensions.
+// (d, N), whole vectors: a block of kThreads has `width` threads along the samples, four samples each, and
+// kThreads / width groups of kRows dimensions. A thread owns four samples of kRows consecutive dimensions.
+// (N, d): a thread owns four samples of one dimension; neighbours have neighbouring dimensions.
 #pragma once
 
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
+
+// What every thread of a small kernel needs of the seed.
+struct SmallKeys {
+  const int64_t* seed_data;
+  Key key;  // where seed_data is null
+  LateKeys late;
+};
 
 struct SmallRows {
   int64_t dimensions, samples;
@@ -19,10 +27,27 @@ struct SmallRows {
   uint32_t across;  // blocks along the samples
   bool aligned;     // mean and std to 16 bytes
   uint64_t generation;
-  const int64_t* seed_data;
-  Key key;  // where seed_data is null
-  LateKeys late_keys;
+  SmallKeys keys;
 };
+
+struct SmallColumns {
+  uint32_t dimensions, threads;
+  int64_t samples;
+  uint64_t generation;
+  SmallKeys keys;
+};
+
+// From the seed in the device's memory, where it is there.
+template <bool kSeedTensor>
+__device__ __forceinline__ SmallKeys load_keys(const SmallKeys& given) {
+  SmallKeys keys = given;
+  if constexpr (kSeedTensor) {
+    keys.key = make_key(static_cast<uint64_t>(*keys.seed_data));
+#pragma unroll
+    for (int i = 0; i < kLateKeys; ++i) keys.late.word[i] = late_key(keys.key, i);
+  }
+  return keys;
+}
 
 template <int kRows>
 __device__ __forceinline__ void load_rows(const float* from, bool aligned, float (&to)[kRows]) {
@@ -79,23 +104,39 @@ __global__ __launch_bounds__(kThreads, 4) void small_rows_kernel(const __grid_co
   load_rows(mean + row, aligned, means);
   load_rows(std + row, aligned, stds);
 
-  Key key = job.key;
-  LateKeys keys = job.late_keys;
-  if constexpr (kSeedTensor) {
-    key = make_key(static_cast<uint64_t>(*job.seed_data));
-#pragma unroll
-    for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
-  }
-  const BlockPart samples = block_part(key, block, job.generation, upper(job.generation, row, 0));
+  const SmallKeys keys = load_keys<kSeedTensor>(job.keys);
+  const BlockPart samples = block_part(keys.key, block, job.generation, upper(job.generation, row, 0));
   T* to = out + row * job.samples + static_cast<int64_t>(block) * kTile;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    const Words w = words(keys, dimension_part(key, row + i, job.generation), samples);
+    const Words w = words(keys.late, dimension_part(keys.key, row + i, job.generation), samples);
     float4 x;
     sample_pair(w.word[0], w.word[1], means[i], stds[i], x.x, x.y);
     sample_pair(w.word[2], w.word[3], means[i], stds[i], x.z, x.w);
     store_four(to, x);
     to += job.samples;
+  }
+}
+
+template <typename T, bool kSeedTensor>
+__global__ __launch_bounds__(kThreads) void small_columns_kernel(const __grid_constant__ SmallColumns job,
+                                                                 const float* __restrict__ mean,
+                                                                 const float* __restrict__ std,
+                                                                 T* __restrict__ out) {
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
+  if (thread >= job.threads) return;
+  const uint32_t block = thread / job.dimensions, dimension = thread % job.dimensions;
+  const SmallKeys keys = load_keys<kSeedTensor>(job.keys);
+  const Words w = words(keys.late, dimension_part(keys.key, dimension, job.generation),
+                        block_part(keys.key, block, job.generation, upper(job.generation, 0, 0)));
+  float x[kTile];
+  sample_pair(w.word[0], w.word[1], mean[dimension], std[dimension], x[0], x[1]);
+  sample_pair(w.word[2], w.word[3], mean[dimension], std[dimension], x[2], x[3]);
+  const int64_t first = static_cast<int64_t>(block) * kTile;
+  T* to = out + first * job.dimensions + dimension;
+#pragma unroll
+  for (int i = 0; i < kTile; ++i) {
+    if (first + i < job.samples) convert(to[static_cast<int64_t>(i) * job.dimensions], x[i]);
   }
 }
 

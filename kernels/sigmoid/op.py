@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kernels.elementwise import FLOATING, check_tensor
-from kernels.library import Library
+from kernels.library import Library, is_transformed
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -36,6 +36,9 @@ def sigmoid(x: Tensor) -> Tensor:
         TypeError: x is no tensor of a floating type.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
+    if is_transformed():
+        check_tensor(x, FLOATING)
+        return sigmoid_reference(x)
     try:
         _LIBRARY.ensure(x)
         operators = torch.ops.cem_tetris
@@ -44,6 +47,7 @@ def sigmoid(x: Tensor) -> Tensor:
         result: Tensor = operator.default(x)
     except (AttributeError, RuntimeError, TypeError):
         check_tensor(x, FLOATING)  # the operator checks too: only a call that it refuses pays for this
+        torch.empty_like(x)  # where there is no memory, torch says so better
         raise
     return result
 

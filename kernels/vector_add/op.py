@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.elementwise import NUMBERS, check_pair
-from kernels.library import Library
+from kernels.library import Library, is_transformed
 
 
 def vector_add(a: Tensor, b: Tensor) -> Tensor:
@@ -31,6 +31,9 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
         ValueError: the shapes or the devices differ.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
+    if is_transformed():
+        check_pair(a, b, NUMBERS)
+        return vector_add_reference(a, b)
     try:
         _LIBRARY.ensure(a)
         operators = torch.ops.cem_tetris
@@ -39,6 +42,7 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
         result: Tensor = operator.default(a, b)
     except (AttributeError, RuntimeError, TypeError):
         check_pair(a, b, NUMBERS)  # the operator checks too: only a call that it refuses pays for this
+        torch.empty_like(a)  # where there is no memory, torch says so better
         raise
     return result
 

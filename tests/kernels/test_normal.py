@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import contract
+import numpy as np
 import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
@@ -111,6 +112,19 @@ def test_parameters_of_another_type_than_the_result() -> None:
     expected = sample_normal(mean.detach().float(), std.detach().float(), 10, seed=1).bfloat16()
     assert_same(samples.detach(), expected)
     assert [g.dtype for g in torch.autograd.grad(samples.sum(), (mean, std))] == [torch.float64] * 2
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dim_first", [True, False])
+def test_gradients_are_not_rounded_to_the_type_of_the_samples(
+    device: str, dtype: torch.dtype, dim_first: bool
+) -> None:
+    count = 100_001  # no float16 holds it
+    mean, std = (x.requires_grad_() for x in parameters(2, device=device))
+    samples = sample_normal(mean, std, count, seed=1, dtype=dtype, dim_first=dim_first)
+    (gradient,) = torch.autograd.grad(samples, mean, torch.ones_like(samples))
+    assert gradient.tolist() == [count] * 2
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -235,6 +249,19 @@ def test_compiles(device: str) -> None:
     contract.check_compiles(lambda mean, std: sample_normal(mean, std, 12, seed=6), mean, std)
 
 
+def test_a_new_generation_or_seed_is_not_compiled_anew() -> None:
+    mean, std = (x.requires_grad_() for x in parameters(3))
+    compiled = torch.compile(
+        lambda mean, std, seed, generation: sample_normal(mean, std, 8, seed=seed, generation=generation),
+        fullgraph=True,
+        backend="aot_eager",
+    )
+    for number in range(20):  # torch gives up after the eighth compilation
+        for seed, generation in ((1, number), (number, 1)):
+            expected = sample_normal(mean, std, 8, seed=seed, generation=generation)
+            assert torch.equal(compiled(mean, std, seed, generation), expected)
+
+
 def test_compiles_without_a_seed() -> None:
     mean, std = parameters(5)
     compiled = torch.compile(
@@ -296,6 +323,16 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"bounds": (torch.zeros(2), 1)}, ValueError, r"shape \(3,\).*got \(2,\)"),
     ({"bounds": ("a", 1)}, TypeError, "a number or a tensor, got str"),
     ({"bounds": 1}, TypeError, r"\(low, high\), got 1"),
+    ({"bounds": (torch.zeros(3, dtype=torch.complex64), 1)}, TypeError, "real numbers, got torch.complex64"),
+    ({"mean": [0.0, 0.0, 0.0]}, TypeError, "mean to be a tensor, got list"),
+    ({"std": None}, TypeError, "std to be a tensor, got NoneType"),
+    ({"num_samples": 2.5}, TypeError, "num_samples to be an int, got float"),
+    ({"num_samples": None}, TypeError, "num_samples to be an int, got NoneType"),
+    ({"seed": True}, TypeError, "seed to be an int, got bool"),
+    ({"generation": 1.0}, TypeError, "generation to be an int, got float"),
+    ({"seed": None, "generator": 5}, TypeError, "torch.Generator or None, got int"),
+    ({"num_samples": 2**40}, RuntimeError, "13194139533312 bytes"),
+    ({"num_samples": 2**40, "seed": None}, RuntimeError, "13194139533312 bytes"),
 ]
 
 
@@ -304,3 +341,30 @@ def test_bad_input(change: dict[str, Any], error: type[Exception], message: str)
     arguments = {"mean": torch.zeros(3), "std": torch.ones(3), "num_samples": 4, "seed": 1, **change}
     with pytest.raises(error, match=message):
         sample_normal(**arguments)
+
+
+def test_integers_of_any_kind_will_do() -> None:
+    mean, std = parameters(3)
+    expected = sample_normal(mean, std, 4, seed=7, generation=2)
+    whole = (np.int64(4), np.uint64(7), np.int32(2))
+    for recorded in (False, True):
+        mean.requires_grad_(recorded)
+        samples = sample_normal(mean, std, whole[0], seed=whole[1], generation=whole[2])  # type: ignore[arg-type]
+        assert torch.equal(samples, expected)
+
+
+def test_direct_calls_check_what_they_read() -> None:
+    mean, std = parameters(3)
+    noise = (4, 1, None, 0, False, False)
+    sample = torch.ops.cem_tetris.sample_normal_no_grad
+    sample_normal(mean, std, 4, seed=1)  # loads it
+    with pytest.raises(RuntimeError, match="another type of low"):
+        sample(mean, std, *noise, torch.ones(3, dtype=torch.half), None, True, torch.float32)
+    with pytest.raises(RuntimeError, match="another type of std"):
+        sample(mean, std.half(), *noise, None, None, True, torch.float32)
+
+
+@pytest.mark.parametrize("options", [{"seed": 1}, {"seed": 1, "antithetic": True}, {}])
+def test_meta_tensors_have_shapes(options: dict[str, Any]) -> None:
+    mean, std = parameters(3, device="meta")
+    assert sample_normal(mean, std, 5, **options).shape == (3, 5)

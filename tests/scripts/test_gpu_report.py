@@ -10,7 +10,7 @@ from typing import Any
 import gpu_report
 import pytest
 import torch
-from _sanitizer import count_tests, split_records
+from _sanitizer import count_tests, run_tool, split_records
 
 Script = Callable[..., Any]
 
@@ -116,3 +116,23 @@ def test_the_sanitizers_records_are_told_apart_by_whose_kernel_it_is() -> None:
 )
 def test_pytests_last_line_is_understood(line: str, counts: tuple[int, int]) -> None:
     assert count_tests(line) == counts
+
+
+@pytest.mark.parametrize(
+    ("program", "counts"),
+    [
+        ('echo "3 passed in 1s"', (3, 0)),
+        ('echo "1 failed, 2 passed in 1s"; exit 1', (2, 1)),
+        ('echo "5 deselected in 1s"; exit 5', (0, 0)),
+        ("kill -SEGV $$", (0, 1)),
+        ('echo "3 passed in 1s"; exit 3', (3, 1)),
+    ],
+)
+def test_a_crash_under_the_sanitizer_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, counts: tuple[int, int]
+) -> None:
+    (tmp_path / "compute-sanitizer").write_text(f"#!/bin/sh\n{program}\n")
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = run_tool("memcheck", tmp_path / "log", Path("test_nothing.py"), 10.0)
+    assert (found.passed, found.failed) == counts

@@ -14,6 +14,7 @@ from _results import merged, read_result, stale_parts
 def part(name: str, date: str = "2026-01-01", gpu: str = "A", **figures: float) -> dict[str, Any]:
     return {
         "benchmark": name,
+        "device": "cuda",
         "date": date,
         "machine": {"gpu": gpu},
         "versions": {"torch": date},
@@ -69,3 +70,10 @@ def test_a_result_of_another_benchmark_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected a result of sampling, found none"):
         read_result(path, "sampling")
     assert read_result(path, "operators")["figures"] == {}
+
+
+def test_a_result_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text('{"benchmark": "sampling", "figures": {}}')
+    with pytest.raises(ValueError, match="found none with device, machine, versions"):
+        read_result(path, "sampling")

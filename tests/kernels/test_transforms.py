@@ -1,0 +1,74 @@
+"""Forward-mode differentiation and torch.func's transforms of every operator: right, never silently zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, jacfwd, vmap
+
+from kernels.elementwise_mult import elementwise_mult
+from kernels.lltm import LLTM, lltm
+from kernels.normal import sample_normal
+from kernels.sigmoid import sigmoid
+from kernels.vector_add import vector_add
+
+OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
+STD = torch.linspace(0.5, 2, 3, dtype=torch.float64)
+
+
+REST = [
+    torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for shape in [(6, 5), (6,), (1, 2), (1, 2)]
+]
+
+
+def cell(x: Tensor) -> Tensor:
+    """The LLTM's new h and cell as a function of the input alone; (3,) -> (4,)."""
+    return torch.cat([result.flatten() for result in lltm(x.unsqueeze(0), *REST)])
+
+
+OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": sigmoid,
+    "vector_add": lambda x: vector_add(x, OTHER),
+    "elementwise_mult": lambda x: elementwise_mult(x, OTHER),
+    "lltm": cell,
+    "mean of sample_normal": lambda x: sample_normal(x, STD, 2, seed=1, generation=3),
+    "std of sample_normal": lambda x: sample_normal(OTHER, x, 2, seed=1, antithetic=True, dim_first=False),
+    "sample_normal within bounds": lambda x: sample_normal(x, STD, 4, seed=1, bounds=(-1.0, 1.0)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_derivatives_are_those_of_the_backward_pass(name: str) -> None:
+    f = OPERATORS[name]
+    x = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64)
+    expected = torch.autograd.functional.jacobian(f, x)
+    assert float(expected.abs().max()) > 0.1
+    torch.testing.assert_close(jacfwd(f)(x), expected)
+    torch.testing.assert_close(grad(lambda x: f(x).sum())(x), expected.flatten(0, -2).sum(0))
+    dual = torch.autograd.functional.jacobian(f, x, strategy="forward-mode", vectorize=True)
+    torch.testing.assert_close(dual, expected)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_vmap_is_a_loop(name: str) -> None:
+    f = OPERATORS[name]
+    x = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
+    torch.testing.assert_close(vmap(f)(x), torch.stack([f(row) for row in x]))
+
+
+def test_the_module_works_with_functional_call() -> None:
+    module = LLTM(3, 4)
+    x, state = torch.randn(2, 3), (torch.randn(2, 4), torch.randn(2, 4))
+
+    def loss(parameters: dict[str, Tensor]) -> Any:
+        return functional_call(module, parameters, (x, state))[0].sum()
+
+    gradients = grad(loss)(dict(module.named_parameters()))
+    module(x, state)[0].sum().backward()
+    for name, parameter in module.named_parameters():
+        torch.testing.assert_close(gradients[name], parameter.grad)
