@@ -1,7 +1,7 @@
 """Runs on a machine with a GPU what README and docs say of it, and writes benchmarks/results/<gpu>.json.
 
-The GPU tests, the benchmarks of the kernels, and the tests under compute-sanitizer: a quarter of an hour on an
-H200. A part alone is measured again with --part; the rest of the file stays.
+The GPU tests, the benchmarks of the kernels, and the tests under compute-sanitizer: a quarter of an hour on
+an H200. A part alone is measured again with --part; the rest of the file stays.
 
     python scripts/gpu_report.py && python scripts/render_figures.py
 """
