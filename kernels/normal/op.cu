@@ -37,9 +37,11 @@ Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
          across * divide_up(slow, 2 * steps * height) >= wanted) {
     steps *= 2;
   }
-  *blocks = across * divide_up(slow, steps * height);
+  const int64_t down = divide_up(slow, steps * height);
+  *blocks = across * down;
   STD_TORCH_CHECK(*blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", *blocks);
-  return {log_width, steps, static_cast<uint32_t>(across)};
+  return {log_width, steps, static_cast<uint32_t>(across), static_cast<uint32_t>(down),
+          static_cast<uint32_t>(std::min(kGroup, across))};
 }
 
 template <typename T, int kRows>

@@ -13,6 +13,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "arguments.h"
 #include "common.cuh"
 #include "tile.h"
@@ -20,8 +22,9 @@
 namespace cem_tetris::normal {
 
 constexpr int kThreads = 256;
-constexpr int kMaxSteps = 16;
+constexpr int kMaxSteps = 8;
 constexpr int kMaxEntries = 256;  // of the table in shared memory
+constexpr int64_t kGroup = 128;
 
 template <typename Real>
 struct Bounds {
@@ -29,30 +32,40 @@ struct Bounds {
   const Real* high;
 };
 
-__device__ __forceinline__ double load(Vector v, int64_t i, double) {
+template <typename T>
+__device__ __forceinline__ T widened(T x) {
+  return x;
+}
+__device__ __forceinline__ float widened(__half x) { return __half2float(x); }
+__device__ __forceinline__ float widened(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+// Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
+// is waited for: under a stream of stores a load takes microseconds.
+template <typename T, typename Real>
+__device__ __forceinline__ void load_four(const void* data, int64_t first, int64_t count, Real (&to)[kTile]) {
+  T x[kTile];
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) x[j] = static_cast<const T*>(data)[min(first + j, count - 1)];
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(widened(x[j]));
+}
+
+template <typename Real>
+__device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
   switch (v.type) {
-    case ScalarType::Double:
-      return static_cast<const double*>(v.data)[i];
     case ScalarType::Float:
-      return static_cast<const float*>(v.data)[i];
+      return load_four<float>(v.data, first, count, to);
+    case ScalarType::Double:
+      return load_four<double>(v.data, first, count, to);
     case ScalarType::Half:
-      return __half2float(static_cast<const __half*>(v.data)[i]);
+      return load_four<__half>(v.data, first, count, to);
     default:
-      return __bfloat162float(static_cast<const __nv_bfloat16*>(v.data)[i]);
+      return load_four<__nv_bfloat16>(v.data, first, count, to);
   }
 }
 
-__device__ __forceinline__ float load(Vector v, int64_t i, float) {
-  switch (v.type) {
-    case ScalarType::Float:
-      return static_cast<const float*>(v.data)[i];
-    case ScalarType::Double:
-      return static_cast<float>(static_cast<const double*>(v.data)[i]);
-    case ScalarType::Half:
-      return __half2float(static_cast<const __half*>(v.data)[i]);
-    default:
-      return __bfloat162float(static_cast<const __nv_bfloat16*>(v.data)[i]);
-  }
+__device__ __forceinline__ bool is_aligned_float(Vector v) {
+  return v.type == ScalarType::Float && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
 }
 
 __device__ __forceinline__ void convert(float& to, float x) { to = x; }
@@ -73,17 +86,27 @@ __device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Noise
                                                             Vector std, Bounds<Real> bounds, int64_t first) {
   Column<Real, kPlain> column;
   const uint64_t source = !kPlain && noise.shared ? 0 : first;
-  column.noise = Stream<Real>::dimensions(key, source, noise.generation);
+  if (kPlain && sizeof(Real) == sizeof(float) && is_aligned_float(mean) && is_aligned_float(std)) {
+    const auto means = static_cast<const Pack<float, kTile>*>(mean.data)[first / kTile];
+    const auto stds = static_cast<const Pack<float, kTile>*>(std.data)[first / kTile];
 #pragma unroll
-  for (int j = 0; j < kTile; ++j) {
-    const int64_t i = min(first + j, noise.dimensions - 1);
-    column.mean[j] = load(mean, i, Real{});
-    column.std[j] = load(std, i, Real{});
-    if (!kPlain) {
+    for (int j = 0; j < kTile; ++j) {
+      column.mean[j] = means.value[j];
+      column.std[j] = stds.value[j];
+    }
+  } else {
+    load_four(mean, first, noise.dimensions, column.mean);
+    load_four(std, first, noise.dimensions, column.std);
+  }
+  if (!kPlain) {
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      const int64_t i = min(first + j, noise.dimensions - 1);
       column.low[j] = bounds.low != nullptr ? bounds.low[i] : -static_cast<Real>(INFINITY);
       column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
     }
   }
+  column.noise = Stream<Real>::dimensions(key, source, noise.generation);
   return column;
 }
 
@@ -141,19 +164,19 @@ __device__ __forceinline__ void sample_tile(const typename Stream<Real>::Keys& k
   }
 }
 
+// Streaming stores: lines that leave the cache first leave it in the order of their addresses, nearly.
 // In assembly, for ptxas takes some vectors apart that it sees made of single numbers.
 __device__ __forceinline__ void store_words(float* to, const Pack<float, 4>& x) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]), "f"(x.value[1]),
+  asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]), "f"(x.value[1]),
                "f"(x.value[2]), "f"(x.value[3])
                : "memory");
 }
 template <typename T>
 __device__ __forceinline__ void store_words(T* to, const Pack<T, 4>& x) {
-  constexpr int kVectors = sizeof x > 16 ? sizeof x / 16 : 1;
-  using Vector16 = Pack<T, kTile / kVectors>;
+  using Words = std::conditional_t<sizeof x == 8, uint2, uint4>;
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i)
-    reinterpret_cast<Vector16*>(to)[i] = reinterpret_cast<const Vector16*>(&x)[i];
+  for (int i = 0; i < static_cast<int>(sizeof x / sizeof(Words)); ++i)
+    __stcs(reinterpret_cast<Words*>(to) + i, reinterpret_cast<const Words*>(&x)[i]);
 }
 
 template <typename T, typename Real>
@@ -173,8 +196,20 @@ __device__ __forceinline__ void store(T* to, const Real (&x)[kTile], int64_t cou
 
 struct Shape {
   int log_width, steps;
-  uint32_t across;  // blocks along the fast side
+  uint32_t across, down;  // blocks along the fast and the slow side
+  uint32_t group;         // blocks along the fast side that run before those below them
 };
+
+// Where a block lies. Blocks that run side by side shall write few rows where those are long.
+struct Place {
+  uint32_t across, down;
+};
+__device__ __forceinline__ Place place_of(const Shape& shape) {
+  const uint32_t blocks = shape.group * shape.down;
+  const uint32_t first = blockIdx.x / blocks * shape.group, rest = blockIdx.x % blocks;
+  const uint32_t width = min(shape.group, shape.across - first);
+  return {first + rest % width, rest / width};
+}
 
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
@@ -228,9 +263,12 @@ __global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vecto
   const Key key = load_key(noise);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
-  const int64_t block = static_cast<int64_t>(blockIdx.x / shape.across) * entries;
-  const int64_t first =
-      (static_cast<int64_t>(blockIdx.x % shape.across) * width + (threadIdx.x & (width - 1))) * kTile;
+  const Place place = place_of(shape);
+  const int64_t block = static_cast<int64_t>(place.down) * entries;
+  const int64_t first = (static_cast<int64_t>(place.across) * width + (threadIdx.x & (width - 1))) * kTile;
+  // The last threads may be beyond the dimensions, and load what they do not use.
+  const int64_t last = (noise.dimensions - 1) / kTile * kTile;
+  const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
   for (int i = threadIdx.x; i < entries; i += kThreads) {
     table[i] = Stream<Real>::samples(key, block + i, noise.generation, word3(noise, first, block));
   }
@@ -239,7 +277,6 @@ __global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vecto
   if (first >= noise.dimensions) return;
 
   const typename Stream<Real>::Keys keys = shared_keys;
-  const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, first);
   const int64_t count = noise.dimensions - first;
   const bool whole = noise.dimensions % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;
