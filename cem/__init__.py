@@ -14,6 +14,7 @@
 
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, RunPlan
 from cem.checkpoint import Checkpointer, CheckpointError, Loaded, Refused, read_checkpoint, write_checkpoint
+from cem.evaluation import Evaluation, Objective
 from cem.noise import (
     ConstantNoise,
     HyperbolicNoise,
@@ -25,8 +26,9 @@ from cem.noise import (
 )
 from cem.optimizer import CrossEntropyMethod
 from cem.sampling import Sampler, available_backends, register_backend
+from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
-from cem.trainer import Evaluation, Objective, Trainer, TrainingResult
+from cem.trainer import Trainer, TrainingResult
 
 __all__ = [
     "Callback",
@@ -48,6 +50,7 @@ __all__ = [
     "Refused",
     "RunPlan",
     "Sampler",
+    "Snapshot",
     "StopRequest",
     "Trainer",
     "TrainingResult",

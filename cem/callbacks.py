@@ -36,7 +36,7 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class GenerationRecord:
-    """What is known of a generation that was told.
+    """What is known of a generation that was told; ``Trainer`` says when it is made.
 
     Attributes:
         generation: The generations told so far, 1 for the first.
@@ -44,8 +44,10 @@ class GenerationRecord:
         generation_best: The best fitness of this one.
         elite_mean: The mean fitness of its elites.
         std_mean: The mean of the new standard deviation over the dimensions.
-        seconds: The wall time it took, in seconds.
-        elapsed_s: The wall time of all generations, those before a resumption included, in seconds.
+        seconds: The wall time it took, in seconds: on the CPU from asking for its candidates to knowing its
+            statistics; on other devices from the moment the results of the generation before (for the first
+            of a run: the work queued before it) were complete to the moment its own were.
+        elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
         metrics: What the objective measured besides, by name.
     """
 
@@ -78,10 +80,16 @@ class Callback:
         """Begin: called once, before the first generation."""
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """See a generation that was told."""
+        """See a generation that was told. The optimizer itself may be a generation ahead, see ``Trainer``."""
 
-    def on_checkpoint(self, generation: int) -> None:
-        """Make durable what belongs to the generations up to this one: a checkpoint is about to be saved."""
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Make durable what belongs to the generations up to this one: a checkpoint is about to be saved.
+
+        Args:
+            generation: The generations recorded, 1 for the first.
+            state: The state of the optimizer after them, which is saved: see
+                ``CrossEntropyMethod.state_dict``. Not to be changed. The optimizer itself may be ahead.
+        """
 
     def on_end(self) -> None:
         """Close: called once for every callback that was started, after an error, too."""
@@ -233,7 +241,7 @@ class MetricsWriter(Callback):
             os.ftruncate(self._descriptor, end)
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
-    def on_checkpoint(self, generation: int) -> None:
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
         if self._descriptor is not None:
             os.fsync(self._descriptor)

@@ -36,11 +36,11 @@ from cem._checks import (
 )
 from cem.noise import NoiseSchedule, describe_noise, resolve_noise
 from cem.sampling import choose_backend, make_sampler
+from cem.snapshot import USABLE, Snapshot, check_state
 
 DEFAULT_ELITE_FRACTION = 0.1
 MIN_ELITES = 2  # one elite has no variance: the search would stop dead
 _STATE_TENSORS = ("mean", "std", "best", "best_fitness", "elite_fitness")
-_USABLE = "expected at least one finite fitness and finite elites"
 _ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant
 
 
@@ -70,7 +70,7 @@ class CrossEntropyMethod:
     * On the CPU a refused ``tell()`` raises at once and changes nothing. On other devices ``ask()`` and
       ``tell()`` do not wait for the device: a refused generation leaves mean, std and best as they were and
       counts, and the error rises at the next look at the host side (``check``, ``statistics``,
-      ``best_fitness`` or ``state_dict``).
+      ``best_fitness``, ``state_dict``, or at a ``snapshot`` when that is read).
 
     The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.
     """
@@ -143,6 +143,8 @@ class CrossEntropyMethod:
         self._std = check_vector("std", std, self.dim, dtype, self.device)
         check_distribution(self._mean, self._std)
         self._bounds = check_bounds(bounds, self._mean)
+        # As text now: on a GPU it waits for the device.
+        self._bounds_text = None if self._bounds is None else repr([end.tolist() for end in self._bounds])
         self._sampler = make_sampler(self.backend, self.device)
 
         self._generation = 0
@@ -152,7 +154,10 @@ class CrossEntropyMethod:
         self._elite_fitness = torch.full(
             (self.num_elites,), math.nan, dtype=torch.float64, device=self.device
         )
-        self._refused = torch.zeros((), dtype=torch.bool, device=self.device)
+        # The number of a refused generation, counted from 1, that nobody was told of yet; 0 if there is none.
+        self._refused = torch.zeros((), dtype=torch.int64, device=self.device)
+        self._refuses_at_once = self.device.type == "cpu"
+        self._snapshot: Snapshot | None = None  # of the state as it is, if one was taken
 
     @property
     def generation(self) -> int:
@@ -250,11 +255,11 @@ class CrossEntropyMethod:
         # Negated, so that anything is better than the NaN before the first tell().
         better = ~(self._best_fitness >= top if self.maximize else self._best_fitness <= top)
         finite = (mean + std).isfinite().all()
-        if self.device.type == "cpu":
+        if self._refuses_at_once:
             if not ((math.isfinite(top) or scores.isfinite().any()) and finite):
                 nan, infinite = int(scores.isnan().sum()), int(scores.isinf().sum())
                 raise ValueError(
-                    f"{_USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
+                    f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
                 )
             if better:
                 self._best, self._best_fitness = elites[0].clone(), top.clone()
@@ -262,26 +267,63 @@ class CrossEntropyMethod:
         else:  # the same without asking the device what it found
             usable = scores.isfinite().any() & finite
             better = better & usable
-            self._refused = self._refused | ~usable
+            self._refused = torch.maximum(self._refused, ~usable * (self._generation + 1))
             self._best = torch.where(better, elites[0], self._best)
             self._best_fitness = torch.where(better, top, self._best_fitness)
             self._mean, self._std = torch.where(usable, mean, self._mean), torch.where(usable, std, self._std)
         self._elite_fitness = elite_fitness
         self._generation += 1
         self._asked = None
+        self._snapshot = None
+
+    def snapshot(self) -> Snapshot:
+        """Start a copy to the host of all that is known after the last generation told; does not wait.
+
+        On a CUDA device it is made when the work queued so far on the current stream is done, and reading it
+        waits for that alone. A generation refused since the last snapshot is reported by this one, when it is
+        read.
+
+        Returns:
+            A new snapshot. ``check``, ``statistics`` and ``state_dict`` read it, too, until the next
+            ``tell()``.
+        """
+        figures = {
+            "generation_best": self._elite_fitness[0],
+            "elite_mean": self._elite_fitness.mean(),
+            "std_mean": self._std.mean().double(),
+        }
+        tensors = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
+        self._snapshot = Snapshot(self._generation, self._settings(), tensors, figures, self._refused)
+        self._refused = torch.zeros_like(self._refused)
+        return self._snapshot
+
+    def rewind(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot of this search and forget what was told since; does not wait.
+
+        Args:
+            snapshot: What ``snapshot()`` returned.
+
+        Raises:
+            ValueError: If it is one of a search with other settings or on another device.
+        """
+        device = snapshot.tensors["mean"].device
+        if snapshot.settings != self._settings() or device != self._mean.device:
+            raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
+        self._replace(snapshot.generation, snapshot.tensors)
+        self._snapshot = snapshot
 
     def check(self) -> None:
         """Wait for the device and raise what ``tell()`` could not raise without waiting; a no-op on the CPU.
 
         Raises:
-            ValueError: If a generation told since the last check was refused; once for each such stretch.
+            ValueError: If a generation told since the last check or snapshot was refused; once for each such
+                stretch.
         """
-        if self.device.type != "cpu" and bool(self._refused):
-            self._refused = torch.zeros_like(self._refused)
-            raise ValueError(f"{_USABLE}, got none in a generation told since the last check")
+        if not self._refuses_at_once:
+            self._latest().check()
 
     def statistics(self) -> dict[str, float]:
-        """Read the figures of the last generation in one transfer from the device.
+        """Read the figures of the last generation, all at once.
 
         Returns:
             ``best_fitness`` so far, ``generation_best`` and ``elite_mean`` fitness of the last generation
@@ -290,14 +332,7 @@ class CrossEntropyMethod:
         Raises:
             ValueError: As ``check``.
         """
-        self.check()
-        figures = {
-            "best_fitness": self._best_fitness,
-            "generation_best": self._elite_fitness[0],
-            "elite_mean": self._elite_fitness.mean(),
-            "std_mean": self._std.mean().double(),
-        }
-        return dict(zip(figures, torch.stack(list(figures.values())).tolist(), strict=True))
+        return self._latest().statistics()
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a search resumed elsewhere needs, as tensors on the CPU, numbers and text.
@@ -311,9 +346,7 @@ class CrossEntropyMethod:
         Raises:
             ValueError: As ``check``.
         """
-        self.check()
-        tensors = {name: getattr(self, f"_{name}").to("cpu", copy=True) for name in _STATE_TENSORS}
-        return {"settings": self._settings(), "generation": self._generation, **tensors}
+        return self._latest().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state saved by an optimizer with the same settings: bit for bit as if never stopped.
@@ -328,32 +361,21 @@ class CrossEntropyMethod:
             TypeError: If the generation is no int. Nothing is changed then, nor with ValueError.
             ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
         """
-        missing = [name for name in ("settings", "generation", *_STATE_TENSORS) if name not in state]
-        if missing:
-            raise ValueError(f"expected an optimizer state with {', '.join(missing)}, got {sorted(state)}")
-        mine, theirs = self._settings(), state["settings"]
-        if not isinstance(theirs, Mapping):
-            raise ValueError(f"expected the settings of an optimizer, got {theirs!r}")
-        for name in sorted(mine.keys() | theirs.keys()):
-            if mine.get(name) != theirs.get(name):
-                raise ValueError(
-                    f"expected a state saved with {name} = {mine.get(name)!r}, got {theirs.get(name)!r}"
-                )
-        generation = check_integer("generation", state["generation"], 0)
-        tensors: dict[str, Tensor] = {}
-        for name in _STATE_TENSORS:
-            current: Tensor = getattr(self, f"_{name}")
-            saved = state[name]
-            if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (current.dtype, current.shape):
-                wanted = f"{current.dtype} tensor of shape {tuple(current.shape)}"
-                raise ValueError(f"expected {name} as a {wanted}, got {saved!r}")
-            tensors[name] = saved.detach().to(self.device, copy=True)
+        current = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
+        generation, tensors = check_state(state, self._settings(), current)
         check_distribution(tensors["mean"], tensors["std"])
-        for name, tensor in tensors.items():
-            setattr(self, f"_{name}", tensor)
+        self._replace(generation, tensors)
+
+    def _latest(self) -> Snapshot:
+        return self.snapshot() if self._snapshot is None else self._snapshot
+
+    def _replace(self, generation: int, tensors: Mapping[str, Tensor]) -> None:
+        for name in _STATE_TENSORS:
+            setattr(self, f"_{name}", tensors[name])
         self._generation = generation
         self._asked = None
         self._refused = torch.zeros_like(self._refused)
+        self._snapshot = None
 
     def _settings(self) -> dict[str, Any]:
         """What a resumed search must have in common with the saved one, as JSON can hold it."""
@@ -364,7 +386,7 @@ class CrossEntropyMethod:
             "maximize": self.maximize,
             "noise": describe_noise(self.noise),
             "smoothing": self.smoothing,
-            "bounds": None if self._bounds is None else repr([end.tolist() for end in self._bounds]),
+            "bounds": self._bounds_text,
             "std_floor": self.std_floor,
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),

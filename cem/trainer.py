@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import Tensor
+import torch
 
 from cem._checks import check_integer, check_real
 from cem.callbacks import Callback, GenerationRecord, RunPlan
 from cem.checkpoint import Checkpointer, CheckpointError, Loaded
+from cem.evaluation import Evaluation, Metrics, Objective
 from cem.optimizer import CrossEntropyMethod
+from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
+
+GRACE_SECONDS = 1.0
+"""How long a run that was asked to stop waits for the results of generations that were told."""
+
+_LONGEST_NAP = 0.005  # seconds between two looks at the device
 
 Reason = Literal["finished", "time_limit", "signal", "requested"]
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What an objective found out about a population.
-
-    Attributes:
-        fitness: How fit each candidate is, shape (population,), any real dtype and device.
-        metrics: Anything else worth watching, by name: numbers that are not tensors, such as rates.
-        candidates: What was really evaluated, shape (population, dim), where it is not what was asked for.
-    """
-
-    fitness: Tensor
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    candidates: Tensor | None = None
-
-
-Objective = Callable[[Tensor, int], "Tensor | Evaluation"]
-"""Maps (candidates, generation) to fitness: candidates as ``ask()`` gives them, generation = 0 for the first.
-
-To be resumable bit for bit it must be a function of these two alone."""
+def reads_late(device: torch.device) -> bool:
+    """Tell whether to record a generation on this device only when the next one is queued behind it."""
+    return device.type != "cpu"
 
 
 @dataclass(frozen=True)
@@ -63,6 +55,19 @@ class TrainingResult:
         return 0 if self.signum is None else 128 + self.signum
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A generation that was told and is not recorded yet."""
+
+    snapshot: Snapshot
+    metrics: Metrics
+    began: float
+
+    @property
+    def ready(self) -> bool:
+        return self.snapshot.ready and self.metrics.ready
+
+
 class Trainer:
     """Runs an optimizer on an objective.
 
@@ -83,10 +88,18 @@ class Trainer:
     ``trainer.stop.check()`` now and then is left at once and its generation dropped; one that does not is
     finished and told first.
 
+    Where the optimizer is on a GPU, results are read late: a generation is recorded and saved when the next
+    one has been told, that is, queued. So the device has work while the host writes, if the objective only
+    queues its own (see ``Evaluation``). The files are those of immediate reading. What is still to be
+    recorded when a run ends or the objective fails is recorded then; but a run that was asked to stop waits
+    ``GRACE_SECONDS`` for it and then drops it, as it drops a generation in progress. A generation that was
+    told but not recorded, for that reason or since recording the one before it failed, counts for nothing:
+    the optimizer is rewound.
+
     Attributes:
-        optimizer: The optimizer; its state is that of the last generation told.
+        optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
         stop: The request to stop; objectives may call ``stop.check()``.
-        elapsed_s: The wall time of all generations so far, in seconds.
+        elapsed_s: The wall time of all generations recorded so far, in seconds; see ``GenerationRecord``.
     """
 
     def __init__(
@@ -127,6 +140,11 @@ class Trainer:
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
         self._saved: int | None = None
+        self._saved_at = 0.0
+        self._reads_late = reads_late(optimizer.device)
+        self._pending: deque[_Told] = deque()
+        self._give_up_at: float | None = None
+        self._recorded: Snapshot  # of the last generation recorded, or of the beginning of the run
 
     def resume(self) -> Loaded:
         """Go on from the newest usable checkpoint: load it into the optimizer. Call it before ``run()``.
@@ -154,7 +172,8 @@ class Trainer:
                 called: a fresh run would mix with them.
             KeyboardInterrupt: On the second Ctrl-C.
             OSError: If metrics or a checkpoint cannot be written.
-            ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``.
+            ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. Where results are read
+                late, it rises when the next generation has been told, and names the one meant.
         """
         self._refuse_to_mix()
         with ExitStack() as stack:
@@ -173,21 +192,32 @@ class Trainer:
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        saved_at = time.monotonic()
-        while True:
-            reason = self._reason_to_stop()
-            if reason is not None:
-                return reason
+        self._saved_at = time.monotonic()
+        self._give_up_at = None
+        self._recorded = self.optimizer.snapshot()
+        self._recorded.check()
+        try:
+            with suppress(Interrupted):  # a callback may raise it, too
+                self._generations_to_the_end()
+        finally:
+            self._drop_pending()
+        return self._reason_to_stop() or "requested"
+
+    def _generations_to_the_end(self) -> None:
+        while self._reason_to_stop() is None:
             try:
-                self._generation()
+                told = self._tell()
             except Interrupted:
-                return self._reason_to_stop() or "requested"
-            if (
-                self._checkpointer is not None
-                and time.monotonic() - saved_at >= self._checkpointer.interval_s
-            ):
-                self._save()
-                saved_at = time.monotonic()
+                break
+            except BaseException as error:
+                if not isinstance(error, Exception):  # the second Ctrl-C waits for nothing
+                    self._give_up_at = time.monotonic()
+                with suppress(Interrupted):
+                    self._record_all_but(0)
+                raise
+            self._pending.append(told)
+            self._record_all_but(1 if self._reads_late else 0)
+        self._record_all_but(0)
 
     def _reason_to_stop(self) -> Reason | None:
         if self._generations is not None and self.optimizer.generation >= self._generations:
@@ -196,35 +226,69 @@ class Trainer:
             return "requested" if self.stop.signum is None else "signal"
         return "time_limit" if self.stop.expired else None
 
-    def _generation(self) -> None:
-        started = time.monotonic()
+    def _tell(self) -> _Told:
+        began = time.monotonic()
         found = self._objective(self.optimizer.ask(), self.optimizer.generation)
         evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
+        metrics = Metrics(evaluation)
         self.optimizer.tell(evaluation.fitness, evaluation.candidates)
-        statistics = self.optimizer.statistics()
-        seconds = time.monotonic() - started
+        return _Told(self.optimizer.snapshot(), metrics, began)
+
+    def _record_all_but(self, count: int) -> None:
+        """Record what is pending, the oldest first, until so many are left or the run is to wait no more."""
+        while len(self._pending) > count and self._wait(self._pending[0]):
+            requested = self.stop.requested
+            self._record(self._pending.popleft())
+            if (
+                self._checkpointer is not None
+                and time.monotonic() - self._saved_at >= self._checkpointer.interval_s
+            ):
+                self._save()
+                self._saved_at = time.monotonic()
+            if self.stop.requested and not requested and self.stop.signum is None:
+                self._drop_pending()  # a callback has seen enough: the run ends with what it saw
+
+    def _drop_pending(self) -> None:
+        self._pending.clear()
+        if self.optimizer.generation != self._recorded.generation:
+            self.optimizer.rewind(self._recorded)
+
+    def _wait(self, told: _Told) -> bool:
+        """Wait for results, not in one piece: signals are heard. False if the run is to stop without them."""
+        began = time.monotonic()
+        while not told.ready:
+            now = time.monotonic()
+            if self._give_up_at is None and self.stop.requested:
+                self._give_up_at = now + GRACE_SECONDS
+            if self._give_up_at is not None and now >= self._give_up_at:
+                return False
+            time.sleep(min(1e-4 + (now - began) / 4, _LONGEST_NAP))
+        return True
+
+    def _record(self, told: _Told) -> None:
+        statistics = told.snapshot.statistics()
+        before, self._recorded = self._recorded, told.snapshot
+        taken = time.monotonic() - told.began
+        seconds = told.snapshot.seconds_since(before) if self._reads_late else taken
         self.elapsed_s += seconds
         record = GenerationRecord(
-            generation=self.optimizer.generation,
+            generation=told.snapshot.generation,
             **statistics,
             seconds=seconds,
             elapsed_s=self.elapsed_s,
-            metrics={
-                name: value if isinstance(value, int) else float(value)
-                for name, value in evaluation.metrics.items()
-            },
+            metrics=told.metrics.read(seconds),
         )
         for callback in self._callbacks:
             callback.on_generation(record)
 
     def _save(self) -> None:
-        generation = self.optimizer.generation
+        generation = self._recorded.generation
         if self._checkpointer is None or self._saved == generation:
             return
+        state = self._recorded.state_dict()
         for callback in self._callbacks:
-            callback.on_checkpoint(generation)
-        state = {"optimizer": self.optimizer.state_dict(), "elapsed_s": self.elapsed_s}
-        self._checkpointer.save(generation, state)
+            callback.on_checkpoint(generation, state)
+        self._checkpointer.save(generation, {"optimizer": state, "elapsed_s": self.elapsed_s})
         self._saved = generation
 
     def _restore(self, state: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import NoReturn
 import torch
 
 from kernels import BuildError, CompilerMissingError
-from kernels.cuda import CUDA_TORCH_REMEDY
+from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
 from kernels.toolchain import find_compiler
 
 DEVICES = ("auto", "cpu", "cuda", "python")
@@ -105,16 +105,22 @@ def seed(text: str) -> int:
 
 
 def choose_device(requested: str) -> str:
-    """Return the engine to play on; ``auto`` takes C++ where there is a compiler, and else readable Python.
+    """Return the engine to play on.
+
+    ``auto`` takes CUDA where there are a GPU and nvcc, else C++ where there is a compiler, else readable
+    Python. It says on stderr why a GPU is left alone, or that Python plays.
 
     Args:
         requested: One of `DEVICES`.
 
     Raises:
-        CompilerMissingError: If C++ was asked for by name and there is no compiler.
+        CompilerMissingError: If C++ or CUDA was asked for by name and there is no compiler for it.
+        ValueError: If CUDA was asked for by name and there is no GPU.
     """
     if requested == "python":
         return "python"
+    if requested == "cuda":
+        check_gpu("device cuda", "--device cpu")
     try:
         find_compiler()
     except CompilerMissingError as error:
@@ -122,7 +128,16 @@ def choose_device(requested: str) -> str:
             raise
         print(f"note: playing in Python, some thousand times slower than in C++: {error}", file=sys.stderr)
         return "python"
-    return "cpu" if requested == "auto" else requested
+    if requested == "cpu" or not torch.cuda.is_available():
+        return "cpu"
+    try:
+        find_nvcc(torch.version.cuda)
+    except CompilerMissingError as error:
+        if requested != "auto":
+            raise
+        print(f"note: playing on the CPU, not on the GPU: {error}", file=sys.stderr)
+        return "cpu"
+    return "cuda"
 
 
 def check_gpu(what: str, instead: str) -> None:

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from _markdown import markdown, origin
+from _markdown import Block, Report, markdown, part
 from _operator_tables import Rows, digits, elementwise_rows, lltm_rows
 from _sampling_plots import SPEEDUP, TIME
 from _sampling_tables import CALL_LABELS, LABELS, median, speedups
 
-Report = Mapping[str, Any]
-Block = Callable[[Report, str], str]
-"""Writes a block from a result file and the file's name from the root."""
-
 _CLOCKS = ("latency", "event", "graph", "host")
 _SHOWN = (10, 1000, 2500, 5000)
 _RANGE = ("eager", "compile", "normal_", "ours", "rows", "unseeded", "fill")
-
-
-def part(name: str) -> Callable[[Callable[[Report], str]], Block]:
-    """Return a decorator: a block made from one part of a result file, empty where that was not measured."""
-
-    def decorated(write: Callable[[Report], str]) -> Block:
-        def block(report: Report, file: str) -> str:
-            found = report.get("parts", report).get(name)
-            return f"{write(found)}\n\n{origin(found, file)}" if found is not None else ""
-
-        return block
-
-    return decorated
 
 
 @part("sampling")
@@ -141,7 +123,7 @@ def _dimensions(sizes: Sequence[Report]) -> list[str]:
     return [f"d = {size['dim']:,}" for size in sizes]
 
 
-GPU_BLOCKS: dict[str, Block] = {
+KERNEL_BLOCKS: dict[str, Block] = {
     "sampling": sampling,
     "sampling_range": sampling_range,
     "sampling_call": sampling_call,

@@ -6,9 +6,10 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,11 +85,32 @@ def gpu() -> dict[str, str | int | float]:
     }
 
 
-def source_digest() -> str:
-    """Return a SHA-256 over what every native engine is compiled from: names and contents of its files."""
-    extension = native.extension(("holes",))
-    headers = (path for folder in extension.include_dirs for path in folder.glob("*.h"))
-    return _digest({*extension.sources, *headers})
+def source_digest(*, cuda: bool = False) -> str:
+    """Return a SHA-256 over what the C++ engine is compiled from: names and contents of its files.
+
+    Args:
+        cuda: Whether those of the CUDA engine count, too.
+    """
+    engine = native.extension(("holes",))
+    files, kinds = set(engine.sources), [".h"]
+    if cuda:
+        files.update(native.cuda_extension(("holes",)).sources)
+        kinds.append(".cuh")
+    headers = (path for folder in engine.include_dirs for kind in kinds for path in folder.glob(f"*{kind}"))
+    return _digest({*files, *headers})
+
+
+def part_digest(part: Mapping[str, Any]) -> str:
+    """Return the digest of what a part of a report measures, as it is now: operators, the engine, or both.
+
+    Args:
+        part: Its ``operators``, ``device``, and ``engine``, whether the Tetris engine is measured; older
+            parts have none.
+    """
+    found = [kernel_digest(*part["operators"])] if part["operators"] else []
+    if part.get("engine", False):
+        found.append(source_digest(cuda=part["device"] == "cuda"))
+    return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
 def kernel_digest(*operators: str) -> str:

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+Report = Mapping[str, Any]
+Block = Callable[[Report, str], str]
+"""Writes a block from a result file and the file's name from the root."""
+
+
+def part(name: str, absent: str = "") -> Callable[[Callable[[Report], str]], Block]:
+    """Return a decorator: a block made from one part of a result file.
+
+    Args:
+        name: The part.
+        absent: The block where that was not measured.
+    """
+
+    def decorated(write: Callable[[Report], str]) -> Block:
+        def block(report: Report, file: str) -> str:
+            found = report.get("parts", report).get(name)
+            return f"{write(found)}\n\n{origin(found, file)}" if found is not None else absent
+
+        return block
+
+    return decorated
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -11,7 +33,24 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
 
 
-def origin(result: Mapping[str, Any], file: str) -> str:
+def lines(value: float | None) -> str:
+    """Return a number of lines as a person reads it: three or four digits."""
+    if value is None:
+        return "-"
+    return f"{value / 1e6:.3g} M" if value >= 1e6 else f"{float(f'{value:.4g}'):,.0f}"
+
+
+def cell(measurement: Report) -> str:
+    """Return a score with its interval."""
+    low, high = measurement["ci95"]
+    if high is None:
+        return f"> {lines(low)} (no game ended)"
+    games = measurement["games"]
+    score, interval = lines(measurement["lines_per_game"]), f"[{lines(low)}, {lines(high)}]"
+    return f"{score} {interval}, {games:,} game{'s'[: games != 1]}"
+
+
+def origin(result: Report, file: str) -> str:
     """Return where figures come from, as a line of small print.
 
     Args:

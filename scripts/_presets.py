@@ -71,4 +71,45 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "score_decisions": 6_400,
     },
 }
-"""What a preset changes where only the Python engine plays; one that is not here stays as it is."""
+
+# 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. A
+# stream needs fifty to a hundred decisions from the empty board to steady play, so none is shorter than 1000;
+# a good candidate ends a dozen games or more a generation, on all its streams together.
+_CUDA: Mapping[str, Setting] = {
+    "population": 512,
+    "elites": 40,
+    "streams": 264,
+    "decisions": 10_000,
+    "noise": "constant:0.0001",
+}
+
+CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
+    # 72 billion decisions: 36 seconds at two billion a second.
+    "quick": {
+        **_CUDA,
+        "curriculum": "10x10:20:2000,10x12:12:6000,10x14:14:30000",
+        "score_decisions": 5_000_000_000,
+    },
+    # 124 billion decisions: a minute.
+    "standard": {
+        **_CUDA,
+        "curriculum": "10x8:20:1000,10x10:22:2000,10x12:14:6000,10x14:10:32000,10x16:7:64000",
+        "score_decisions": 5_000_000_000,
+    },
+    # 410 billion decisions: three to four minutes.
+    "record": {
+        **_CUDA,
+        "noise": "none",
+        "curriculum": "10x8:20:1000,10x10:22:3000,10x12:14:10000,10x14:16:64000,10x16:14:128000",
+        "score_decisions": 20_000_000_000,
+    },
+}
+
+CUDA_PRESETS_MULTIPROCESSORS = 132
+"""Of the GPU that these are for. Another one has its share of their streams and of the scores' decisions."""
+
+DEVICE_PRESETS: Mapping[str, Mapping[str, Mapping[str, Setting]]] = {
+    "python": PYTHON_PRESETS,
+    "cuda": CUDA_PRESETS,
+}
+"""What a preset changes on an engine; one that is not here stays as it is."""

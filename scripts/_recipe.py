@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from _curriculum import curriculum_text, cut_to_board, parse_curriculum
-from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
+from _presets import CUDA_PRESETS_MULTIPROCESSORS, DEFAULT_PRESET, DEVICE_PRESETS, PRESETS, Setting
 
 from cem import available_backends, describe_noise, parse_noise
 from cem.sampling import AUTO, choose_backend
@@ -187,7 +187,7 @@ def preset_name(*layers: Mapping[str, Setting]) -> str:
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Put a recipe together: the preset first, then the layers, each beating the ones before.
+    """Put a recipe together: the preset as the engine has it, then the layers, each beating the ones before.
 
     Settings that hang together are kept together where a layer names only one of them: generations without a
     curriculum mean no curriculum, a curriculum without generations means none after it, a population without
@@ -206,8 +206,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
     settings: dict[str, Any] = {"backend": "auto", **PRESETS[preset]}
-    if device == "python":
-        settings |= PYTHON_PRESETS.get(preset, {})
+    settings |= _changes(preset, device)
     board = next((layer["board"] for layer in reversed(layers) if "board" in layer), None)
     if isinstance(board, str):
         settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(board))
@@ -217,9 +216,19 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     settings |= {
         "preset": preset,
         "device": device,
-        "backend": _settled_backend(settings["backend"], device, str(settings.get("device", "auto"))),
+        "backend": _settled_backend(settings["backend"], device),
     }
     return Recipe(**settings)
+
+
+def _changes(preset: str, device: str) -> dict[str, Setting]:
+    """Return what a preset changes on an engine, and on a GPU of this size."""
+    changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))
+    if device == "cuda" and changes and torch.cuda.is_available():
+        share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
+        for name in ("streams", "score_decisions"):
+            changes[name] = max(1, round(int(changes[name]) * share))
+    return changes
 
 
 def read_settings(path: Path) -> dict[str, Setting]:
@@ -275,13 +284,12 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
     return merged
 
 
-def _settled_backend(requested: str, engine: str, asked: str) -> str:
-    """Return what draws the candidates; ``auto`` takes the kernel where a GPU and nvcc are there.
+def _settled_backend(requested: str, engine: str) -> str:
+    """Return what draws the candidates; ``auto`` draws them where they play.
 
     Args:
         requested: The name of a backend, or ``auto``.
         engine: The engine that plays.
-        asked: The engine as it was asked for. Who asked for the CPU keeps the GPU out of it.
 
     Raises:
         ValueError: If it is unknown.
@@ -289,7 +297,4 @@ def _settled_backend(requested: str, engine: str, asked: str) -> str:
     known = (AUTO, *available_backends())
     if requested not in known:
         raise unknown_name("backend", requested, known)
-    if requested == AUTO:
-        on_gpu = torch.cuda.is_available() and engine != "python" and asked in ("auto", "cuda")
-        return choose_backend(AUTO, torch.device("cuda" if on_gpu else "cpu"))
-    return requested
+    return choose_backend(requested, torch.device("cuda" if engine == "cuda" else "cpu"))

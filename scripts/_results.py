@@ -1,6 +1,6 @@
 """Result files of what the kernels are measured by: one benchmark's, and the report of a machine with a GPU.
 
-A result says what it was measured with: date, machine, versions, and a digest of the operators' sources. It
+A result says what it was measured with: date, machine, versions, and a digest of the sources measured. It
 holds details, as its benchmark likes, and ``figures``, a flat map from name to number. A report is made of
 parts, each a result measured by itself, and its ``figures`` are those of all its parts.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from _common import check_gpu
-from _machine import gpu, kernel_digest, machine, versions
+from _machine import gpu, machine, part_digest, versions
 
 from tetris.files import write_text
 from tetris.names import unknown_name
@@ -40,25 +40,28 @@ def settle_device(requested: str) -> str:
     return requested
 
 
-def describe(benchmark: str, device: str, operators: Sequence[str]) -> dict[str, Any]:
+def describe(
+    benchmark: str, device: str, operators: Sequence[str] = (), *, engine: bool = False
+) -> dict[str, Any]:
     """Return what a result holds for, as plain values for JSON.
 
     Args:
         benchmark: Its name.
         device: ``"cuda"`` or ``"cpu"``.
         operators: The folders under kernels/ whose sources were measured.
+        engine: Whether the Tetris engine was.
 
     Raises:
         ValueError: If an operator is unknown.
     """
+    measured = {"device": device, "operators": list(operators), "engine": engine}
     return {
         "benchmark": benchmark,
-        "device": device,
+        **measured,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine() | (gpu() if device == "cuda" else {}),
         "versions": versions(),
-        "operators": list(operators),
-        "sources": kernel_digest(*operators),
+        "sources": part_digest(measured),
     }
 
 
@@ -110,7 +113,7 @@ def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) ->
 
 def stale_parts(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the names of the parts that were measured with other sources than those that are here."""
-    return [name for name, part in parts.items() if part["sources"] != kernel_digest(*part["operators"])]
+    return [name for name, part in parts.items() if part["sources"] != part_digest(part)]
 
 
 def write_json(path: Path, result: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from kernels.cuda import find_nvcc
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("memcheck", "racecheck", "initcheck")
-NAMESPACES = ("cem_tetris::",)
+NAMESPACES = ("tetris::",)
 """What the names of this project's kernels hold."""
 
 # Races are looked for in shared memory, which is a kernel's own; the other tools have to see who writes what.

@@ -17,13 +17,20 @@ from tetris import LinearController, Rules, Score
 from tetris.rollout import Rollout
 from tetris.score import ESTIMATOR
 
-STREAMS = 64
-"""Games side by side: enough for every core, few enough for the start on empty boards not to matter."""
+STREAMS, MOST_STREAMS = 64, 1 << 17
+"""Games side by side: enough for every core, and so many that a large GPU is busy."""
+
+GPU_STREAMS = 132 * 1024
+"""Games side by side on a GPU while the clock runs: 1024 for each multiprocessor of an H200."""
+
+DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
+"""How long a stream is where their number is free: so long that its start on an empty board hardly counts."""
 
 DEFAULT_SEED = 12345
 """Of the pieces that scores are measured on."""
 
-_LARGEST_CHUNK = 1 << 14
+_LARGEST_CHUNK = 1 << 14  # decisions on a stream
+_LARGEST_STEP = 1 << 26  # decisions on all streams
 _CHUNK_SECONDS = 0.2
 
 
@@ -102,15 +109,25 @@ def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, bo
     return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
 
 
-def streams_for(limit: Limit) -> int:
-    """Return how many games to play side by side: where decisions are given, a divisor of their number.
+def streams_for(limit: Limit, device: str) -> int:
+    """Return how many games to play side by side.
 
-    So exactly that many are played; only where the number has no divisor near `STREAMS` is it rounded up.
+    They are the more, the longer it takes: `STREAMS` to `MOST_STREAMS`. Where decisions are given, it is a
+    divisor of their number, so that exactly that many are played; only where there is none near is the number
+    rounded up. The device has a say only where the clock has one.
     """
-    if limit.decisions is None or limit.decisions % STREAMS == 0:
-        return STREAMS
-    divisors = [n for n in range(STREAMS // 4, STREAMS) if limit.decisions % n == 0]
-    return max(divisors, default=min(STREAMS, limit.decisions))
+    if limit.seconds is not None:
+        return GPU_STREAMS if device == "cuda" else STREAMS
+    if limit.games is not None:
+        return _clamped(limit.games // GAMES_PER_STREAM)
+    assert limit.decisions is not None
+    wanted = _clamped(limit.decisions // DECISIONS_PER_STREAM)
+    divisors = (n for n in range(wanted, wanted // 4 - 1, -1) if limit.decisions % n == 0)
+    return next(divisors, min(wanted, limit.decisions))
+
+
+def _clamped(streams: int) -> int:
+    return max(STREAMS, min(streams, MOST_STREAMS))
 
 
 def measure(
@@ -138,7 +155,7 @@ def measure(
     Returns:
         The score, and the seconds it took.
     """
-    streams = streams_for(limit)
+    streams = streams_for(limit, device)
     weights = torch.tensor([controller.weights], dtype=torch.float32)
     with one_line_errors():
         rollout = Rollout(weights, rules, streams, seed, device, features=controller.features)
@@ -171,16 +188,16 @@ def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
-    """Return how many decisions a stream to make before looking at the limit again.
+    """Return how many decisions a stream to make before looking at the limit again: a GPU then stands still.
 
     At most twice as many as the last time, and no more than are likely to be needed. Where the limit is in
     games or decisions, the clock has no say, so that the result depends on nothing but the arguments.
     """
-    needed = float(_LARGEST_CHUNK)
+    needed = float(_LARGEST_STEP // streams)
     if limit.games is not None and score.games:
-        needed = (limit.games - score.games) * score.decisions / (score.games * streams)
+        needed = min(needed, (limit.games - score.games) * score.decisions / (score.games * streams))
     elif limit.decisions is not None:
-        needed = (limit.decisions - score.decisions) / streams
+        needed = min(needed, (limit.decisions - score.decisions) / streams)
     elif limit.seconds is not None and score.decisions:
         rate = score.decisions / (seconds * streams)
         needed = rate * min(limit.seconds - seconds, _CHUNK_SECONDS)

@@ -10,7 +10,7 @@ the best candidate is only the luckiest one.
 from __future__ import annotations
 
 import hashlib
-import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -70,30 +70,25 @@ class LinesPerGame:
         self._piece_seed = piece_seed(recipe.seed)
 
     def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
-        """Play a generation.
+        """Play a generation; where that is on a GPU nothing waits for it, and the metrics are read later.
 
         Raises:
             Interrupted: If the run is to stop.
         """
         number, stage = self._recipe.stage_at(generation)
         players = unit_length(torch.cat([candidates, self._optimizer.mean.unsqueeze(0)]))
-        began = time.monotonic()
         result = self._play(players, stage, generation)
         fitness = lines_per_game(result)
-        lines, decisions = int(result.lines.sum()), int(result.decisions.sum())
-        seconds = max(time.monotonic() - began, 1e-9)
         metrics = {
             "stage": number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
-            "mean_fitness": float(fitness[-1]),
-            "lines": lines,
-            "games": int(result.games.sum()),
-            "decisions": decisions,
-            "lines/s": lines / seconds,
-            "decisions/s": decisions / seconds,
+            "mean_fitness": fitness[-1],
+            "lines": result.lines.sum(),
+            "games": result.games.sum(),
+            "decisions": result.decisions.sum(),
         }
-        return Evaluation(fitness[:-1], metrics, players[:-1])
+        return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
 
     def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult:
         recipe = self._recipe
@@ -162,27 +157,27 @@ class Training:
     @property
     def decisions(self) -> int:
         """The decisions of all generations so far."""
-        recipe, left, made = self.recipe, self.optimizer.generation, 0
-        for stage in recipe.stages:
-            played = min(left, stage.generations)
-            made += played * stage.decisions * recipe.streams * (recipe.population + 1)
-            left -= played
-        return made
+        return self._decisions_after(self.optimizer.generation)
 
-    def controller(self, score: list[dict[str, Any]] | None = None) -> LinearController:
+    def controller(
+        self, score: list[dict[str, Any]] | None = None, state: Mapping[str, Any] | None = None
+    ) -> LinearController:
         """Return what is learned so far.
 
         Args:
             score: Its measurements and those beside it, as plain values; None where there are none.
+            state: The state of the optimizer that is meant, which ``trainer.elapsed_s`` belongs to; None: as
+                it is now.
         """
-        weights = unit_length(self.optimizer.mean.double().cpu().unsqueeze(0))[0]
+        state = self.optimizer.state_dict() if state is None else state
+        weights = unit_length(state["mean"].double().unsqueeze(0))[0]
         provenance = {
             "made_by": "scripts/train_tetris.py",
             "config": self.recipe.to_dict(),
             "seed": self.recipe.seed,
-            "generation": self.optimizer.generation,
+            "generation": state["generation"],
             "generations": self.recipe.total_generations,
-            "decisions": self.decisions,
+            "decisions": self._decisions_after(state["generation"]),
             "seconds": self.trainer.elapsed_s,
             "versions": versions(),
             "score": score,
@@ -195,17 +190,28 @@ class Training:
             provenance,
         )
 
-    def save_controller(self, score: list[dict[str, Any]] | None = None) -> LinearController | None:
+    def save_controller(
+        self, score: list[dict[str, Any]] | None = None, state: Mapping[str, Any] | None = None
+    ) -> LinearController | None:
         """Write what is learned so far, see `controller`; before the first generation that is nothing.
 
         Raises:
             OSError: If it cannot be written.
         """
-        if not self.optimizer.generation:
+        state = self.optimizer.state_dict() if state is None else state
+        if not state["generation"]:
             return None
-        controller = self.controller(score)
+        controller = self.controller(score, state)
         controller.save(self.folder.controller)
         return controller
+
+    def _decisions_after(self, generations: int) -> int:
+        recipe, left, made = self.recipe, generations, 0
+        for stage in recipe.stages:
+            played = min(left, stage.generations)
+            made += played * stage.decisions * recipe.streams * (recipe.population + 1)
+            left -= played
+        return made
 
 
 class _ControllerWriter(Callback):
@@ -214,6 +220,6 @@ class _ControllerWriter(Callback):
     def __init__(self, training: Training) -> None:
         self._training = training
 
-    def on_checkpoint(self, generation: int) -> None:
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write it."""
-        self._training.save_controller()
+        self._training.save_controller(state=state)

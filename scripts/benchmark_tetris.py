@@ -1,4 +1,4 @@
-"""Measure how many decisions a second the engines make under good controllers, in steady play.
+"""Measure how fast the engines play under good controllers, in steady play.
 
 python scripts/benchmark_tetris.py --board 10x20 --json speed.json
 """
@@ -12,7 +12,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,15 +29,36 @@ from _common import (
     run,
     table,
 )
-from _machine import machine, source_digest, versions
+from _controllers import named
+from _machine import gpu, machine, source_digest, versions
+from _scoring import GPU_STREAMS
 from tqdm import tqdm
 
-from tetris import LinearController, Rollout, Rules, published
+from tetris import LinearController, Rollout, Rules
 from tetris.files import write_text
 from tetris.names import unknown_name
 
 SEED = 12345
 DEFAULT_CONTROLLERS = ("dt20", "bcts")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a speed is stated in.
+
+    Attributes:
+        name: What to call it.
+        value: Makes the figure from decisions a second.
+        digits: Digits after the point in the table.
+    """
+
+    name: str
+    value: Callable[[float], float]
+    digits: int
+
+
+DECISIONS_PER_SECOND = Unit("decisions/s", lambda speed: speed, 0)
+MICROSECONDS = Unit("us/decision", lambda speed: 1e6 / speed, 2)
 
 
 @dataclass(frozen=True)
@@ -52,6 +73,8 @@ class Engine:
         warm_up: Decisions on each stream before the clock starts, from empty boards to steady play.
         threads: Threads of torch; None: as many as it takes by itself.
         portable: Whether it is compiled for any processor.
+        unit: What its figure is stated in.
+        task: The only feature set and board that it is measured on, as in the figures' names; None: any.
     """
 
     name: str
@@ -61,6 +84,8 @@ class Engine:
     warm_up: int
     threads: int | None = None
     portable: bool = False
+    unit: Unit = DECISIONS_PER_SECOND
+    task: str | None = None
 
 
 ENGINES = (
@@ -76,8 +101,18 @@ ENGINES = (
     ),
     Engine("cpu, one thread", "rollout.cpu.{task}.decisions_per_second_per_core", "cpu", 64, 1000, threads=1),
     Engine("cpu, all threads", "rollout.cpu.{task}.decisions_per_second_all", "cpu", 64, 1000),
+    Engine("cuda", "rollout.cuda.{task}.decisions_per_second", "cuda", GPU_STREAMS, 1000),
+    Engine(
+        "cuda, single game",
+        "rollout.cuda.single_game.us_per_decision",
+        "cuda",
+        1,
+        1000,
+        unit=MICROSECONDS,
+        task="dt.10x20",
+    ),
 )
-"""Every engine there is; one that is added here is measured, by its device."""
+"""Every engine there is, the slow ones first; one that is added here is measured, by its device."""
 
 DEVICES = ("auto", *dict.fromkeys(engine.device for engine in ENGINES))
 
@@ -101,6 +136,11 @@ class Course:
     rollout: Rollout
     decisions: int = 1
     speeds: list[float] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[float]:
+        """The speeds in the engine's unit."""
+        return [self.engine.unit.value(speed) for speed in self.speeds]
 
     def play(self, decisions: int) -> float:
         """Play on; return the decisions a second."""
@@ -141,7 +181,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="*",
         metavar="CONTROLLER",
         default=DEFAULT_CONTROLLERS,
-        help=f"published ones, each of another feature set (default: {' '.join(DEFAULT_CONTROLLERS)})",
+        help="published ones, bertsekas, files or run folders, each of another feature set "
+        f"(default: {' '.join(DEFAULT_CONTROLLERS)})",
     )
     parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
     parser.add_argument(
@@ -166,20 +207,20 @@ def choose_engines(requested: str) -> list[Engine]:
 
     Raises:
         BuildError: If an engine that was asked for by name needs a compiler and there is none.
-        ValueError: If there is no such device.
+        ValueError: If there is no such device, or it needs a GPU and there is none.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
     best = choose_device(requested)
-    if requested == "auto":
-        return [engine for engine in ENGINES if best != "python" or engine.device == "python"]
-    return [engine for engine in ENGINES if engine.device == requested]
+    # Where an engine works, the slower ones before it do too: CUDA is taken only where C++ compiles.
+    chosen = DEVICES[: DEVICES.index(best) + 1] if requested == "auto" else (requested,)
+    return [engine for engine in ENGINES if engine.device in chosen]
 
 
 def make_courses(
     engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
 ) -> list[Course]:
-    """Return every engine with every controller, compiled and ready.
+    """Return every engine with every controller that it is measured with, compiled and ready.
 
     Raises:
         BuildError: If an engine could not be built.
@@ -188,8 +229,11 @@ def make_courses(
     courses: list[Course] = []
     for controller in controllers:
         controller.names_on(rules)
+        task = f"{controller.features}.{rules.board}"
         for engine in engines:
-            figure = engine.figure.format(task=f"{controller.features}.{rules.board}")
+            if engine.task not in (None, task):
+                continue
+            figure = engine.figure.format(task=task)
             if any(course.figure == figure for course in courses):
                 raise ValueError(
                     f"expected controllers of different feature sets, got {controller.features} twice"
@@ -221,37 +265,41 @@ def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
 
 
 def speed_table(courses: Sequence[Course], rules: Rules) -> str:
-    """Return the speeds side by side."""
-    rows = [
-        [
-            course.label,
-            course.engine.name,
-            f"{statistics.median(course.speeds):,.0f}",
-            f"{min(course.speeds):,.0f}",
-            f"{max(course.speeds):,.0f}",
-        ]
-        for course in courses
-    ]
-    here = machine()
+    """Return the speeds side by side, each in its engine's unit."""
+    rows = []
+    for course in courses:
+        unit, values = course.engine.unit, course.values
+        shown = (statistics.median(values), min(values), max(values))
+        rows.append(
+            [course.label, course.engine.name, *(f"{value:,.{unit.digits}f}" for value in shown), unit.name]
+        )
+    here = machine() | _gpu_of(courses)
     title = f"board {rules.board}, {here['processor']}, {here['cores']} cores, {here['threads']} threads"
-    return f"{title}\n{table(['controller', 'engine', 'decisions/s', 'least', 'most'], rows)}"
+    if "gpu" in here:
+        title += f", {here['gpu']}"
+    return f"{title}\n{table(['controller', 'engine', 'median', 'least', 'most', 'unit'], rows)}"
 
 
 def report(courses: Sequence[Course], rules: Rules, arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the figures with all that they hold for, as plain values for JSON."""
+    on_gpu = _gpu_of(courses)
     return {
         "benchmark": "tetris",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine() | {"load_average": os.getloadavg()[0]},
+        "machine": machine() | on_gpu | {"load_average": os.getloadavg()[0]},
         "versions": versions(),
-        "sources": source_digest(),
+        "sources": source_digest(cuda=bool(on_gpu)),
         "board": rules.board,
         "controllers": {course.label: list(course.rollout.names) for course in courses},
         "repeats": arguments.repeats,
         "seconds": arguments.seconds,
-        "figures": {course.figure: statistics.median(course.speeds) for course in courses},
-        "ranges": {course.figure: [min(course.speeds), max(course.speeds)] for course in courses},
+        "figures": {course.figure: statistics.median(course.values) for course in courses},
+        "ranges": {course.figure: [min(course.values), max(course.values)] for course in courses},
     }
+
+
+def _gpu_of(courses: Sequence[Course]) -> dict[str, str | int | float]:
+    return gpu() if any(course.engine.device == "cuda" for course in courses) else {}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -259,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
-        controllers = [published(name) for name in arguments.controllers]
+        controllers = [named(text) for text in arguments.controllers]
         if arguments.json:
             check_writable(arguments.json)
         courses = make_courses(choose_engines(arguments.device), controllers, rules)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,13 +35,16 @@ PARTS = ("speed", "training", "published", "sampling", "operators")
 
 
 def script(name: str, *arguments: object) -> str:
-    """Run a script of this folder as a person would; what it prints on stdout.
+    """Run a script of this folder as a person without a GPU would; what it prints on stdout.
 
     Raises:
         RuntimeError: If it fails.
     """
     command = [sys.executable, str(ROOT / "scripts" / f"{name}.py"), *map(str, arguments)]
-    finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    finished = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment, check=False
+    )
     if finished.returncode:
         raise RuntimeError(
             f"expected {' '.join(command[1:])} to succeed, got exit code {finished.returncode}"
@@ -132,7 +136,9 @@ def main() -> int:
     result: dict[str, Any] = {}
     if arguments.part:
         result = json.loads(arguments.out.read_text())
-        if result["sources"] != sources:
+        engine = set(PARTS) - set(KERNEL_PARTS)
+        again = engine & set(arguments.part)
+        if result["sources"] != sources and again and again != engine:
             fail(f"expected a report of the sources {sources[:12]}, got one of {result['sources'][:12]}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

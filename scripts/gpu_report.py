@@ -1,7 +1,8 @@
 """Runs on a machine with a GPU what README and docs say of it, and writes benchmarks/results/<gpu>.json.
 
-The GPU tests, the benchmarks of the kernels, and the tests under compute-sanitizer: a quarter of an hour on
-an H200. A part alone is measured again with --part; the rest of the file stays.
+The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, training,
+and the tests under compute-sanitizer: half an hour on an H200. A part alone is measured again with --part;
+the rest of the file stays.
 
     python scripts/gpu_report.py && python scripts/render_figures.py
 """
@@ -22,16 +23,38 @@ from pathlib import Path
 from typing import Any
 
 from _common import Parser, check_gpu, check_writable, one_line_errors, run
+from _controllers import GOOD
+from _engine_builds import build_engines
+from _equality import compare_all, configurations
+from _gpu_busy import watch_training
 from _machine import gpu
+from _recipe import make_recipe
 from _results import describe, merged, write_json
 from _sanitizer import TOOLS, count_tests, find_tests, run_files
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 OPERATORS = ("normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
-SANITIZED = ("tests/kernels", "tests/cem")
-SECONDS = {"tests": 200.0, "sampling": 150.0, "operators": 120.0, "sanitizer": 150.0}
-"""The most that each part may take."""
+SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
+SECONDS = {
+    "tests": 400.0,
+    "sampling": 150.0,
+    "operators": 120.0,
+    "rollout": 200.0,
+    "training": 300.0,
+    "sanitizer": 150.0,
+}
+"""The most that a command of each part may take."""
+
+PLAYED = ("dt20", "bcts", "bdu", "bertsekas")
+"""Whose decisions a second are measured."""
+
+TRAINED = {"preset": "quick", "device": "cuda", "seed": 1}
+GOAL = 45e6
+"""Lines a game on 10x20 that training aims at; the record of 2009 has 35 million."""
+
+SCORED = 60_000_000_000
+"""Decisions a controller after training: some five hundred games on 10x20."""
 
 
 def python(*arguments: object, timeout_s: float) -> str:
@@ -65,13 +88,14 @@ def tests(folder: Path) -> dict[str, Any]:
     Raises:
         RuntimeError: If one fails.
     """
+    build_engines((name, 10) for name in GOOD)
     began = time.monotonic()
     output = python(
         *("-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "cuda", "tests"), timeout_s=SECONDS["tests"]
     )
     passed, failed = count_tests(output)
     return {
-        **describe("tests", "cuda", OPERATORS),
+        **describe("tests", "cuda", OPERATORS, engine=True),
         "figures": {"tests.cuda.passed": passed, "tests.cuda.failed": failed},
         "seconds": round(time.monotonic() - began, 1),
         "summary": output.splitlines()[-1].strip("= "),
@@ -87,18 +111,101 @@ def benchmark(name: str, folder: Path) -> dict[str, Any]:
     return result
 
 
+def speed(device: str, folder: Path, *controllers: str) -> dict[str, Any]:
+    """Return what scripts/benchmark_tetris.py measures on 10x20; its table goes to stdout."""
+    target = folder / f"{device}.json"
+    arguments = (*controllers, "--board", "10x20", "--device", device, "--json", target)
+    print(python("scripts/benchmark_tetris.py", *arguments, timeout_s=SECONDS["rollout"]), flush=True)
+    result: dict[str, Any] = json.loads(target.read_text())
+    return result
+
+
+def rollout(folder: Path) -> dict[str, Any]:
+    """Return how fast the CUDA engine plays, and beside it the processor of this machine."""
+    build_engines((name, 10) for name in GOOD)
+    on_gpu, on_cpu = speed("cuda", folder, *PLAYED), speed("cpu", folder, "dt20")
+    return {
+        **describe("rollout", "cuda", engine=True),
+        "figures": on_gpu["figures"] | on_cpu["figures"],
+        "ranges": on_gpu["ranges"] | on_cpu["ranges"],
+        "controllers": on_gpu["controllers"],
+    }
+
+
+def equality(folder: Path) -> dict[str, Any]:
+    """Return how much was played on the CPU and on the GPU with the same result.
+
+    Raises:
+        RuntimeError: If a result differs.
+    """
+    chosen = configurations()
+    build_engines((each.features, each.rules.width) for each in chosen)
+    began = time.monotonic()
+    figures = compare_all(chosen, "cuda")
+    seconds = round(time.monotonic() - began, 1)
+    print(f"equality: {figures['equality.decisions']:,} decisions in {seconds} s", flush=True)
+    return {**describe("equality", "cuda", engine=True), "figures": figures, "seconds": seconds}
+
+
+def training(folder: Path) -> dict[str, Any]:
+    """Return what training without a flag comes to on the GPU, how long it takes, and how busy the GPU is.
+
+    The time is that of the process, from its start to the learned controller; only what is compiled once on
+    a machine is compiled before. It counts as the time to the goal where the controller's score reaches it.
+    """
+    build_engines([("dt", 10)])
+    python("-m", "kernels", "build", "normal", timeout_s=SECONDS["training"])
+    flags = [word for name, value in TRAINED.items() for word in (f"--{name}", value)]
+    learned, began = folder / "learned", time.monotonic()
+    python(
+        *("scripts/train_tetris.py", *flags, "--score-decisions", 0, "--out", learned),
+        timeout_s=SECONDS["training"],
+    )
+    seconds = time.monotonic() - began
+    evaluation = python(
+        *("scripts/evaluate_tetris.py", learned, "dt20", "--board", "10x20", "--device", "cuda"),
+        *("--decisions", SCORED, "--json"),
+        timeout_s=SECONDS["training"],
+    )
+    score, reference = json.loads(evaluation)
+    score["controller"] = "learned"
+    lines = score["lines_per_game"] or score["ci95"][0]  # where no game ended, the least it can be
+    reached = lines >= GOAL
+    print(f"training: {lines:,.0f} lines a game after {seconds:.1f} s{'' if reached else ', below the goal'}")
+    watched = watch_training(make_recipe("cuda", TRAINED), folder)
+    controller = json.loads((learned / "controller.json").read_text())
+    return {
+        **describe("training", "cuda", engine=True),
+        "figures": {
+            "train.total_seconds": seconds,
+            **({"train.seconds_to_45M_lines": seconds} if reached else {}),
+            "train.10x20.lines_per_game": lines,
+            "train.gpu_busy_fraction": watched.fraction,
+        },
+        "goal": GOAL,
+        "reached": reached,
+        "score": [score, reference],
+        "gpu": watched.to_dict(),
+        "weights": controller["weights"],
+        "training_seconds": controller["provenance"]["seconds"],
+        "decisions": controller["provenance"]["decisions"],
+        "config": controller["provenance"]["config"],
+    }
+
+
 def sanitizer(tool: str, folder: Path) -> dict[str, Any]:
     """Return what a tool of compute-sanitizer finds when the GPU tests run under it.
 
     Raises:
         RuntimeError: If it finds something in a kernel of this project, or the tests do not pass under it.
     """
+    build_engines((name, 10) for name in GOOD)
     found = run_files(tool, folder, find_tests(SANITIZED), SECONDS["sanitizer"])
     print(f"{tool}: {found.errors} errors, {found.passed} tests passed in {found.seconds} s", flush=True)
     if found.errors or found.failed or not found.passed:
         raise RuntimeError(f"expected {tool} to find nothing, got {json.dumps(found.to_dict(), indent=1)}")
     return {
-        **describe(tool, "cuda", OPERATORS),
+        **describe(tool, "cuda", OPERATORS, engine=True),
         "figures": {f"sanitizer.{tool}.errors": found.errors, f"sanitizer.{tool}.tests": found.passed},
         "findings": found.to_dict(),
     }
@@ -108,6 +215,9 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "tests": tests,
     "sampling": lambda folder: benchmark("sampling", folder),
     "operators": lambda folder: benchmark("operators", folder),
+    "rollout": rollout,
+    "equality": equality,
+    "training": training,
     **{tool: partial(sanitizer, tool) for tool in TOOLS},
 }
 

@@ -3,7 +3,8 @@
     python scripts/render_figures.py            # rewrites what lies between "begin: NAME" and "end: NAME"
     python scripts/render_figures.py --check    # exit 1 where a page differs from its result file
 
-With matplotlib it also draws the pictures, from the same files. A block of a file that is not there is empty.
+With matplotlib it also draws the pictures, from the same files. A block of what was not measured is empty, or
+says so.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from _common import Parser, run
-from _kernel_pages import CPU_BLOCKS, GPU_BLOCKS
+from _engine_pages import ENGINE_BLOCKS
+from _kernel_pages import CPU_BLOCKS, KERNEL_BLOCKS
 from _learning_curve import draw_learning_curve
 from _machine import source_digest
-from _markdown import markdown, origin
+from _markdown import cell, lines, markdown, origin
 from _results import KERNEL_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
 from _scoring import find_measurement
@@ -42,23 +44,6 @@ PAPERS = {
     "dt20": ("4,300", "51 M"),
 }
 """Lines per game on 10x10 and 10x20 as the papers state them, approximately."""
-
-
-def lines(value: float | None) -> str:
-    """Return a number of lines as a person reads it: three or four digits."""
-    if value is None:
-        return "-"
-    return f"{value / 1e6:.3g} M" if value >= 1e6 else f"{float(f'{value:.4g}'):,.0f}"
-
-
-def cell(measurement: dict[str, Any]) -> str:
-    """Return a score with its interval."""
-    low, high = measurement["ci95"]
-    if high is None:
-        return f"> {lines(low)} (no game ended)"
-    games = measurement["games"]
-    score, interval = lines(measurement["lines_per_game"]), f"[{lines(low)}, {lines(high)}]"
-    return f"{score} {interval}, {games:,} game{'s'[: games != 1]}"
 
 
 def median_run(result: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +110,7 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "speed": speed,
     "published": published,
 }
+GPU_BLOCKS = {**KERNEL_BLOCKS, **ENGINE_BLOCKS}
 
 
 def rendered(page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = None) -> str:
@@ -147,7 +133,7 @@ def rendered(page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = No
         elif name in CPU_BLOCKS:
             text = CPU_BLOCKS[name](result, CPU_FILE)
         elif name in GPU_BLOCKS:
-            text = GPU_BLOCKS[name](gpu, GPU_FILE) if gpu is not None else ""
+            text = GPU_BLOCKS[name](gpu if gpu is not None else {}, GPU_FILE)
         else:
             known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS])
             raise ValueError(f"expected a block named {known} in {page.name}, got {name!r}")
@@ -168,7 +154,7 @@ def stale(result: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
         (GPU, "gpu_report", gpu["parts"] if gpu is not None else {}),
     ):
         found += [
-            f"{file.name}, part {part}, was measured with other sources of the kernels: "
+            f"{file.name}, part {part}, was measured with other sources of what it measures: "
             f"run scripts/{script}.py --part {part}"
             for part in stale_parts(parts)
         ]

@@ -16,7 +16,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from _common import DEVICES, Parser, choose_device, one_line_errors, positive_int, positive_seconds, run, seed
+from _common import (
+    DEVICES,
+    Parser,
+    check_gpu,
+    choose_device,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+    run,
+    seed,
+)
 from _comparison import boards, compare
 from _learning_curve import HINT, draw_learning_curve
 from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
@@ -28,7 +38,6 @@ from _training import Training
 from cem import Interrupted, StopRequest, TrainingResult
 from tetris import LinearController, Rollout, feature_names
 from tetris.names import unknown_name
-from tetris.rollout import DEVICES as ENGINES
 
 _NOT_SETTINGS = ("config", "out", "resume", "time_limit")
 
@@ -119,15 +128,13 @@ def settle_device(requested: str) -> str:
 
     Raises:
         BuildError: If it needs a compiler and there is none.
-        ValueError: If it is unknown or not in this version.
+        ValueError: If it is unknown, or needs a GPU and there is none.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
-    device = choose_device(requested)
-    if device not in ENGINES:
-        there = ", ".join(ENGINES)
-        raise ValueError(f"expected a device out of {there}, got {device!r}: no engine for it is here")
-    return device
+    if requested == "cuda":
+        check_gpu("device cuda", "--device cpu in a new run")
+    return choose_device(requested)
 
 
 def new_recipe(given: argparse.Namespace) -> Recipe:

@@ -1,4 +1,4 @@
-"""Loads the C++ engine: one library a feature set, compiled on this machine when it is first wanted."""
+"""Loads the engines: a C++ and a CUDA library a feature set, compiled on this machine when first wanted."""
 
 from __future__ import annotations
 
@@ -55,9 +55,27 @@ def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
     )
 
 
+def cuda_extension(names: tuple[str, ...]) -> Extension:
+    """Return the library that adds the CUDA engine to that of `extension`."""
+    engine = extension(names)
+    return Extension(
+        name=f"{engine.name}_cuda",
+        sources=(_ENGINE / "rollout.cu",),
+        include_dirs=engine.include_dirs,
+        defines=engine.defines,
+        cuda=True,
+        reason=f"{_reason(names)}, CUDA",
+    )
+
+
 @functools.cache
-def operators(names: tuple[str, ...], *, native: bool = True) -> Any:
+def operators(names: tuple[str, ...], *, native: bool = True, cuda: bool = False) -> Any:
     """Return the operators of a feature list's library, built if need be (``torch.ops.<library>``).
+
+    Args:
+        names: See `extension`.
+        native: See `extension`.
+        cuda: Whether they shall take CUDA tensors, too.
 
     Raises:
         kernels.build.CompilerMissingError: There is no C++ compiler.
@@ -65,6 +83,8 @@ def operators(names: tuple[str, ...], *, native: bool = True) -> Any:
     """
     library = extension(names, native=native)
     library.load()
+    if cuda:
+        cuda_extension(names).load()
     return getattr(torch.ops, library.name)
 
 

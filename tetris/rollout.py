@@ -8,6 +8,7 @@ of a comparison.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ import torch
 from tetris import native
 from tetris.features import feature_names
 from tetris.game import Rows, play
+from tetris.launches import Launches
 from tetris.rules import Rules
 
-DEVICES = ("python", "cpu")
-"""Where rollouts run: the readable engine, or the C++ engine on all of torch's threads."""
+DEVICES = ("python", "cpu", "cuda")
+"""Where rollouts run: the readable engine, the C++ engine on all of torch's threads, or the CUDA engine."""
 
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
@@ -34,7 +36,8 @@ class RolloutResult:
     """What the candidates of a rollout reached.
 
     Attributes:
-        lines: Lines removed, those of unfinished games included; shape (population,), int64, on the CPU.
+        lines: Lines removed, those of unfinished games included; shape (population,), int64, on the GPU
+            where the games are played there, otherwise on the CPU.
         games: Games that ended, likewise.
         decisions: Pieces placed, likewise.
     """
@@ -54,24 +57,26 @@ class Rollout:
         tensor([40])
 
     Args:
-        weights: Shape (population, features), finite; used as float32.
+        weights: Shape (population, features), finite; used as float32. Weights that lie on the GPU are not
+            looked at there, which would wait for it.
         rules: The rules of the games.
         streams: Streams a candidate plays on, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
-        device: ``"cpu"``: the C++ engine; ``"python"``: the readable one.
+        device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU where the weights lie, or
+            else on torch's current one; ``"python"``: the readable one.
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
             candidate i has the streams from ``first_stream + i * streams`` for itself.
         first_stream: Number of the first stream, 0 to 2^62.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower; the
-            result is the same.
+            result is the same. The CUDA engine knows no such difference.
 
     Raises:
         TypeError: If a count is not an int.
-        ValueError: If the weights have a wrong shape or a value that is not finite, or an argument is out of
-            range.
-        kernels.build.CompilerMissingError: If the device is ``"cpu"`` and there is no C++ compiler.
+        ValueError: If the weights have a wrong shape or a value that is not finite, an argument is out of
+            range, or there is no GPU for ``"cuda"``.
+        kernels.build.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"`` and there is no compiler.
         kernels.build.BuildError: If the engine could not be built.
     """
 
@@ -91,7 +96,10 @@ class Rollout:
         """Set up empty boards; see the class."""
         self.rules = Rules() if rules is None else rules
         self.names = feature_names(features, self.rules.width)
-        self.weights = _checked_weights(weights, len(self.names))
+        if device not in DEVICES:
+            known = f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}"
+            raise ValueError(f"expected device to be {known}, got {device!r}")
+        self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
         self.streams = _checked_int("streams", streams, 1, 1 << 31)
         self.seed = _checked_int("seed", seed, 0, (1 << 64) - 1)
         self.device = device
@@ -99,20 +107,27 @@ class Rollout:
         self.first_stream = _checked_int("first_stream", first_stream, 0, 1 << 62)
         self.decisions = 0
         """Decisions made so far on each stream."""
-        if device not in DEVICES:
-            raise ValueError(f"expected device to be {' or '.join(DEVICES)}, got {device!r}")
-        self._operators = native.operators(self.names, native=not portable) if device == "cpu" else None
-        population = len(self.weights)
-        self._columns = torch.zeros((population, self.streams, self.rules.width), dtype=torch.int32)
-        self._lines = torch.zeros((population, self.streams), dtype=torch.int64)
-        self._games = torch.zeros((population, self.streams), dtype=torch.int64)
+        cuda, shape = device == "cuda", (len(self.weights), self.streams)
+        self._operators = (
+            native.operators(self.names, native=cuda or not portable, cuda=cuda)
+            if device != "python"
+            else None
+        )
+        place, boards = self.weights.device, math.prod(shape)
+        self._launches = Launches((self.names, self.rules, boards, place), boards) if cuda else None
+        self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
+        self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
+        self._games = torch.zeros(shape, dtype=torch.int64, device=place)
 
     @property
     def boards(self) -> torch.Tensor:
-        """The boards: shape (population, streams, height), int32; row 0 is the bottom, bit c is column c."""
-        rows = torch.arange(self.rules.height, dtype=torch.int32)
-        full = (self._columns.unsqueeze(-2) >> rows.unsqueeze(-1)) & 1
-        bits = torch.arange(self.rules.width, dtype=torch.int32)
+        """The boards: shape (population, streams, height), int32; row 0 is the bottom, bit c is column c.
+
+        On the CPU, a copy; it waits for the device.
+        """
+        rows = torch.arange(self.rules.height, dtype=torch.int32, device="cpu")
+        full = (self._columns.cpu().unsqueeze(-2) >> rows.unsqueeze(-1)) & 1
+        bits = torch.arange(self.rules.width, dtype=torch.int32, device="cpu")
         return (full << bits).sum(-1, dtype=torch.int32)
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
@@ -123,9 +138,23 @@ class Rollout:
             check: Called a few times a second; what it raises ends the rollout, which then is of no use.
 
         Returns:
-            The totals since the rollout began.
+            The totals since the rollout began. On the GPU they are queued like the games: who looks at them
+            waits.
         """
         remaining = _checked_int("decisions", decisions, 0, 1 << 62)
+        if self._launches is not None:
+            with torch.cuda.device(self._lines.device):
+                self._launches.run(remaining, self._play_native, check)
+        else:
+            self._play_in_slices(remaining, check)
+        made = self.decisions * self.streams
+        return RolloutResult(
+            lines=self._lines.sum(1),
+            games=self._games.sum(1),
+            decisions=torch.full((len(self.weights),), made, dtype=torch.int64, device=self._lines.device),
+        )
+
+    def _play_in_slices(self, remaining: int, check: Callable[[], None] | None) -> None:
         size, play_on = (
             (_FIRST_SLICE, self._play_native) if self._operators else (_FIRST_PYTHON_SLICE, self._play_python)
         )
@@ -133,16 +162,10 @@ class Rollout:
             size = min(size, remaining)
             began = time.perf_counter()
             play_on(size)
-            self.decisions += size
             remaining -= size
             size = max(1, int(size * min(8.0, _SLICE_SECONDS / max(time.perf_counter() - began, 1e-9))))
             if check is not None:
                 check()
-        return RolloutResult(
-            lines=self._lines.sum(1),
-            games=self._games.sum(1),
-            decisions=torch.full((len(self.weights),), self.decisions * self.streams, dtype=torch.int64),
-        )
 
     def _play_native(self, decisions: int) -> None:
         assert self._operators is not None
@@ -163,6 +186,7 @@ class Rollout:
             self.decisions,
             decisions,
         )
+        self.decisions += decisions
 
     def _play_python(self, decisions: int) -> None:
         for candidate, weights in enumerate(self.weights.numpy()):
@@ -184,6 +208,7 @@ class Rollout:
                 self._columns[candidate, index] = torch.tensor(columns, dtype=torch.int32)
                 self._lines[candidate, index] += lines
                 self._games[candidate, index] += games
+        self.decisions += decisions
 
 
 def rollout(
@@ -207,7 +232,7 @@ def rollout(
         streams: Streams a candidate plays on, at least 1.
         decisions: Pieces to place on every stream.
         seed: Chooses the pieces, 0 to 2^64 - 1.
-        device: ``"cpu"`` or ``"python"``.
+        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates meet the same pieces.
         first_stream: Number of the first stream.
@@ -239,15 +264,24 @@ def _rows(columns: list[int]) -> Rows:
     return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
 
 
-def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int) -> torch.Tensor:
+def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, device: str) -> torch.Tensor:
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"expected a GPU for device cuda, torch {torch.__version__} finds none")
+    if device == "cuda" and isinstance(weights, torch.Tensor) and weights.is_cuda:
+        _check_shape(tuple(weights.shape), features)
+        return weights.detach().to(torch.float32, copy=True).contiguous()
     values = weights.detach().cpu().numpy() if isinstance(weights, torch.Tensor) else weights
     with np.errstate(over="ignore"):
         array = np.array(values, dtype=np.float32, order="C")
-    if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != features:
-        raise ValueError(f"expected weights of shape (population, {features}), got {array.shape}")
+    _check_shape(array.shape, features)
     if not np.isfinite(array).all():
         raise ValueError("expected finite float32 weights, got NaN or infinity")
-    return torch.from_numpy(array)
+    return torch.from_numpy(array).to(device)
+
+
+def _check_shape(shape: tuple[int, ...], features: int) -> None:
+    if len(shape) != 2 or shape[0] == 0 or shape[1] != features:
+        raise ValueError(f"expected weights of shape (population, {features}), got {shape}")
 
 
 def _checked_int(name: str, value: object, low: int, high: int) -> int:

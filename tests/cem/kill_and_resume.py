@@ -1,5 +1,8 @@
 """Kill a training run at random moments, resume it, compare: started by test_kill_and_resume.py.
 
+The run that is never killed reads its results at once, as on the CPU. Of those that are killed every other
+one reads them late, as on a GPU.
+
 A process of its own, so that it can fork: a fork from pytest would inherit its threads.
 """
 
@@ -14,10 +17,12 @@ from pathlib import Path
 
 import torch
 
+import cem.trainer
 from cem import Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 
 
-def train(folder, generations):
+def train(folder, generations, late):
+    cem.trainer.reads_late = lambda device: late
     optimizer = CrossEntropyMethod(
         torch.full((6,), -1.0), 1.0, 60, maximize=True, noise="hyperbolic:0.3", smoothing=0.9, seed=11
     )
@@ -39,13 +44,13 @@ def train(folder, generations):
     trainer.run()
 
 
-def start(folder, generations):
+def start(folder, generations, late=False):
     child = os.fork()
     if child:
         return child
     code = 1
     try:
-        train(folder, generations)
+        train(folder, generations, late)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -82,10 +87,10 @@ def main(root, generations, kills):
     assert os.waitpid(start(whole, generations), 0)[1] == 0
     moments = random.Random(0)
     steps = []
-    for _ in range(kills):
-        kill_later(start(killed, generations), killed, moments, generations)
+    for count in range(kills):
+        kill_later(start(killed, generations, late=count % 2 == 0), killed, moments, generations)
         steps.append(newest(killed))
-    assert os.waitpid(start(killed, generations), 0)[1] == 0
+    assert os.waitpid(start(killed, generations, late=True), 0)[1] == 0
     print(json.dumps({"whole": outcome(whole), "killed": outcome(killed), "steps": steps}))
 
 

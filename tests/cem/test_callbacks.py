@@ -111,7 +111,7 @@ class TestMetricsWriter:
         writer.on_start(RunPlan(0, None, None))
         synchronised = []
         monkeypatch.setattr(os, "fsync", lambda descriptor: synchronised.append(os.fstat(descriptor).st_ino))
-        writer.on_checkpoint(1)
+        writer.on_checkpoint(1, {})
         writer.on_end()
         assert synchronised == [(tmp_path / "m.jsonl").stat().st_ino]
 

@@ -33,6 +33,11 @@ def bits(optimizer):
     }
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["at_once", "late"])
+def _both_ways_of_reading(request, monkeypatch):
+    monkeypatch.setattr("cem.trainer.reads_late", lambda device: request.param)
+
+
 class Recorder(Callback):
     def __init__(self):
         self.calls = []
@@ -45,7 +50,7 @@ class Recorder(Callback):
         self.calls.append(("generation", record.generation))
         self.records.append(record)
 
-    def on_checkpoint(self, generation):
+    def on_checkpoint(self, generation, state):
         self.calls.append(("checkpoint", generation))
 
     def on_end(self):

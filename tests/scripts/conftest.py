@@ -7,8 +7,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))  # as Python does for `python scripts/x.py`
@@ -21,6 +23,21 @@ class Outcome:
     status: int
     out: str
     err: str
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def gpu_and_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU and nvcc, as far as the choice of a device looks at it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("_common.find_nvcc", lambda cuda: None)
+    large = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: large)
 
 
 @pytest.fixture

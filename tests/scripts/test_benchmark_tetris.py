@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,19 @@ import pytest
 import torch
 from _machine import source_digest
 
+from tetris import Rollout
+
 Script = Callable[..., Any]
 QUICK = ("--board", "6x6", "--repeats", 2, "--seconds", 0.01)
 
 
 @pytest.fixture(autouse=True)
 def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = [
-        benchmark_tetris.Engine(each.name, each.figure, each.device, 4, 5, each.threads, each.portable)
-        for each in benchmark_tetris.ENGINES
-    ]
+    engines = [replace(each, streams=4, warm_up=5) for each in benchmark_tetris.ENGINES]
     monkeypatch.setattr(benchmark_tetris, "ENGINES", engines)
 
 
+@pytest.mark.usefixtures("no_gpu")
 def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     ended = script("benchmark_tetris", "dt20", *QUICK, "--json", tmp_path / "speed.json")
@@ -44,7 +45,7 @@ def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Pat
     assert written["sources"] == source_digest()
     assert (written["board"], written["repeats"]) == ("6x6", 2)
     rows = ended.out.splitlines()[3:]
-    assert [row.split()[0] for row in rows] == ["dt20"] * 4
+    assert [(row.split()[0], row.split()[-1]) for row in rows] == [("dt20", "decisions/s")] * 4
     assert torch.get_num_threads() == before
 
 
@@ -56,7 +57,7 @@ def test_controllers_stand_side_by_side(script: Script) -> None:
 
 def test_figure_is_the_median_of_steady_play(monkeypatch: pytest.MonkeyPatch) -> None:
     (engine,) = benchmark_tetris.choose_engines("python")
-    rules, controllers = benchmark_tetris.Rules(6, 6), [benchmark_tetris.published("dt20")]
+    rules, controllers = benchmark_tetris.Rules(6, 6), [benchmark_tetris.named("dt20")]
     (course,) = benchmark_tetris.make_courses([engine], controllers, rules)
     seconds = iter([0.0, 1.0, 1.0, 2.0, 2.0, 6.0])
     monkeypatch.setattr(benchmark_tetris.time, "perf_counter", lambda: next(seconds))
@@ -67,6 +68,70 @@ def test_figure_is_the_median_of_steady_play(monkeypatch: pytest.MonkeyPatch) ->
     # 5 decisions on 4 streams in a second, so 10 in two; these then took four.
     assert played == [5, 5, 10]
     assert course.speeds == [10 * 4 / 4]
+
+
+@pytest.mark.usefixtures("gpu_and_nvcc")
+def test_engines_are_those_that_work_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def devices(requested: str) -> list[str]:
+        return [engine.device for engine in benchmark_tetris.choose_engines(requested)]
+
+    assert devices("auto") == ["python", "cpu", "cpu", "cpu", "cuda", "cuda"]
+    assert devices("cuda") == ["cuda", "cuda"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert devices("auto") == ["python", "cpu", "cpu", "cpu"]
+    with pytest.raises(ValueError, match="expected a GPU for device cuda"):
+        devices("cuda")
+
+
+@pytest.fixture
+def gpu_that_is_the_cpu(monkeypatch: pytest.MonkeyPatch, gpu_and_nvcc: None) -> None:
+    """A machine on which rollouts on "cuda" are played by the readable engine."""
+
+    def rollout(
+        weights: torch.Tensor, rules: object, streams: int, seed: int, device: str, **named: Any
+    ) -> Any:
+        assert device == "cuda"
+        return Rollout(weights, rules, streams, seed, "python", **named)
+
+    monkeypatch.setattr(benchmark_tetris, "Rollout", rollout)
+    monkeypatch.setattr(benchmark_tetris, "gpu", lambda: {"gpu": "NVIDIA Test"})
+
+
+@pytest.mark.usefixtures("gpu_that_is_the_cpu")
+def test_a_gpu_is_measured_in_steady_play_and_in_a_single_game(script: Script, tmp_path: Path) -> None:
+    arguments = ("--board", "10x20", "--repeats", 3, "--seconds", 0.01, "--device", "cuda")
+    ended = script("benchmark_tetris", "dt20", "bertsekas", *arguments, "--json", tmp_path / "speed.json")
+    assert ended.status == 0, ended.err
+    written = json.loads((tmp_path / "speed.json").read_text())
+    assert list(written["figures"]) == [
+        "rollout.cuda.dt.10x20.decisions_per_second",
+        "rollout.cuda.single_game.us_per_decision",
+        "rollout.cuda.bertsekas.10x20.decisions_per_second",
+    ]
+    for name, (least, most) in written["ranges"].items():
+        assert 0 < least <= written["figures"][name] <= most
+    # The readable engine takes some milliseconds a decision wherever it runs.
+    assert written["figures"]["rollout.cuda.single_game.us_per_decision"] > 20
+    assert (written["machine"]["gpu"], written["sources"]) == ("NVIDIA Test", source_digest(cuda=True))
+    title, header, _, *rows = ended.out.splitlines()
+    assert title.endswith("threads, NVIDIA Test")
+    assert header.split()[-4:] == ["median", "least", "most", "unit"]
+    assert [row.split()[-1] for row in rows] == ["decisions/s", "us/decision", "decisions/s"]
+
+
+def test_a_speed_in_microseconds_is_that_of_one_decision() -> None:
+    assert benchmark_tetris.MICROSECONDS.value(400_000.0) == 2.5
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_cuda_engine_is_measured(script: Script, tmp_path: Path) -> None:
+    arguments = ("--repeats", 2, "--seconds", 0.05, "--device", "cuda", "--json", tmp_path / "speed.json")
+    ended = script("benchmark_tetris", "dt20", *arguments)
+    assert ended.status == 0, ended.err
+    written = json.loads((tmp_path / "speed.json").read_text())
+    assert len(written["figures"]) == 2
+    assert written["machine"]["gpu"]
 
 
 class _Played:
@@ -89,6 +154,21 @@ def test_source_digest_changes_with_the_sources(monkeypatch: pytest.MonkeyPatch)
     assert source_digest() != before
 
 
+@pytest.mark.parametrize(
+    ("name", "counts"), [("board.h", True), ("rollout.cpp", True), ("rollout.cu", False), ("play.cuh", False)]
+)
+def test_sources_of_the_cuda_engine_count_where_it_is_measured(
+    monkeypatch: pytest.MonkeyPatch, name: str, counts: bool
+) -> None:
+    before = source_digest(), source_digest(cuda=True)
+    read, seen = Path.read_bytes, set()
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path: seen.add(path.name) or read(path) + b" " * (path.name == name)
+    )
+    assert (source_digest() != before[0], source_digest(cuda=True) != before[1]) == (counts, True)
+    assert name in seen
+
+
 def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
     ended = script("benchmark_tetris", "dt20", *QUICK)
@@ -101,12 +181,13 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
     ("arguments", "message"),
     [
         (("dt2",), "got 'dt2'; did you mean 'dt20'?"),
+        (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("dt10", "dt20"), "expected controllers of different feature sets, got dt twice"),
         (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
         (("bdu", "--board", "6x6"), "expected a board of width 10 for the features bdu, got 6x6"),
         (
             ("--device", "pyton"),
-            "expected a device among auto, python, cpu; got 'pyton'; did you mean 'python'?",
+            "expected a device among auto, python, cpu, cuda; got 'pyton'; did you mean 'python'?",
         ),
         (("--repeats", "0"), "--repeats: expected a whole number of at least 1, got '0'"),
         (("--seconds", "inf"), "--seconds: expected a number of seconds above 0, got 'inf'"),

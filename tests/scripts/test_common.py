@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import _common
 import pytest
+import torch
 
 from kernels import BuildError, CompilerMissingError
 
@@ -107,6 +109,51 @@ def test_python_needs_no_compiler(
     monkeypatch.setenv("CXX", "/nowhere/c++")
     assert _common.choose_device("python") == "python"
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("gpu_and_nvcc")
+@pytest.mark.parametrize(
+    ("requested", "taken"), [("auto", "cuda"), ("cuda", "cuda"), ("cpu", "cpu"), ("python", "python")]
+)
+def test_auto_takes_a_gpu_where_nvcc_is_there(
+    capsys: pytest.CaptureFixture[str], requested: str, taken: str
+) -> None:
+    assert _common.choose_device(requested) == taken
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_auto_without_a_gpu_takes_the_cpu_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _common.choose_device("auto") == "cpu"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(cuda: str | None) -> NoReturn:
+        raise CompilerMissingError("no nvcc found", "install the CUDA toolkit")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(_common, "find_nvcc", find)
+
+
+@pytest.mark.usefixtures("no_nvcc")
+def test_auto_leaves_a_gpu_without_nvcc_alone_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _common.choose_device("auto") == "cpu"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "note: playing on the CPU, not on the GPU: no nvcc found: install the CUDA toolkit"
+
+
+@pytest.mark.usefixtures("no_nvcc")
+def test_cuda_without_nvcc_is_an_error_with_the_remedy() -> None:
+    with pytest.raises(CompilerMissingError, match="no nvcc found: install the CUDA toolkit"):
+        _common.choose_device("cuda")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"):
+        _common.choose_device("cuda")
 
 
 @pytest.mark.parametrize("parts", [("missing", "a.json"), (".",)])

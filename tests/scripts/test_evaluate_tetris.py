@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tetris import LinearController, Rules, Score, published
+from tetris import LinearController, Rollout, Rules, Score, published
 from tetris.score import ESTIMATOR
 
 Script = Callable[..., Any]
@@ -236,3 +237,40 @@ def test_script_runs_as_a_program(tmp_path: Path) -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert json.loads(ended.stdout)[0]["decisions"] == 64
+
+
+@pytest.mark.usefixtures("gpu_and_nvcc")
+def test_a_gpu_plays_without_being_asked(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def rollout(
+        weights: Any, rules: Rules, streams: int, seed: int, device: str, *, features: str
+    ) -> Rollout:
+        played.append(device)
+        return Rollout(weights, rules, streams, seed, "python", features=features)
+
+    monkeypatch.setattr("_scoring.Rollout", rollout)
+    arguments = ("dt20", "--board", "6x6", "--json", "--decisions", 640)
+    measured = [_evaluate(script, *arguments, *more)[0] for more in ((), ("--device", "python"))]
+    assert played == [each["device"] for each in measured] == ["cuda", "python"]
+    assert measured[0]["lines"] == measured[1]["lines"]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_is_not_there_is_one_line_with_the_remedy(script: Script) -> None:
+    ended = script("evaluate_tetris", "dt20", "--device", "cuda", "--decisions", 64)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for device cuda" in line
+    assert line.endswith("or take --device cpu")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("limit", [("--decisions", 12_000_000), ("--games", 2000)])
+def test_the_gpu_scores_as_the_cpu_does(script: Script, limit: tuple[object, ...]) -> None:
+    arguments = ("dt20", "--board", "10x8", *limit, "--json")
+    gpu, cpu = (_evaluate(script, *arguments, "--device", device)[0] for device in ("cuda", "cpu"))
+    assert [gpu[key] for key in ("lines", "games", "decisions")] == [
+        cpu[key] for key in ("lines", "games", "decisions")
+    ]

@@ -10,6 +10,9 @@ from typing import Any
 import gpu_report
 import pytest
 import torch
+from _gpu_busy import Busy
+from _machine import kernel_digest, source_digest
+from _results import merged, stale_parts
 from _sanitizer import count_tests, run_tool, split_records
 
 Script = Callable[..., Any]
@@ -24,7 +27,11 @@ LOG = """\
 ========= Uninitialized __global__ memory read of size 4 bytes
 =========     at void at::native::reduce_kernel<512>(T1)+0x10
 =========
-========= ERROR SUMMARY: 2 errors
+=========
+========= Invalid __shared__ read of size 4 bytes
+=========     at void tetris::play_pool<tetris::FeatureList<tetris::Holes>, (int)12>(tetris::Job)+0x80
+=========
+========= ERROR SUMMARY: 3 errors
 """
 
 
@@ -54,7 +61,10 @@ def test_all_parts_go_into_one_file(script: Script, tmp_path: Path) -> None:
     ended = script("gpu_report", "--out", tmp_path / "h200.json")
     assert ended.status == 0, ended.err
     report = json.loads((tmp_path / "h200.json").read_text())
-    assert list(report["parts"]) == ["tests", "sampling", "operators", "memcheck", "racecheck", "initcheck"]
+    assert list(report["parts"]) == [
+        *("tests", "sampling", "operators", "rollout", "equality", "training"),
+        *("memcheck", "racecheck", "initcheck"),
+    ]
     assert set(report["figures"]) == {f"{name}.x" for name in report["parts"]}
 
 
@@ -99,7 +109,10 @@ def test_the_file_is_named_for_the_gpu(monkeypatch: pytest.MonkeyPatch, name: st
 
 def test_the_sanitizers_records_are_told_apart_by_whose_kernel_it_is() -> None:
     ours, others = split_records(LOG)
-    assert [record.splitlines()[0] for record in ours] == ["Invalid __global__ write of size 4 bytes"]
+    assert [record.splitlines()[0] for record in ours] == [
+        "Invalid __global__ write of size 4 bytes",
+        "Invalid __shared__ read of size 4 bytes",
+    ]
     assert [record.splitlines()[0] for record in others] == [
         "Uninitialized __global__ memory read of size 4 bytes"
     ]
@@ -136,3 +149,127 @@ def test_a_crash_under_the_sanitizer_is_a_failure(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     found = run_tool("memcheck", tmp_path / "log", Path("test_nothing.py"), 10.0)
     assert (found.passed, found.failed) == counts
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of the parts, which are not run, on a machine with a GPU and compiled engines."""
+    given: list[list[str]] = []
+
+    def python(*arguments: object, timeout_s: float) -> str:
+        words = list(map(str, arguments))
+        given.append(words)
+        script = Path(words[0]).stem
+        if script == "benchmark_tetris":
+            Path(words[words.index("--json") + 1]).write_text(
+                json.dumps(SPEEDS[words[words.index("--device") + 1]])
+            )
+        if script == "train_tetris":
+            out = Path(words[words.index("--out") + 1])
+            out.mkdir()
+            config = {"preset": "quick", "seed": 1}
+            provenance = {"seconds": 33.5, "decisions": 72_000, "config": config}
+            (out / "controller.json").write_text(json.dumps({"weights": [1.0], "provenance": provenance}))
+        return json.dumps(SCORES) if script == "evaluate_tetris" else "3 passed in 1s"
+
+    monkeypatch.setattr(gpu_report, "python", python)
+    monkeypatch.setattr(gpu_report, "build_engines", list)
+    monkeypatch.setattr(gpu_report, "watch_training", lambda recipe, folder: Busy(40.0, 38.0, 1000, 0.01))
+    monkeypatch.setattr("_results.gpu", lambda: {"gpu": "NVIDIA H200"})
+    monkeypatch.setattr(
+        "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
+    )
+    return given
+
+
+SPEEDS = {
+    "cuda": {
+        "figures": {"rollout.cuda.dt.10x20.decisions_per_second": 3e9},
+        "ranges": {"rollout.cuda.dt.10x20.decisions_per_second": [2.9e9, 3.1e9]},
+        "controllers": {"dt20": ["holes"]},
+    },
+    "cpu": {
+        "figures": {"rollout.cpu.dt.10x20.decisions_per_second_per_core": 7e6},
+        "ranges": {"rollout.cpu.dt.10x20.decisions_per_second_per_core": [6e6, 8e6]},
+        "controllers": {"dt20": ["holes"]},
+    },
+}
+SCORES = [
+    {"controller": "/tmp/x", "lines_per_game": 48e6, "ci95": [44e6, 52e6], "games": 500},
+    {"controller": "dt20", "lines_per_game": 51e6, "ci95": [47e6, 55e6], "games": 470},
+]
+
+
+def test_speed_is_measured_on_the_gpu_and_on_the_processor_beside_it(
+    commands: list[list[str]], tmp_path: Path
+) -> None:
+    result = gpu_report.rollout(tmp_path)
+    assert result["figures"] == {
+        "rollout.cuda.dt.10x20.decisions_per_second": 3e9,
+        "rollout.cpu.dt.10x20.decisions_per_second_per_core": 7e6,
+    }
+    played = [[word for word in command if not word.startswith(("-", "/"))] for command in commands]
+    script = "scripts/benchmark_tetris.py"
+    assert played == [
+        [script, "dt20", "bcts", "bdu", "bertsekas", "10x20", "cuda"],
+        [script, "dt20", "10x20", "cpu"],
+    ]
+    assert (result["sources"], result["machine"]["gpu"]) == (source_digest(cuda=True), "NVIDIA H200")
+
+
+@pytest.mark.usefixtures("commands")
+def test_all_configurations_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compared: list[tuple[int, str]] = []
+
+    def compare_all(chosen: list[Any], device: str) -> dict[str, int]:
+        compared.append((len(chosen), device))
+        return {"equality.decisions": 7}
+
+    monkeypatch.setattr(gpu_report, "compare_all", compare_all)
+    assert gpu_report.equality(tmp_path)["figures"] == {"equality.decisions": 7}
+    assert compared == [(200, "cuda")]
+
+
+def test_training_is_timed_from_nothing_and_scored(commands: list[list[str]], tmp_path: Path) -> None:
+    result = gpu_report.training(tmp_path)
+    build, train, evaluate = commands
+    assert build[:3] == ["-m", "kernels", "build"]
+    assert train[:7] == ["scripts/train_tetris.py", "--preset", "quick", "--device", "cuda", "--seed", "1"]
+    assert train[7:9] == ["--score-decisions", "0"]
+    assert evaluate[:4] == ["scripts/evaluate_tetris.py", train[-1], "dt20", "--board"]
+    figures = result["figures"]
+    assert figures["train.seconds_to_45M_lines"] == figures["train.total_seconds"] > 0
+    assert (figures["train.10x20.lines_per_game"], figures["train.gpu_busy_fraction"]) == (48e6, 0.95)
+    assert [score["controller"] for score in result["score"]] == ["learned", "dt20"]
+    assert (result["reached"], result["sources"]) == (True, source_digest(cuda=True))
+
+
+@pytest.mark.usefixtures("commands")
+def test_a_controller_below_the_goal_has_no_time_to_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_report, "GOAL", 48.1e6)
+    result = gpu_report.training(tmp_path)
+    assert result["reached"] is False
+    assert "train.seconds_to_45M_lines" not in result["figures"]
+    assert "below the goal" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("commands")
+def test_parts_of_operators_and_engine_are_stale_where_either_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    parts = {"tests": gpu_report.tests(tmp_path), "rollout": gpu_report.rollout(tmp_path)}
+    parts["old"] = {"device": "cuda", "operators": ["normal"], "sources": kernel_digest("normal")}
+    assert stale_parts(merged({}, {name: part("x") | each for name, each in parts.items()})["parts"]) == []
+    read = Path.read_bytes
+    for file, stale in (
+        ("play.cuh", ["tests", "rollout"]),
+        ("rollout.cu", ["tests", "rollout"]),
+        ("op.cu", ["tests", "old"]),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setattr(
+                Path, "read_bytes", lambda path, file=file: read(path) + b" " * (path.name == file)
+            )
+            assert stale_parts(parts) == stale

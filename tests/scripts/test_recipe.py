@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from _curriculum import cut_to_board, parse_curriculum
-from _presets import PRESETS, PYTHON_PRESETS
+from _presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
 from _recipe import Recipe, Stage, make_recipe, read_settings
 
 from tetris import Rules
@@ -19,39 +21,67 @@ def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
     return [(stage.rules.board, stage.generations, stage.decisions) for stage in recipe.stages]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("device", ["cpu", "python"])
-def test_presets_are_complete_and_valid(preset: str, device: str) -> None:
-    recipe = make_recipe(device, {"preset": preset, "device": device})
-    assert (recipe.preset, recipe.device, recipe.backend) == (preset, device, "torch")
-    assert recipe.total_generations >= 10
-
-
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a GPU, on which the kernel that draws there works."""
-    monkeypatch.setattr("_recipe.torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(
-        "_recipe.choose_backend", lambda name, device: {"cuda": "cuda"}.get(device.type, "torch")
+        "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
     )
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "torch"), ("python", "torch"), ("cuda", "cuda")])
+def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) -> None:
+    recipe = make_recipe(device, {"preset": preset, "device": device})
+    assert (recipe.preset, recipe.device, recipe.backend) == (preset, device, backend)
+    assert recipe.total_generations >= 10
 
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize(
     ("engine", "layer", "backend"),
     [
-        ("cpu", {}, "cuda"),
-        ("cpu", {"device": "auto"}, "cuda"),
-        ("cpu", {"device": "cpu"}, "torch"),
+        ("cuda", {}, "cuda"),
+        ("cuda", {"device": "auto", "backend": "auto"}, "cuda"),
+        ("cuda", {"backend": "torch"}, "torch"),
+        ("cpu", {}, "torch"),
         ("python", {}, "torch"),
         ("cpu", {"device": "cpu", "backend": "cuda"}, "cuda"),
-        ("cpu", {"backend": "torch"}, "torch"),
     ],
 )
-def test_backend_auto_takes_the_gpu_unless_told_to_play_elsewhere(
-    engine: str, layer: dict[str, Any], backend: str
-) -> None:
+def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str, Any], backend: str) -> None:
     assert make_recipe(engine, layer).backend == backend
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("preset", CUDA_PRESETS)
+def test_presets_fill_a_gpu_with_streams_that_get_to_steady_play(preset: str) -> None:
+    recipe = make_recipe("cuda", {"preset": preset})
+    assert (recipe.population + 1) * recipe.streams >= 132 * 1024
+    assert min(stage.decisions for stage in recipe.stages) >= 1000
+
+
+@pytest.mark.usefixtures("gpu")
+def test_quick_preset_is_the_same_again_on_another_engine_from_its_config(tmp_path: Path) -> None:
+    recipe = make_recipe("cuda")
+    assert _stages(recipe) != _stages(make_recipe("cpu"))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(recipe.to_dict()))
+    again = asdict(make_recipe("cpu", read_settings(file)))
+    assert again == {**asdict(recipe), "device": "cpu"}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = make_recipe("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    small = SimpleNamespace(multi_processor_count=33)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: small)
+    recipe = make_recipe("cuda")
+    assert 4 * recipe.streams == large.streams
+    assert 4 * recipe.score_decisions == large.score_decisions
+    assert make_recipe("cuda", {"streams": 7}).streams == 7
 
 
 def test_no_preset_is_the_quick_one() -> None:

@@ -44,7 +44,7 @@ def test_parts_of_two_gpus_are_refused() -> None:
 
 
 def test_a_part_measured_with_other_sources_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_results.kernel_digest", lambda *operators: "digest of a")
+    monkeypatch.setattr("_results.part_digest", lambda part: "digest of a")
     assert stale_parts({"a": part("a"), "b": part("b")}) == ["b"]
 
 

@@ -207,7 +207,6 @@ def test_default_folder_is_named_after_time_and_seed(
         (("--preset", "quik"), "quick, standard, record; got 'quik'; did you mean 'quick'?"),
         (("--features", "dtt"), "got 'dtt'; did you mean 'dt'?"),
         (("--device", "gpu"), "expected a device among auto, cpu, cuda, python; got 'gpu'"),
-        (("--device", "cuda"), "expected a device out of python, cpu, got 'cuda'"),
         (("--backend", "troch"), "did you mean 'torch'?"),
         (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
@@ -231,6 +230,49 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
     assert line.startswith("train_tetris.py: error: ")
     assert message in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_cuda_without_a_gpu_is_one_line_with_the_remedy_and_leaves_nothing(
+    script: Script, tmp_path: Path
+) -> None:
+    ended = script("train_tetris", *TINY, "--device", "cuda", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for device cuda" in line
+    assert line.endswith("or take --device cpu in a new run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_run_on_a_gpu_is_not_resumed_without_one(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a")
+    config = tmp_path / "a" / "config.json"
+    config.write_text(config.read_text().replace('"device": "python"', '"device": "cuda"'))
+    ended = script("train_tetris", "--resume", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for device cuda" in line
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("backend", ["torch", "cuda"])
+def test_on_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path, backend: str) -> None:
+    arguments = ("--features", "dt", "--board", "10x8", "--backend", backend)
+    for name in ("a", "b"):
+        ended = _train(script, tmp_path / name, *arguments, "--device", "cuda")
+        assert f"engine cuda, sampler {backend}" in ended.err
+    assert _metrics(tmp_path / "a") == _metrics(tmp_path / "b")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_gpu_plays_what_the_cpu_plays(script: Script, tmp_path: Path) -> None:
+    arguments = ("--features", "dt", "--board", "10x8", "--backend", "cuda")
+    for device in ("cpu", "cuda"):
+        _train(script, tmp_path / device, *arguments, "--device", device)
+    assert _metrics(tmp_path / "cpu") == _metrics(tmp_path / "cuda")
 
 
 def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:

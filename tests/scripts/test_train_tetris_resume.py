@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,11 @@ RECIPE = (
 @pytest.fixture(autouse=True)
 def _checkpoint_every_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_training, "CHECKPOINT_SECONDS", 0.0)
+
+
+def _read(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """Let runs read their results a generation late, as on a GPU, or at once."""
+    monkeypatch.setattr("cem.trainer.reads_late", lambda device: late)
 
 
 @pytest.fixture
@@ -69,6 +75,7 @@ def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[],
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("generation", [0, 2])
+@pytest.mark.parametrize("late", [False, True])
 def test_signal_drops_the_generation_and_says_how_to_go_on(
     script: Script,
     tmp_path: Path,
@@ -77,7 +84,9 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     number: signal.Signals,
     status: int,
     generation: int,
+    late: bool,
 ) -> None:
+    _read(monkeypatch, late)
     folder = tmp_path / "stopped"
     _stop_in(monkeypatch, generation, lambda: signal.raise_signal(number))
     ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder)
@@ -128,11 +137,13 @@ def test_finished_run_says_so(script: Script, tmp_path: Path, decisions: int) ->
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
 
 
+@pytest.mark.parametrize("late", [False, True])
 def test_time_limit_ends_a_run_that_can_be_resumed(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, late: bool
 ) -> None:
+    _read(monkeypatch, late)
     folder = tmp_path / "stopped"
-    now = _training.time.monotonic
+    now = time.monotonic
     _stop_in(monkeypatch, 2, lambda: monkeypatch.setattr("time.monotonic", lambda: now() + 3600))
     ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder, "--time-limit", 1000)
     assert ended.status == 0
@@ -145,9 +156,12 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     assert _is_the_same(folder, whole)
 
 
+@pytest.mark.parametrize("late", [False, True])
 def test_full_disk_is_one_line_and_the_run_can_go_on(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, late: bool
 ) -> None:
+    _read(monkeypatch, late)
+
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -161,6 +175,18 @@ def test_full_disk_is_one_line_and_the_run_can_go_on(
 
     assert script("train_tetris", "--resume", folder).status == 0
     assert _is_the_same(folder, whole)
+
+
+def test_run_read_late_is_the_run_read_at_once(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
+) -> None:
+    folder = tmp_path / "late"
+    _read(monkeypatch, True)
+    assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 0
+    assert _is_the_same(folder, whole)
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == sorted(
+        path.name for path in (whole / "checkpoints").iterdir()
+    )
 
 
 def test_damaged_checkpoint_is_passed_over_by_name(script: Script, tmp_path: Path, whole: Path) -> None:

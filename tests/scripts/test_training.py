@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import _training
 import pytest
 import torch
 from _recipe import Recipe, make_recipe
 from _run_folder import RunFolder
 from _training import LinesPerGame, Training, lines_per_game, piece_seed, unit_length
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import Interrupted, StopRequest
-from tetris import Rollout, RolloutResult
+from tetris import LinearController, Rollout, RolloutResult
 
 
 def _recipe(**settings: str | int) -> Recipe:
@@ -24,7 +29,8 @@ def _recipe(**settings: str | int) -> Recipe:
     return make_recipe("python", {**tiny, "curriculum": "5x6:2:20,5x7:1:30", **settings})
 
 
-def _training(folder: Path, recipe: Recipe) -> Training:
+def _training_run(folder: Path, recipe: Recipe) -> Training:
+    folder.mkdir(exist_ok=True)
     return Training(recipe, RunFolder(folder), StopRequest())
 
 
@@ -48,7 +54,7 @@ def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None
 
 def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp_path: Path) -> None:
     recipe = _recipe()
-    optimizer = _training(tmp_path, recipe).optimizer
+    optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30)]):
         evaluation = LinesPerGame(recipe, optimizer, StopRequest())(candidates, generation)
@@ -69,15 +75,101 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
         assert evaluation.metrics["decisions"] == 4 * 2 * decisions
 
 
+def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
+    training = _training_run(tmp_path, _recipe())
+    training.trainer.run()
+    first, *_ = (json.loads(line) for line in training.folder.metrics.read_text().splitlines())
+    assert list(first) == [
+        *("generation", "best_fitness", "generation_best", "elite_mean", "std_mean", "seconds", "elapsed_s"),
+        *("stage", "board_width", "board_height", "mean_fitness", "lines", "games", "decisions"),
+        *("lines/s", "decisions/s"),
+    ]
+    assert [type(first[name]) for name in ("mean_fitness", "lines", "games", "decisions")] == [
+        *(float, int, int, int)
+    ]
+    assert first["decisions"] == 4 * 2 * 20
+    assert first["decisions/s"] == first["decisions"] / first["seconds"]
+    assert first["lines/s"] == first["lines"] / first["seconds"]
+
+
+class _NothingRead(TorchDispatchMode):
+    """Fails where a tensor is turned into a number, which on a GPU waits for the device."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: tuple[Any, ...] = (), options: Any = None
+    ) -> Any:
+        assert "_local_scalar_dense" not in str(function), "a tensor was read"
+        return function(*arguments, **(options or {}))
+
+
+def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
+    monkeypatch.setattr(LinesPerGame, "_play", lambda *_: RolloutResult(*counts))
+    objective = LinesPerGame(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest())
+    candidates = torch.ones(3, 2)
+    with _NothingRead():
+        evaluation = objective(candidates, 0)
+    assert evaluation.fitness.device.type == device
+    assert evaluation.fitness.tolist() == [4.0, 14.0, 0.0]
+    return [
+        evaluation.metrics[name].item()  # type: ignore[union-attr]
+        for name in ("mean_fitness", "lines", "games", "decisions")
+    ]
+
+
+def test_objective_reads_nothing_of_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _evaluate_on("cpu", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_objective_leaves_on_the_gpu_what_was_played_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _evaluate_on("cuda", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_controller_of_a_checkpoint_is_that_of_its_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    monkeypatch.setattr("cem.trainer.reads_late", lambda device: late)
+    monkeypatch.setattr(_training, "CHECKPOINT_SECONDS", 0.0)
+    saved: list[LinearController] = []
+    ahead: list[int] = []
+    save: Callable[..., None] = LinearController.save
+
+    def saving(controller: LinearController, path: Path) -> None:
+        save(controller, path)
+        saved.append(controller)
+        ahead.append(training.optimizer.generation)
+
+    monkeypatch.setattr(LinearController, "save", saving)
+    training = _training_run(tmp_path / "run", _recipe())
+    training.trainer.run()
+    assert ahead == ([2, 3, 3] if late else [1, 2, 3])
+
+    elapsed = [json.loads(line)["elapsed_s"] for line in training.folder.metrics.read_text().splitlines()]
+    by_hand = _training_run(tmp_path / "by_hand", _recipe())
+    objective = LinesPerGame(_recipe(), by_hand.optimizer, StopRequest())
+    for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
+        evaluation = objective(by_hand.optimizer.ask(), generation)
+        by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
+        assert controller.weights == by_hand.controller().weights
+        assert controller.provenance["generation"] == generation + 1
+        assert controller.provenance["decisions"] == by_hand.decisions
+        assert controller.provenance["seconds"] == seconds
+
+
 def test_objective_stops_when_asked(tmp_path: Path) -> None:
     recipe, stop = _recipe(), StopRequest()
     stop.request()
     with pytest.raises(Interrupted):
-        LinesPerGame(recipe, _training(tmp_path, recipe).optimizer, stop)(torch.ones(3, 2), 0)
+        LinesPerGame(recipe, _training_run(tmp_path, recipe).optimizer, stop)(torch.ones(3, 2), 0)
 
 
 def test_learned_controller_is_the_mean_at_length_1(tmp_path: Path) -> None:
-    training = _training(tmp_path, _recipe())
+    training = _training_run(tmp_path, _recipe())
     training.optimizer.ask()
     training.optimizer.tell([3.0, 2.0, 1.0], [[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
     controller = training.controller()
@@ -87,7 +179,7 @@ def test_learned_controller_is_the_mean_at_length_1(tmp_path: Path) -> None:
 
 
 def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
-    training = _training(tmp_path, _recipe())
+    training = _training_run(tmp_path, _recipe())
     counted = []
     for _ in range(3):
         training.optimizer.ask()
@@ -104,4 +196,4 @@ def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(
     with pytest.raises(
         ValueError, match=r"expected a GPU for backend cuda.*or take --backend torch in a new run"
     ):
-        _training(tmp_path, _recipe(backend="cuda"))
+        _training_run(tmp_path, _recipe(backend="cuda"))

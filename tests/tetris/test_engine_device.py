@@ -1,4 +1,4 @@
-"""The headers that the CPU engine is made of compile as device code, too."""
+"""The CUDA engine compiles for old, usual and the newest GPUs: needs nvcc, but no GPU and no CUDA torch."""
 
 from __future__ import annotations
 
@@ -9,17 +9,31 @@ import pytest
 import kernels
 import tetris
 from kernels.build import CompilerMissingError, compile_check
+from kernels.cuda import find_nvcc, known_architectures
 from tetris.features import feature_names
 from tetris.native import feature_struct
 
+ENGINE = Path(tetris.__file__).parent / "engine"
+FOLDERS = (ENGINE, Path(kernels.__file__).parent)
 
-def test_shared_headers_compile_for_a_gpu() -> None:
-    names = (*feature_names("dt"), "wells", "max_height", "column_height_0", "height_difference_0")
+
+def structs(names: tuple[str, ...]) -> str:
+    return ",".join(map(feature_struct, names))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", ["dt", "bertsekas"])
+def test_the_cuda_engine_compiles_for_every_gpu(features: str) -> None:
     try:
-        compile_check(
-            Path(__file__).parent / "engine_device.cu",
-            include_dirs=(Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent),
-            defines=(("TETRIS_FEATURES", ",".join(map(feature_struct, names))),),
-        )
+        newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
         pytest.skip(str(error))
+    compile_check(
+        ENGINE / "rollout.cu",
+        ["sm_75", "sm_80", "sm_90", newest],
+        include_dirs=FOLDERS,
+        defines=(
+            ("TETRIS_FEATURES", structs(feature_names(features))),
+            ("TETRIS_LIBRARY", "tetris_engine_test"),
+        ),
+    )

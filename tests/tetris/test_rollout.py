@@ -158,7 +158,7 @@ def test_check_is_called_and_may_end_the_rollout() -> None:
         ({"streams": 0}, "expected streams from 1"),
         ({"decisions": -1}, "expected decisions from 0"),
         ({"seed": -1}, "expected seed from 0"),
-        ({"device": "tpu"}, "expected device to be python or cpu, got 'tpu'"),
+        ({"device": "tpu"}, "expected device to be python, cpu or cuda, got 'tpu'"),
     ],
 )
 def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> None:

@@ -21,7 +21,7 @@ struct Geometry {
     TETRIS_FUNCTION Geometry(int board_width, int board_height) : width(board_width), height(board_height) {
         Word in[16] = {}, pair[16] = {}, edge[16] = {}, wall[16] = {}, beside[16] = {};
         const Word ones = static_cast<Word>(~Word(0));
-        for (int i = 0; i < L::SLOTS; ++i) {
+        TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) {
             const int column = i - FIRST_COLUMN;
             in[i] = column >= 0 && column < width ? ones : Word(0);
             pair[i] = column >= 0 && column < width - 1 ? ones : Word(0);
@@ -47,23 +47,35 @@ struct Board {
     typename L::ColumnInts heights;  // far from any height beside the board
     int twice_landing_height = 0;
     int eroded_cells = 0;
+    mutable typename L::Keeper keeper;
 
-    TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c)
-        : geometry(g), cells(c), filled(c | -c), heights(L::run_length(filled) | g.far) {}
+    TETRIS_FUNCTION Board(const Geometry<L>& g, typename L::ColumnBits c, typename L::Keeper k = {})
+        : geometry(g), cells(c), filled(c | -c), heights(L::run_length(filled) | g.far), keeper(k) {}
 
     TETRIS_FUNCTION typename L::ColumnBits holes() const { return filled ^ cells; }
+    // Columns that are asked for while placements are scored; T holds their numbers.
+    template <class T, class Columns>
+    TETRIS_FUNCTION auto keep(const Columns& columns) const {
+        return keeper.template keep<T>(columns);
+    }
 };
 
-// The rows with an empty cell in a column up to each one, and from it on.
+// What a piece falls on.
 template <class L>
-struct Gaps {
-    typename L::ColumnBits up_to, from;
+struct Ground {
+    using Columns = typename L::template Kept<typename L::Word, typename L::ColumnBits>;
+    Columns cells;
+    typename L::template Kept<uint8_t, typename L::ColumnInts> heights;
+    Columns gaps_up_to, gaps_from;  // the rows with an empty cell in a column up to each one, and from it on
 
-    TETRIS_FUNCTION explicit Gaps(const Board<L>& board) {
-        const typename L::ColumnBits empty = L::without(board.geometry.inside, board.cells);
-        up_to = L::or_up_to(empty);
-        from = L::or_from(empty);
-    }
+    TETRIS_FUNCTION explicit Ground(const Board<L>& board) : Ground(board, L::without(board.geometry.inside, board.cells)) {}
+
+   private:
+    TETRIS_FUNCTION Ground(const Board<L>& board, const typename L::ColumnBits& empty)
+        : cells(board.template keep<typename L::Word>(board.cells)),
+          heights(board.template keep<uint8_t>(board.heights)),
+          gaps_up_to(board.template keep<typename L::Word>(L::or_up_to(empty))),
+          gaps_from(board.template keep<typename L::Word>(L::or_from(empty))) {}
 };
 
 // The rows in which every column has a cell.
@@ -124,13 +136,13 @@ struct Drop {
     using Mask = typename L::Mask;
     static constexpr int width = WIDTH;
 
-    const Board<L>& board;
+    const Ground<L>& ground;
     const ShapeLanes<L, WIDTH>& shape;
     Ints support[WIDTH];    // the row in which the piece's bottom would rest if there were only this column
     Ints row;               // of the piece's bottom
     typename L::Unit unit;  // takes the patterns of the shape to this row
 
-    TETRIS_FUNCTION Drop(const Board<L>& b, const ShapeLanes<L, WIDTH>& s) : board(b), shape(s) {
+    TETRIS_FUNCTION Drop(const Ground<L>& g, const ShapeLanes<L, WIDTH>& s) : ground(g), shape(s) {
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) support[k] = height_before(k) - L::ints(shape.bottom[k]);
         // A piece has a cell in its lowest row, so that the row can't be negative.
         row = support[0];
@@ -146,25 +158,25 @@ struct Drop {
     TETRIS_FUNCTION auto at(const Columns& columns, int k) const {
         return L::template at<WIDTH>(columns, shape, k);
     }
-    TETRIS_FUNCTION Bits before(int k) const { return at(board.cells, k); }
-    TETRIS_FUNCTION Ints height_before(int k) const { return at(board.heights, k); }
+    TETRIS_FUNCTION Bits before(int k) const { return at(ground.cells, k); }
+    TETRIS_FUNCTION Ints height_before(int k) const { return at(ground.heights, k); }
     TETRIS_FUNCTION Bits rows(const typename L::Constant& pattern) const { return L::rows(pattern, unit); }
     TETRIS_FUNCTION Bits after(int k) const {
         return k >= 0 && k < WIDTH ? before(k) | rows(shape.piece[k]) : before(k);
     }
     // The number of empty cells that column k of the piece covers, and whether there are any.
     TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
-    TETRIS_FUNCTION Mask covers(int k) const { return row > support[k]; }
+    TETRIS_FUNCTION auto covers(int k) const { return L::exceeds(row, support[k]); }
     // The rows that the piece completes: no column has an empty cell there.
-    TETRIS_FUNCTION Bits completed(const Gaps<L>& gaps) const {
-        const Bits gap = at(gaps.up_to, -1) | at(gaps.from, WIDTH);
+    TETRIS_FUNCTION Bits completed() const {
+        const Bits gap = at(ground.gaps_up_to, -1) | at(ground.gaps_from, WIDTH);
         Bits full = after(0);
         TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & after(k);
         return L::without(full, gap);
     }
     // The height of board column i.
     TETRIS_FUNCTION Ints column_height(int i) const {
-        Ints result = L::ints(static_cast<int>(board.heights[FIRST_COLUMN + i]));
+        Ints result = L::ints(static_cast<int>(ground.heights[FIRST_COLUMN + i]));
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
             const Ints height = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
             result = L::select(column() == L::ints(i - k), height, result);

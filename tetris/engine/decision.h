@@ -8,7 +8,7 @@ namespace tetris {
 // One feature's knowledge of the board before the drop.
 template <class L, class F>
 struct Slot {
-    decltype(F::prepare(*static_cast<const Board<L>*>(nullptr))) prepared;
+    decltype(F::prepare(std::declval<const Board<L>&>())) prepared;
 };
 
 // A list of features with their weights. `Features...` are distinct.
@@ -21,6 +21,12 @@ struct FeatureList {
     struct Prepared : Slot<L, Features>... {
         TETRIS_FUNCTION explicit Prepared(const Board<L>& board) : Slot<L, Features>{Features::prepare(board)}... {}
     };
+
+    template <class L>
+    TETRIS_FUNCTION static void load_weights(const float* from, typename L::Weight (&to)[COUNT]) {
+        int i = 0;
+        ((to[i] = L::template weight<Features::denominator>(from[i]), ++i), ...);
+    }
 
     // The weighted sum over a whole board.
     template <class L>
@@ -58,9 +64,20 @@ struct FeatureList {
         typename L::Ints value;
         if constexpr (F::loops) value = early;
         else value = F::after(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
-        sums = L::add_product(sums, weight, L::template to_floats<F::denominator>(value));
+        sums = L::template add_product<F::denominator>(sums, weight, value);
     }
 };
+
+// The score of a placement by the after-state itself, full rows removed.
+template <class List, class L>
+TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const float* weights, int piece, int place, bool clear_on_overflow) {
+    const Landing<L> landing(board, piece, place, clear_on_overflow);
+    if (landing.over) return NO_CHOICE;
+    Board<L> after(board.geometry, landing.cells);
+    after.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
+    after.eroded_cells = landing.eroded_cells;
+    return {List::value(weights, after), place};
+}
 
 // Scores every placement of a piece on a board. `L` is the lanes, `List` the FeatureList.
 template <class L, class List>
@@ -77,8 +94,18 @@ struct Chooser {
     TETRIS_FUNCTION Chooser(const Geometry<L>& g, const float* w, bool clear)
         : geometry(g), weights(w), clear_on_overflow(clear), too_high(L::ints(g.height + 1)),
           too_high_to_survive(L::ints(g.height + 1 + (clear ? MAX_PIECE_SIZE : 0))) {
-        for (int i = 0; i < List::COUNT; ++i) lane_weights[i] = L::weight(w[i]);
+        List::template load_weights<L>(w, lane_weights);
     }
+
+    // What is known of the board while its placements are scored.
+    struct Search {
+        const Board<L>& board;
+        const Ground<L> ground;
+        const Prepared prepared;
+        typename L::Best best;  // among the placements that complete no row
+        uint64_t rest = 0;      // the placements to be scored by their whole after-state: a bit a place in the order
+        TETRIS_FUNCTION explicit Search(const Board<L>& b) : board(b), ground(b), prepared(b) {}
+    };
 
     // NO_CHOICE where every placement ends the game (or none has a score above minus infinity).
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece) const {
@@ -95,53 +122,41 @@ struct Chooser {
         return choice;
     }
 
-   private:
-    struct Search {
-        const Board<L>& board;
-        const Prepared prepared;
-        const Gaps<L> gaps;
-        typename L::Best best;  // among the placements that complete no row
-        uint64_t rest = 0;      // the placements to be scored by their whole after-state: a bit a place in the order
-        TETRIS_FUNCTION explicit Search(const Board<L>& b) : board(b), prepared(b), gaps(b) {}
-    };
-
-    // Vectors fit the registers better in a function of their own.
+    // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
+    // after-state.
     template <int WIDTH>
-    TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
-        if constexpr (L::LANES == 1) score(search, group);
-        else score_apart(search, group);
-    }
-    template <int WIDTH>
-    TETRIS_OUTLINE void score_apart(Search& search, const Group<L, WIDTH>& group) const {
-        score(search, group);
-    }
-    template <int WIDTH>
-    TETRIS_FUNCTION void score(Search& search, const Group<L, WIDTH>& group) const {
-        const Drop<L, WIDTH> drop(search.board, group.shapes);
+    TETRIS_FUNCTION unsigned score(const Ground<L>& ground, const Prepared& prepared, typename L::Best& best,
+                                   const Group<L, WIDTH>& group) const {
+        const Drop<L, WIDTH> drop(ground, group.shapes);
         // A lane without a placement ends higher than any: its shape is too high, or it touches a column beside the board.
         const auto end = drop.end();
-        const auto completed = drop.completed(search.gaps);
+        const auto completed = drop.completed();
         const auto whole = end < too_high_to_survive;
         if constexpr (List::all_drop) {
             const auto incomplete = completed == L::bits(0);
             const auto plain = incomplete & (end < too_high);
             if (L::worthwhile(plain)) {
-                L::consider(search.best, List::values(lane_weights, search.prepared, drop), plain, group);
+                L::consider(best, List::values(lane_weights, prepared, drop), plain, group);
             }
-            search.rest |= group.in_order(L::lanes(L::without(whole, incomplete)));
+            return L::lanes(L::without(whole, incomplete));
         } else {
-            search.rest |= group.in_order(L::lanes(whole));
+            return L::lanes(whole);
         }
     }
 
-    // From the after-state itself, full rows removed.
+   private:
     TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-        const Landing<L> landing(board, piece, place, clear_on_overflow);
-        if (landing.over) return NO_CHOICE;
-        Board<L> after(geometry, landing.cells);
-        after.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
-        after.eroded_cells = landing.eroded_cells;
-        return {List::value(weights, after), place};
+        return whole_score<List>(board, weights, piece, place, clear_on_overflow);
+    }
+    // Vectors fit the registers better in a function of their own.
+    template <int WIDTH>
+    TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
+        if constexpr (L::LANES == 1) search.rest |= group.in_order(score(search.ground, search.prepared, search.best, group));
+        else search.rest |= group.in_order(score_apart(search, group));
+    }
+    template <int WIDTH>
+    TETRIS_OUTLINE unsigned score_apart(Search& search, const Group<L, WIDTH>& group) const {
+        return score(search.ground, search.prepared, search.best, group);
     }
 };
 

@@ -17,6 +17,21 @@
 
 namespace tetris {
 
+// In every column the rows from the lowest one that is set (the highest bit) upwards.
+template <class L>
+TETRIS_FUNCTION typename L::ColumnBits from_lowest_row(typename L::ColumnBits columns) {
+    if constexpr (L::LANES == 1) {
+        return L::from_highest_bit(columns);
+    } else {
+        columns = columns | (columns >> 1);
+        columns = columns | (columns >> 2);
+        columns = columns | (columns >> 4);
+        columns = columns | (columns >> 8);
+        if constexpr (L::TOP > 15) columns = columns | (columns >> 16);
+        return columns;
+    }
+}
+
 struct WholeFeature {
     static constexpr int denominator = 1;
     static constexpr bool zero_without_lines = false;
@@ -138,7 +153,7 @@ struct WellFeature : WholeFeature {
     template <class L>
     struct Prepared {
         typename L::Ints total;
-        typename L::ColumnInts depths, pairs;  // of each column; of it and the next one
+        typename L::template Kept<uint16_t, typename L::ColumnInts> depths, pairs;  // of each column; of it and the next one
     };
     template <class L>
     TETRIS_FUNCTION static auto column_depths(const Board<L>& board) {
@@ -155,7 +170,8 @@ struct WellFeature : WholeFeature {
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
         const auto depths = column_depths(board);
-        return {L::total(depths), depths, depths + L::right(depths)};
+        const auto pairs = depths + L::right(depths);
+        return {L::total(depths), board.template keep<uint16_t>(depths), board.template keep<uint16_t>(pairs)};
     }
     // The columns under the piece change, and the wells of the two beside it.
     template <class L, int WIDTH>
@@ -227,25 +243,19 @@ struct WellsFast : WellFeature<WellsFast> {
 };
 
 struct HoleDepth : BitCount<HoleDepth> {
-    // Cells above some hole of their column: those below the highest set bit of the holes.
+    // Cells above some hole of their column: those above its lowest hole.
     template <class L>
     TETRIS_FUNCTION static auto words(const Board<L>& board) {
-        auto above = board.holes();
-        above = above | (above >> 1);
-        above = above | (above >> 2);
-        above = above | (above >> 4);
-        above = above | (above >> 8);
-        if constexpr (L::TOP > 15) above = above | (above >> 16);
-        return above & board.cells;
+        return from_lowest_row<L>(board.holes()) & board.cells;
     }
     template <class L>
     struct Prepared {
         typename L::Ints total;
-        typename L::ColumnInts holed;  // all ones where the column has a hole, else 0
+        typename L::template Kept<uint8_t, typename L::ColumnInts> holed;  // all ones where the column has a hole, else 0
     };
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-        return {BitCount::prepare(board), L::nonzero(board.holes())};
+        return {BitCount::prepare(board), board.template keep<uint8_t>(L::nonzero(board.holes()))};
     }
     // The piece's cells count in the columns that have a hole.
     template <class L, int WIDTH>
@@ -263,7 +273,7 @@ struct RowsWithHoles : WholeFeature {
     template <class L>
     struct Prepared {
         typename L::Bits rows;
-        typename L::ColumnBits tops;  // the topmost cell of each column
+        typename L::template Kept<typename L::Word, typename L::ColumnBits> tops;  // the topmost cell of each column
     };
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -271,7 +281,8 @@ struct RowsWithHoles : WholeFeature {
     }
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-        return {L::or_all(board.holes()), board.cells & -board.cells};
+        const auto tops = board.cells & -board.cells;
+        return {L::or_all(board.holes()), board.template keep<typename L::Word>(tops)};
     }
     // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
     // the rows over it, and likewise for the row below the piece.
@@ -288,7 +299,8 @@ struct RowsWithHoles : WholeFeature {
 struct Diversity : WholeFeature {
     template <class L>
     struct Prepared {
-        typename L::ColumnBits up_to, from;  // the differences of each column and the next one
+        // The differences of each column and the next one.
+        typename L::template Kept<uint8_t, typename L::ColumnBits> up_to, from;
     };
     template <class L>
     TETRIS_FUNCTION static auto flags(const Board<L>& board) {
@@ -301,7 +313,8 @@ struct Diversity : WholeFeature {
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
         const auto differences = flags(board);
-        return {L::or_up_to(differences), L::or_from(differences)};
+        return {board.template keep<uint8_t>(L::or_up_to(differences)),
+                board.template keep<uint8_t>(L::or_from(differences))};
     }
     // Differences inside the piece are the shape's; the two at its sides are new.
     template <class L, int WIDTH>

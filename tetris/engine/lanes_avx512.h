@@ -76,6 +76,11 @@ struct Avx512Lanes {
         constexpr void set(int lane, int v) { value[lane] = v; }
     };
 
+    // See ScalarLanes.
+    template <class T, class Columns>
+    using Kept = Columns;
+    using Keeper = ScalarLanes::Keeper;
+
     TETRIS_FUNCTION static Bits bits(const Constant& c) { return {_mm512_load_si512(c.value)}; }
     TETRIS_FUNCTION static Ints ints(const Constant& c) { return {_mm512_load_si512(c.value)}; }
     TETRIS_FUNCTION static Bits bits(Word value) { return {_mm512_set1_epi32(static_cast<int>(value))}; }
@@ -84,12 +89,18 @@ struct Avx512Lanes {
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return ints(value); }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return {value.r}; }
     TETRIS_FUNCTION static Floats floats(float value) { return _mm512_set1_ps(value); }
+    template <int DENOMINATOR>
     TETRIS_FUNCTION static Weight weight(float value) { return _mm512_set1_ps(value); }
     template <int DENOMINATOR>
     TETRIS_FUNCTION static Floats to_floats(Ints value) {
         const Floats whole = _mm512_cvtepi32_ps(value.r);
         if constexpr (DENOMINATOR == 1) return whole;
         return _mm512_mul_ps(whole, floats(1.0f / DENOMINATOR));
+    }
+    // sum + weight * (value / DENOMINATOR).
+    template <int DENOMINATOR>
+    TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Ints value) {
+        return add_product(sum, weight, to_floats<DENOMINATOR>(value));
     }
     TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Floats value) {
         return _mm512_add_ps(sum, _mm512_mul_ps(weight, value));
@@ -113,6 +124,7 @@ struct Avx512Lanes {
     }
     TETRIS_FUNCTION static Ints popcount_small(Bits value) { return popcount(value); }
 
+    TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
     TETRIS_FUNCTION static Mask flag(Ints value) { return {_mm512_movepi32_mask(value.r)}; }
     TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return {_kandn_mask16(b.m, a.m)}; }
     TETRIS_FUNCTION static Bits without(Bits a, Bits b) { return {_mm512_andnot_si512(b.r, a.r)}; }
@@ -178,7 +190,7 @@ struct Avx512Lanes {
     TETRIS_FUNCTION static void store(Bits columns, Word* slots) { _mm512_storeu_si512(slots, columns.r); }
 
     TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
-        const Word* slots = PIECE_COLUMNS.slots[piece][orientation] + PieceColumns::OFFSET - FIRST_COLUMN - column;
+        const Word* slots = PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET - FIRST_COLUMN - column;
         return {_mm512_srl_epi32(_mm512_loadu_si512(slots), _mm_cvtsi32_si128(row))};
     }
     TETRIS_FUNCTION static int landing_row(const Ints& heights, const Shape& shape, int x) {
@@ -227,23 +239,6 @@ struct Avx512Lanes {
 
    private:
     typedef int32_t Lane __attribute__((may_alias));
-    struct PieceColumns {
-        static constexpr int OFFSET = 16;
-        Word slots[PIECES][MAX_ORIENTATIONS][32];
-        constexpr PieceColumns() : slots() {
-            for (int piece = 0; piece < PIECES; ++piece) {
-                for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
-                    const Shape shape = SHAPES.shape[piece][o];
-                    for (int k = 0; k < shape.width; ++k) {
-                        slots[piece][o][OFFSET + k] = static_cast<Word>((uint64_t(1) << (32 - shape.bottom(k))) -
-                                                                        (uint64_t(1) << (32 - shape.top(k))));
-                    }
-                }
-            }
-        }
-    };
-    static const PieceColumns PIECE_COLUMNS;
-
     // Lane i becomes lane i - N (move_up) or i + n (move_down); zeros come in.
     template <int N>
     TETRIS_FUNCTION static Register move_up(Register a) {
@@ -264,8 +259,6 @@ struct Avx512Lanes {
         }
     }
 };
-
-inline constexpr Avx512Lanes::PieceColumns Avx512Lanes::PIECE_COLUMNS{};
 
 }  // namespace tetris
 

@@ -102,6 +102,16 @@ struct ScalarLanes {
         constexpr void set(int, int v) { value = v; }
     };
 
+    // Columns that are asked for while placements are scored; a lane may keep them elsewhere, as numbers of type T.
+    template <class T, class Columns>
+    using Kept = Columns;
+    struct Keeper {
+        template <class T, class Columns>
+        TETRIS_FUNCTION const Columns& keep(const Columns& columns) {
+            return columns;
+        }
+    };
+
     TETRIS_FUNCTION static Bits bits(Word value) { return value; }
     TETRIS_FUNCTION static Bits bits(const Constant& constant) { return static_cast<Bits>(constant.value); }
     TETRIS_FUNCTION static Ints ints(const Constant& constant) { return constant.value; }
@@ -113,7 +123,16 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Floats to_floats(Ints value) {
         return static_cast<float>(value) / DENOMINATOR;
     }
-    TETRIS_FUNCTION static Weight weight(float value) { return value; }
+    // As `add_product` of this denominator wants it.
+    template <int DENOMINATOR>
+    TETRIS_FUNCTION static Weight weight(float value) {
+        return value;
+    }
+    // sum + weight * (value / DENOMINATOR).
+    template <int DENOMINATOR>
+    TETRIS_FUNCTION static Floats add_product(Floats sum, Weight weight, Ints value) {
+        return add_product(sum, weight, to_floats<DENOMINATOR>(value));
+    }
     TETRIS_FUNCTION static Floats add_product(Floats sum, Weight weight, Floats value) {
         return tetris::add_product(sum, weight, value);
     }
@@ -151,13 +170,20 @@ struct ScalarLanes {
     // Of a word below 32.
     TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
 
-    // Of a flag that is all ones or 0.
+    TETRIS_FUNCTION static ColumnBits from_highest_bit(ColumnBits columns) {
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) columns.slot[i] = tetris::from_highest_bit(columns.slot[i]);
+        return columns;
+    }
+    // Whether a number exceeds one that it is not below.
+    TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
+    // Of what `nonzero` made.
     TETRIS_FUNCTION static Mask flag(Ints value) { return value != 0; }
     TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return a & !b; }
     TETRIS_FUNCTION static Bits without(Bits a, Bits b) { return a & ~b; }
     TETRIS_FUNCTION static ColumnBits without(const ColumnBits& a, const ColumnBits& b) { return a & ~b; }
     TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
     TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
+    TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
     TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
     TETRIS_FUNCTION static Ints where(bool condition, Ints value) { return condition ? value : 0; }
     TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }
@@ -176,7 +202,7 @@ struct ScalarLanes {
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = step_flag(step.slot[i]);
         return result;
     }
-    // All ones where the column is not 0.
+    // Where the column is not 0 all ones, else 0.
     TETRIS_FUNCTION static ColumnInts nonzero(const ColumnBits& columns) {
         ColumnInts result;
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = columns.slot[i] != 0 ? -1 : 0;
@@ -245,13 +271,13 @@ struct ScalarLanes {
 
     // The columns of a piece at rest, and nothing else.
     TETRIS_FUNCTION static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
-        const Shape& shape = shape_of(piece, orientation);
+        // A nibble a board column.
+        const uint64_t patterns = static_cast<uint64_t>(shape_of(piece, orientation).patterns) << (4 * column);
+        const Unit unit = row_unit(row);
         ColumnBits result;
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) {
-            const int k = i - FIRST_COLUMN - column;
-            // Rows bottom .. top - 1, counted down from the most significant bit.
-            const uint64_t rows = (uint64_t(1) << (32 - row - shape.bottom(k & 3))) - (uint64_t(1) << (32 - row - shape.top(k & 3)));
-            result.slot[i] = shape.covers(k) ? static_cast<Word>(rows) : 0u;
+            const int k = i - FIRST_COLUMN;
+            result.slot[i] = k >= 0 && k < MAX_WIDTH ? unit * (static_cast<uint32_t>(patterns >> (4 * (k & 15))) & 15u) : 0u;
         }
         return result;
     }

@@ -1,5 +1,5 @@
-// Sixteen placements at a time with SSE4.1, which every x86-64 processor since 2008 has: what lanes_vector.h needs of a
-// vector, in two registers.
+// Sixteen placements at a time with SSE4.1, which all of Intel's x86-64 processors since 2008 and of AMD's since 2011
+// have: what lanes_vector.h needs of a vector, in two registers.
 #pragma once
 
 #if defined(__SSE4_1__)

@@ -111,6 +111,11 @@ struct VectorLanes {
         constexpr void set(int lane, int v) { value[lane] = static_cast<int16_t>(v); }
     };
 
+    // See ScalarLanes.
+    template <class T, class Columns>
+    using Kept = Columns;
+    using Keeper = ScalarLanes::Keeper;
+
     TETRIS_FUNCTION static Bits bits(const Constant& c) { return {R::load(c.value)}; }
     TETRIS_FUNCTION static Ints ints(const Constant& c) { return {R::load(c.value)}; }
     TETRIS_FUNCTION static Bits bits(Word value) { return {R::repeat(static_cast<int16_t>(value))}; }
@@ -124,6 +129,7 @@ struct VectorLanes {
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return ints(value); }
     TETRIS_FUNCTION static Floats floats(float value) { return {R::floats(value), R::floats(value)}; }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return {value.r}; }
+    template <int DENOMINATOR>
     TETRIS_FUNCTION static Weight weight(float value) { return R::floats(value); }
     // A number becomes the lower half of a float of which the upper half is known.
     template <int DENOMINATOR>
@@ -132,6 +138,11 @@ struct VectorLanes {
         const Weight base = R::load_floats(float_base<DENOMINATOR>.value);
         return {R::subtract(R::as_floats(R::interleave_low(value.r, upper)), base),
                 R::subtract(R::as_floats(R::interleave_high(value.r, upper)), base)};
+    }
+    // sum + weight * (value / DENOMINATOR).
+    template <int DENOMINATOR>
+    TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Ints value) {
+        return add_product(sum, weight, to_floats<DENOMINATOR>(value));
     }
     TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Floats value) {
         Floats result = {R::add(sum.low, R::multiply(weight, value.low)), R::add(sum.high, R::multiply(weight, value.high))};
@@ -158,6 +169,7 @@ struct VectorLanes {
         return {R::add(R::look_up(BIT_COUNTS, value.r), R::shift_right(value.r, 4))};
     }
 
+    TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
     TETRIS_FUNCTION static Mask flag(Ints value) { return {value.r}; }
     TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return {R::and_not(a.r, b.r)}; }
     TETRIS_FUNCTION static Bits without(Bits a, Bits b) { return {R::and_not(a.r, b.r)}; }
@@ -212,7 +224,7 @@ struct VectorLanes {
     TETRIS_FUNCTION static void store(Bits columns, Word* slots) { R::store_anywhere(columns.r, slots); }
 
     TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
-        const Word* slots = PIECE_COLUMNS.slots[piece][orientation] + PieceColumns::OFFSET - FIRST_COLUMN - column;
+        const Word* slots = PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET - FIRST_COLUMN - column;
         return {R::shift_right(R::load_anywhere(slots), row)};
     }
     // The least of BASE - (height - first row): of four columns, and of BASE itself in the four lanes beyond.
@@ -263,23 +275,6 @@ struct VectorLanes {
 
    private:
     typedef int16_t Lane __attribute__((may_alias));
-    struct PieceColumns {
-        static constexpr int OFFSET = 16;
-        Word slots[PIECES][MAX_ORIENTATIONS][32];
-        constexpr PieceColumns() : slots() {
-            for (int piece = 0; piece < PIECES; ++piece) {
-                for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
-                    const Shape shape = SHAPES.shape[piece][o];
-                    for (int k = 0; k < shape.width; ++k) {
-                        slots[piece][o][OFFSET + k] =
-                            static_cast<Word>((1u << (16 - shape.bottom(k))) - (1u << (16 - shape.top(k))));
-                    }
-                }
-            }
-        }
-    };
-    static constexpr PieceColumns PIECE_COLUMNS{};
-
     // The number of bits in each byte.
     TETRIS_FUNCTION static Register count_bytes(Bits words) {
         const Register nibble = R::load_repeated(vector_constants.nibble);

@@ -18,22 +18,23 @@ struct Shape {
     uint32_t bottoms, tops;  // field k: column k
     uint32_t contacts;       // field k + 1: rows of column k that touch the piece from the left or the right
     uint32_t rows;           // field j: cells in row j
+    uint32_t patterns;       // field k: rows of column k, row j is bit 3 - j
     int8_t first_row[MAX_PIECE_SIZE];  // of each column; NO_ROW beyond the width
 
     TETRIS_FUNCTION constexpr int bottom(int k) const { return static_cast<int>(bottoms >> (4 * k)) & 15; }
     TETRIS_FUNCTION constexpr int top(int k) const { return static_cast<int>(tops >> (4 * k)) & 15; }
     TETRIS_FUNCTION constexpr uint32_t contact(int k) const { return (contacts >> (4 * (k + 1))) & 15u; }
     TETRIS_FUNCTION constexpr int cells_in_row(int j) const { return static_cast<int>(rows >> (4 * j)) & 15; }
-    TETRIS_FUNCTION constexpr bool covers(int k) const { return k >= 0 && k < width; }
 };
 
 // `bottoms` and `tops` are written left to right, one hexadecimal digit a column.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
-    Shape shape{width, 0, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
+    Shape shape{width, 0, 0, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
     for (int k = 0; k < width; ++k) {
         const int shift = 4 * (width - 1 - k);
         shape.bottoms |= ((bottoms >> shift) & 15u) << (4 * k);
         shape.tops |= ((tops >> shift) & 15u) << (4 * k);
+        shape.patterns |= ((16u >> shape.bottom(k)) - (16u >> shape.top(k))) << (4 * k);
         shape.first_row[k] = static_cast<int8_t>(shape.bottom(k));
     }
     for (int k = 0; k < width; ++k) shape.height = shape.top(k) > shape.height ? shape.top(k) : shape.height;
@@ -128,5 +129,27 @@ struct ShapeLanes {
         inner_flags.set(lane, static_cast<int>(flags));
     }
 };
+
+// The columns of every shape at rest in row 0, in slots OFFSET onwards of a row of zeros, for words whose most significant
+// bit is row 0.
+template <class Word>
+struct PieceColumns {
+    static constexpr int OFFSET = 16;
+    Word slots[PIECES][MAX_ORIENTATIONS][32];
+    constexpr PieceColumns() : slots() {
+        constexpr int ROWS = 8 * sizeof(Word);
+        for (int piece = 0; piece < PIECES; ++piece) {
+            for (int o = 0; o < ORIENTATIONS[piece]; ++o) {
+                const Shape shape = SHAPES.shape[piece][o];
+                for (int k = 0; k < shape.width; ++k) {
+                    slots[piece][o][OFFSET + k] = static_cast<Word>((uint64_t(1) << (ROWS - shape.bottom(k))) -
+                                                                    (uint64_t(1) << (ROWS - shape.top(k))));
+                }
+            }
+        }
+    }
+};
+template <class Word>
+inline constexpr PieceColumns<Word> PIECE_COLUMNS{};
 
 }  // namespace tetris

@@ -84,18 +84,9 @@ struct Plans {
 template <class L>
 inline constexpr Plans<L> PLANS;
 
-#if defined(__CUDACC__)
 template <class L>
-__device__ const Plans<L> DEVICE_PLANS = PLANS<L>;
-#endif
-
-template <class L>
-TETRIS_FUNCTION const Plan<L>& plan_of(int piece) {
-#if defined(__CUDA_ARCH__)
-    return DEVICE_PLANS<L>.piece[piece];
-#else
+inline const Plan<L>& plan_of(int piece) {
     return PLANS<L>.piece[piece];
-#endif
 }
 
 }  // namespace tetris

@@ -9,6 +9,7 @@
 
 #include <atomic>
 
+#include "arguments.h"
 #include "fastest_lanes.h"
 #include "rollout.h"
 
@@ -26,28 +27,14 @@ uint32_t turned(uint32_t column) {
     return __builtin_bswap32(column);
 }
 
-void check(bool condition, const char* message) { STD_TORCH_CHECK(condition, message); }
-
 // Plays decisions start .. start + decisions - 1 on every stream. `boards` (population, streams, width) int32 columns,
 // `lines` and `games` (population, streams) int64 are carried on in place.
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
              int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
              int64_t start, int64_t decisions) {
-    using torch::headeronly::ScalarType;
-    check(weights.scalar_type() == ScalarType::Float && boards.scalar_type() == ScalarType::Int &&
-              lines.scalar_type() == ScalarType::Long && games.scalar_type() == ScalarType::Long,
-          "expected float32 weights, int32 boards, int64 lines and games");
-    check(weights.is_contiguous() && boards.is_contiguous() && lines.is_contiguous() && games.is_contiguous(),
-          "expected contiguous tensors");
-    check(weights.dim() == 2 && weights.size(1) == Features::COUNT, "expected weights of shape (population, features)");
-    check(boards.dim() == 3 && boards.size(0) == weights.size(0), "expected boards of shape (population, streams, width)");
+    check_arguments<Features>(weights, boards, lines, games, height, start, decisions);
     const int64_t population = weights.size(0), streams = boards.size(1);
     const int width = static_cast<int>(boards.size(2));
-    check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT, "expected a board of 4..10 x 4..24");
-    check(lines.numel() == population * streams && games.numel() == population * streams,
-          "expected lines and games of shape (population, streams)");
-    check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
-
     const float* weight = weights.const_data_ptr<float>();
     auto* columns = reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>());
     int64_t* line_totals = lines.mutable_data_ptr<int64_t>();
@@ -78,9 +65,6 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
 }
 
-// How many placements are scored at a time.
-int64_t lanes() { return FastestLanes::LANES; }
-
 }  // namespace
 
 STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
@@ -88,8 +72,6 @@ STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
         "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, int height, "
         "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
         "int start, int decisions) -> ()");
-    m.def("lanes() -> int");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CompositeExplicitAutograd, m) { m.impl("lanes", TORCH_BOX(&lanes)); }

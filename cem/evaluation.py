@@ -1,0 +1,97 @@
+"""What an objective says of a population, and its numbers read when they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from cem.host_copy import HostCopy
+
+_LEAST_SECONDS = 1e-9
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an objective found out about a population.
+
+    >>> import torch
+    >>> from cem import Evaluation
+    >>> fitness = torch.tensor([3.0, 0.0, 7.0])
+    >>> evaluation = Evaluation(fitness, {"board": 10, "lines": fitness.sum()}, rates=["lines"])
+
+    An objective whose work is queued on a GPU gives its metrics as tensors: a number it wanted to give it
+    would have to wait for.
+
+    Attributes:
+        fitness: How fit each candidate is, shape (population,), any real dtype and device.
+        metrics: Anything else worth watching, by name: numbers, or real tensors with one element on any
+            device. A tensor is recorded with the value it has now, as an int if its dtype is one of integers.
+        candidates: What was really evaluated, shape (population, dim), where it is not what was asked for.
+        rates: The names of those metrics that count something in this generation: each is recorded per
+            second, too, after all the metrics, as "lines/s" for "lines". The seconds are those of
+            ``GenerationRecord``.
+
+    Raises:
+        ValueError: If a metric is a tensor of more than one number, or a rate is not that of a metric or has
+            the name of one.
+    """
+
+    fitness: Tensor
+    metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
+    candidates: Tensor | None = None
+    rates: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in self.metrics.items():
+            if isinstance(value, Tensor) and value.numel() != 1:
+                shape = tuple(value.shape)
+                raise ValueError(f"expected the metric {name} as one number, got a tensor of shape {shape}")
+        for name in self.rates:
+            if name not in self.metrics:
+                raise ValueError(f"expected rates of metrics out of {', '.join(self.metrics)}, got {name!r}")
+            if _per_second(name) in self.metrics:
+                raise ValueError(f"expected no metric {_per_second(name)} beside the rate of {name}")
+
+
+Objective = Callable[[Tensor, int], "Tensor | Evaluation"]
+"""Maps (candidates, generation) to fitness: candidates as ``ask()`` gives them, generation = 0 for the first.
+
+To be resumable bit for bit it must be a function of these two alone."""
+
+
+class Metrics:
+    """The metrics of an evaluation, those on a device on their way to the host."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        """Queue what has to be copied; does not wait."""
+        self._given = dict(evaluation.metrics)
+        self._rates = tuple(evaluation.rates)
+        self._copy = HostCopy(
+            {name: value for name, value in self._given.items() if isinstance(value, Tensor)}
+        )
+
+    @property
+    def ready(self) -> bool:
+        """Whether all are on the host; does not wait."""
+        return self._copy.ready
+
+    def read(self, seconds: float) -> dict[str, float]:
+        """Wait for the copy alone, and return the metrics by name, then the rates.
+
+        Args:
+            seconds: How long the generation took.
+        """
+        found = {name: _number(value) for name, value in (self._given | self._copy.values()).items()}
+        seconds = max(seconds, _LEAST_SECONDS)
+        return {**found, **{_per_second(name): found[name] / seconds for name in self._rates}}
+
+
+def _per_second(name: str) -> str:
+    return f"{name}/s"
+
+
+def _number(value: float | Tensor) -> float:
+    plain = value.item() if isinstance(value, Tensor) else value
+    return plain if isinstance(plain, int) else float(plain)

@@ -1,0 +1,144 @@
+"""What a search says of one generation, read from the device without keeping it from the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from cem._checks import check_integer
+from cem.host_copy import HostCopy
+
+USABLE = "expected at least one finite fitness and finite elites"
+_STATISTICS = ("best_fitness", "generation_best", "elite_mean", "std_mean")
+
+
+class Snapshot:
+    """The state of a search after a generation, on its way to the host: ``CrossEntropyMethod.snapshot``.
+
+    >>> import torch
+    >>> from cem import CrossEntropyMethod
+    >>> optimizer = CrossEntropyMethod(torch.zeros(2), 1.0, 10, maximize=True)
+    >>> optimizer.tell(optimizer.ask().sum(dim=1))
+    >>> first = optimizer.snapshot()
+    >>> optimizer.tell(optimizer.ask().sum(dim=1))  # on a GPU the first one is read while this is worked on
+    >>> first.ready, first.state_dict()["generation"]
+    (True, 1)
+
+    Attributes:
+        generation: The generations told by then.
+        settings: The settings of the search, as in ``state_dict()``.
+        tensors: The tensors of its state on the device of the search, not to be changed.
+    """
+
+    def __init__(
+        self,
+        generation: int,
+        settings: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        figures: Mapping[str, Tensor],
+        refused: Tensor,
+    ) -> None:
+        """Queue the copy; the search calls it.
+
+        Args:
+            generation: The generations told.
+            settings: The settings of the search.
+            tensors: The tensors of its state. They stay as they are: a search replaces its tensors.
+            figures: Those of its statistics that are not in the state, shape ().
+            refused: The number of a refused generation, counted from 1, that nobody was told of; otherwise 0.
+        """
+        self.generation = generation
+        self.settings = dict(settings)
+        self.tensors = dict(tensors)
+        # As a float64, exact up to 2^53, it takes no copy of its own.
+        self._copy = HostCopy({**tensors, **figures, "refused": refused.double()})
+        self._told = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the values are on the host; does not wait."""
+        return self._copy.ready
+
+    def check(self) -> None:
+        """Wait for this copy alone, and raise what ``tell()`` could not raise without waiting.
+
+        Raises:
+            ValueError: If a generation told since the snapshot before was refused, with its number, that of
+                the last one if there are several; once, at the first look of any kind.
+        """
+        refused = int(self._copy.values()["refused"])
+        if refused and not self._told:
+            self._told = True
+            raise ValueError(f"{USABLE}, got none in generation {refused}, counted from 1")
+
+    def statistics(self) -> dict[str, float]:
+        """Return what ``CrossEntropyMethod.statistics`` returned then; waits for this copy alone.
+
+        Raises:
+            ValueError: As ``check``.
+        """
+        self.check()
+        values = self._copy.values()
+        return {name: float(values[name]) for name in _STATISTICS}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what ``CrossEntropyMethod.state_dict`` returned then; waits for this copy alone.
+
+        Raises:
+            ValueError: As ``check``.
+        """
+        self.check()
+        values = self._copy.values()
+        tensors = {name: values[name].clone() for name in self.tensors}
+        return {"settings": dict(self.settings), "generation": self.generation, **tensors}
+
+    def seconds_since(self, earlier: Snapshot) -> float:
+        """Return the seconds from the moment an earlier snapshot was ready to the moment this one was.
+
+        On a CUDA device it is the device's clock that tells, whenever the host looked.
+
+        Args:
+            earlier: One of the same search. Both must be ready.
+        """
+        return self._copy.seconds_since(earlier._copy)
+
+
+def check_state(
+    state: Mapping[str, Any], settings: Mapping[str, Any], current: Mapping[str, Tensor]
+) -> tuple[int, dict[str, Tensor]]:
+    """Check a state that ``state_dict()`` returned against the search that is to go on from it.
+
+    Args:
+        state: The state. Not changed.
+        settings: The settings of that search.
+        current: The tensors of its state.
+
+    Returns:
+        The generations told, and copies of the tensors on the device of ``current``.
+
+    Raises:
+        TypeError: If the generation is no int.
+        ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
+    """
+    missing = [name for name in ("settings", "generation", *current) if name not in state]
+    if missing:
+        raise ValueError(f"expected an optimizer state with {', '.join(missing)}, got {sorted(state)}")
+    theirs = state["settings"]
+    if not isinstance(theirs, Mapping):
+        raise ValueError(f"expected the settings of an optimizer, got {theirs!r}")
+    for name in sorted(settings.keys() | theirs.keys()):
+        if settings.get(name) != theirs.get(name):
+            raise ValueError(
+                f"expected a state saved with {name} = {settings.get(name)!r}, got {theirs.get(name)!r}"
+            )
+    generation = check_integer("generation", state["generation"], 0)
+    tensors: dict[str, Tensor] = {}
+    for name, like in current.items():
+        saved = state[name]
+        if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (like.dtype, like.shape):
+            wanted = f"{like.dtype} tensor of shape {tuple(like.shape)}"
+            raise ValueError(f"expected {name} as a {wanted}, got {saved!r}")
+        tensors[name] = saved.detach().to(like.device, copy=True)
+    return generation, tensors

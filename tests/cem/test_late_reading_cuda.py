@@ -1,0 +1,264 @@
+"""What only a GPU can show of results read late: that nobody waits, and that the device is never idle."""
+
+import contextlib
+import json
+import math
+import time
+
+import pytest
+import torch
+
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, StopRequest, Trainer
+from cem.host_copy import HostCopy
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+TIMES = ("seconds", "elapsed_s", "evaluated/s")
+
+
+def make(dim=4, population_size=40, **options):
+    return CrossEntropyMethod(
+        torch.full((dim,), 2.0), 1.0, population_size, maximize=False, seed=3, device="cuda", **options
+    )
+
+
+def sphere(candidates, generation):
+    fitness = candidates.square().sum(dim=1)
+    metrics = {"stage": 1, "worst": fitness.max(), "evaluated": torch.full_like(fitness, 2).long().sum()}
+    return Evaluation(fitness, metrics, rates=["evaluated"])
+
+
+def step(optimizer):
+    optimizer.tell(optimizer.ask().square().sum(dim=1))
+
+
+def bits(state):
+    return {
+        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def sleep():
+    """Keep the device busy for so many seconds, without waiting."""
+    Trainer(make(), sphere, generations=4).run()  # what is done once, such as loading kernels, is done
+    cycles = 20_000_000
+    torch.cuda._sleep(cycles)
+    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    began.record()
+    torch.cuda._sleep(cycles)
+    ended.record()
+    torch.cuda.synchronize()
+    a_second = cycles / (began.elapsed_time(ended) / 1e3)
+    return lambda seconds: torch.cuda._sleep(int(seconds * a_second))
+
+
+@contextlib.contextmanager
+def nobody_waits():
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_copy_brings_all_shapes_dtypes_and_devices():
+    tensors = {
+        "matrix": torch.arange(6.0, device="cuda").view(2, 3).t(),
+        "scalar": torch.tensor(2.5, device="cuda"),
+        "count": torch.tensor(2**40 + 1, device="cuda"),
+        "double": torch.full((3,), math.nan, dtype=torch.float64, device="cuda"),
+        "empty": torch.empty(0, device="cuda"),
+        "here": torch.tensor([1, 2]),
+    }
+    values = HostCopy(tensors).values()
+    assert values.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert values[name].device.type == "cpu"
+        torch.testing.assert_close(values[name], tensor.cpu(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_copy_holds_what_was_there_when_it_was_queued(sleep):
+    tensor = torch.ones(5, device="cuda")
+    HostCopy({"x": tensor}).values()  # from now on there is page-locked memory for it
+    sleep(0.2)
+    copy = HostCopy({"x": tensor})
+    tensor.zero_()
+    assert not copy.ready
+    assert copy.values()["x"].tolist() == [1.0] * 5
+    assert copy.ready
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_snapshot_says_what_the_search_says(dtype):
+    optimizer = make(dtype=dtype, smoothing=0.8)
+    for _ in range(3):
+        step(optimizer)
+    snapshot = optimizer.snapshot()
+    state = snapshot.state_dict()
+    for name in ("mean", "std", "best", "elite_fitness"):
+        assert torch.equal(state[name], getattr(optimizer, name).cpu())
+        assert state[name].device.type == "cpu"
+        assert not state[name].is_pinned()
+    assert snapshot.statistics() == {
+        "best_fitness": optimizer.best_fitness,
+        "generation_best": float(optimizer.elite_fitness[0]),
+        "elite_mean": float(optimizer.elite_fitness.mean()),
+        "std_mean": float(optimizer.std.mean()),
+    }
+
+
+def test_a_snapshot_does_not_wait_and_is_read_before_what_is_queued_behind_it(sleep):
+    optimizer = make(bounds=(-3.0, 3.0))
+    with nobody_waits():
+        step(optimizer)
+        snapshot = optimizer.snapshot()
+        sleep(1.0)
+    behind = torch.cuda.Event()
+    behind.record()
+    assert snapshot.state_dict()["generation"] == 1
+    assert snapshot.statistics()["std_mean"] > 0
+    assert snapshot.ready
+    assert not behind.query()
+
+
+def test_a_refused_generation_is_said_by_its_snapshot():
+    optimizer = make()
+    step(optimizer)
+    optimizer.ask()
+    optimizer.tell(torch.full((40,), math.nan, device="cuda"))
+    refused = optimizer.snapshot()
+    step(optimizer)
+    optimizer.check()
+    with pytest.raises(ValueError, match="got none in generation 2, counted from 1"):
+        refused.check()
+
+
+def test_a_rewound_search_goes_on_bit_for_bit_without_waiting():
+    expected, rewound = make(), make()
+    with nobody_waits():
+        for optimizer in (expected, rewound):
+            step(optimizer)
+        snapshot = rewound.snapshot()
+        step(rewound)
+        rewound.rewind(snapshot)
+        for optimizer in (expected, rewound):
+            step(optimizer)
+    assert bits(rewound.state_dict()) == bits(expected.state_dict())
+
+
+def test_a_run_waits_for_nothing_but_results(tmp_path):
+    trainer = Trainer(
+        make(noise="linear", smoothing=0.8),
+        sphere,
+        generations=5,
+        callbacks=[MetricsWriter(tmp_path / "metrics.jsonl")],
+        checkpointer=Checkpointer(tmp_path),
+    )
+    with nobody_waits():
+        assert trainer.run().generation == 5
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 5
+
+
+def test_read_late_or_at_once_a_run_leaves_the_same(tmp_path, monkeypatch):
+    outcomes = []
+    for late in (False, True):
+        monkeypatch.setattr("cem.trainer.reads_late", lambda device, late=late: late)
+        folder = tmp_path / str(late)
+        folder.mkdir()
+        optimizer = make(noise="linear:0.5,20", smoothing=0.8)
+        checkpointer = Checkpointer(folder)
+        Trainer(
+            optimizer,
+            sphere,
+            generations=7,
+            callbacks=[MetricsWriter(folder / "metrics.jsonl")],
+            checkpointer=checkpointer,
+        ).run()
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        outcomes.append(
+            (
+                [{name: line[name] for name in line if name not in TIMES} for line in lines],
+                bits(checkpointer.load_latest().state["optimizer"]),
+                bits(optimizer.state_dict()),
+            )
+        )
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_device_works_on_the_next_generation_while_one_is_recorded_and_saved(sleep, tmp_path):
+    queued, busy = [], []
+
+    def objective(candidates, generation):
+        sleep(0.05)
+        queued.append(torch.cuda.Event())
+        queued[-1].record()
+        return sphere(candidates, generation)
+
+    class Busy(Callback):
+        def on_generation(self, record):
+            assert queued[record.generation - 1].query()
+            busy.append(not queued[-1].query())
+
+        def on_checkpoint(self, generation, state):
+            busy.append(not queued[-1].query())
+
+    trainer = Trainer(
+        make(), objective, generations=6, callbacks=[Busy()], checkpointer=Checkpointer(tmp_path)
+    )
+    trainer.run()
+    assert busy == [True] * 10 + [False] * 2
+
+
+def test_seconds_are_those_of_the_device_whenever_the_host_looks(sleep):
+    records, ends = [], []
+    pauses = [0.02, 0.1, 0.02, 0.05]
+
+    class Slow(Callback):
+        def on_generation(self, record):
+            records.append(record)
+            time.sleep(0.01)
+
+    def objective(candidates, generation):
+        sleep(pauses[generation])
+        ends.append(torch.cuda.Event(enable_timing=True))
+        ends[-1].record()
+        return sphere(candidates, generation)
+
+    trainer = Trainer(make(), objective, generations=4, callbacks=[Slow()])
+    trainer.run()
+    for before, after, record in zip(ends, ends[1:], records[1:], strict=False):
+        assert record.seconds == pytest.approx(before.elapsed_time(after) / 1e3, abs=0.01)
+    assert trainer.elapsed_s == pytest.approx(sum(record.seconds for record in records))
+    for record in records:
+        assert record.metrics["evaluated/s"] == record.metrics["evaluated"] / record.seconds
+
+
+def test_a_stop_drops_results_that_do_not_come_in_time(sleep):
+    stop, untouched = StopRequest(), make()
+    for _ in range(2):
+        step(untouched)
+
+    def objective(candidates, generation):
+        if generation == 2:
+            stop.request()
+            sleep(4.0)
+        return candidates.square().sum(dim=1)
+
+    optimizer = make()
+    began = time.monotonic()
+    result = Trainer(optimizer, objective, stop=stop).run()
+    state = optimizer.state_dict()
+    assert time.monotonic() - began < 2.0
+    assert (result.reason, result.generation) == ("requested", 2)
+    assert bits(state) == bits(untouched.state_dict())
+    torch.cuda.synchronize()
+
+
+def test_fitness_on_the_cpu_is_fetched():
+    optimizer = make()
+    result = Trainer(optimizer, lambda x, g: sphere(x.cpu(), g), generations=3).run()
+    assert (result.reason, optimizer.mean.device.type) == ("finished", "cuda")

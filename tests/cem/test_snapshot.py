@@ -1,0 +1,173 @@
+import math
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cem import CrossEntropyMethod
+
+USABLE = "expected at least one finite fitness and finite elites"
+
+
+def make(*, like_a_gpu=False, **options):
+    optimizer = CrossEntropyMethod(
+        torch.zeros(3), 1.0, 12, maximize=True, num_elites=4, **{"smoothing": 0.8, **options}
+    )
+    if like_a_gpu:  # tell() looks at nothing it has computed
+        optimizer._refuses_at_once = False
+    return optimizer
+
+
+def step(optimizer, fitness=None):
+    candidates = optimizer.ask()
+    optimizer.tell(candidates.sum(dim=1) if fitness is None else torch.full((12,), fitness))
+
+
+def bits(state):
+    return {
+        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
+    }
+
+
+class NothingRead(TorchDispatchMode):
+    """Fails where a tensor is turned into a number, which on a GPU waits for the device."""
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        assert "_local_scalar_dense" not in str(function), "a tensor was read"
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_says_what_the_search_said_then(dtype):
+    optimizer = make(dtype=dtype)
+    said, snapshots = [], []
+    for _ in range(3):
+        step(optimizer)
+        said.append((optimizer.statistics(), bits(optimizer.state_dict())))
+        snapshots.append(optimizer.snapshot())
+    for generation, (snapshot, before) in enumerate(zip(snapshots, said, strict=True), 1):
+        assert snapshot.generation == generation
+        assert snapshot.ready
+        assert (snapshot.statistics(), bits(snapshot.state_dict())) == before
+
+
+def test_before_the_first_generation_it_says_nan():
+    snapshot = make().snapshot()
+    assert snapshot.generation == 0
+    assert math.isnan(snapshot.statistics()["best_fitness"])
+    assert snapshot.statistics()["std_mean"] == 1.0
+
+
+def test_a_search_goes_on_from_it_bit_for_bit():
+    whole, other = make(), make()
+    step(whole)
+    snapshot = whole.snapshot()
+    step(whole)
+    other.load_state_dict(snapshot.state_dict())
+    step(other)
+    assert bits(other.state_dict()) == bits(whole.state_dict())
+
+
+def test_what_it_hands_out_is_a_copy():
+    optimizer = make()
+    step(optimizer)
+    snapshot = optimizer.snapshot()
+    before = bits(snapshot.state_dict())
+    state = snapshot.state_dict()
+    for name in ("mean", "std", "best", "best_fitness", "elite_fitness"):
+        state[name].zero_()
+    state["settings"]["seed"] = 5
+    assert bits(snapshot.state_dict()) == before == bits(optimizer.state_dict())
+
+
+def test_a_generation_reads_nothing_from_the_device():
+    optimizer = make(like_a_gpu=True, noise="linear", bounds=(-3.0, 3.0), std_floor=0.1)
+    with NothingRead():
+        for _ in range(3):
+            step(optimizer)
+            snapshot = optimizer.snapshot()
+        optimizer.rewind(snapshot)
+    assert snapshot.statistics()["best_fitness"] > 0
+
+
+def test_without_asking_the_device_a_generation_is_told_the_same():
+    expected, found = make(), make(like_a_gpu=True)
+    for optimizer in (expected, found):
+        for _ in range(4):
+            step(optimizer)
+    assert bits(found.state_dict()) == bits(expected.state_dict())
+
+
+class TestRefused:
+    def test_is_said_by_the_next_snapshot_once_with_its_number(self):
+        optimizer = make(like_a_gpu=True)
+        step(optimizer)
+        before = bits(optimizer.state_dict())
+        step(optimizer, math.nan)
+        refused = optimizer.snapshot()
+        step(optimizer)
+        after = optimizer.snapshot()
+        after.check()
+        with pytest.raises(ValueError, match=f"{USABLE}, got none in generation 2, counted from 1"):
+            refused.statistics()
+        state = bits(refused.state_dict())
+        assert all(state[name] == before[name] for name in ("mean", "std", "best", "best_fitness"))
+        optimizer.check()
+
+    @pytest.mark.parametrize("look", ["check", "statistics", "state_dict"])
+    def test_is_said_at_any_look_at_a_snapshot_or_the_search(self, look):
+        for of_the_search in (False, True):
+            optimizer = make(like_a_gpu=True)
+            step(optimizer, math.nan)
+            looked_at = optimizer if of_the_search else optimizer.snapshot()
+            with pytest.raises(ValueError, match="in generation 1"):
+                getattr(looked_at, look)()
+            getattr(looked_at, look)()
+            getattr(optimizer, look)()
+
+    def test_of_several_the_last_one_is_named(self):
+        optimizer = make(like_a_gpu=True)
+        for fitness in (None, math.inf, math.nan, None):
+            step(optimizer, fitness)
+        with pytest.raises(ValueError, match="in generation 3"):
+            optimizer.check()
+
+    def test_an_elite_that_is_not_finite_is_refused(self):
+        optimizer = make(like_a_gpu=True)
+        optimizer.tell(torch.arange(12.0), torch.full((12, 3), math.inf))
+        with pytest.raises(ValueError, match="in generation 1"):
+            optimizer.best_fitness  # noqa: B018
+
+    def test_one_in_a_generation_that_was_rewound_is_forgotten(self):
+        optimizer = make(like_a_gpu=True)
+        step(optimizer)
+        snapshot = optimizer.snapshot()
+        step(optimizer, math.nan)
+        optimizer.rewind(snapshot)
+        optimizer.check()
+        step(optimizer)
+        optimizer.check()
+
+
+class TestRewind:
+    @pytest.mark.parametrize("like_a_gpu", [False, True])
+    def test_goes_on_as_if_nothing_had_been_told_since(self, like_a_gpu):
+        expected, rewound = make(like_a_gpu=like_a_gpu), make(like_a_gpu=like_a_gpu)
+        for optimizer in (expected, rewound):
+            step(optimizer)
+            step(optimizer)
+        snapshot = rewound.snapshot()
+        step(rewound)
+        rewound.ask()
+        rewound.rewind(snapshot)
+        assert rewound.generation == 2
+        assert bits(rewound.state_dict()) == bits(expected.state_dict())
+        with pytest.raises(RuntimeError, match="expected ask"):
+            rewound.tell(torch.ones(12))
+        for optimizer in (expected, rewound):
+            step(optimizer)
+        assert bits(rewound.state_dict()) == bits(expected.state_dict())
+
+    def test_a_snapshot_of_another_search_is_refused(self):
+        with pytest.raises(ValueError, match="expected a snapshot of this search, got"):
+            make().rewind(make(seed=1).snapshot())

@@ -1,0 +1,39 @@
+"""Engines that are compiled before they are wanted."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from _engine_builds import build_engines
+
+from kernels import BuildError
+from kernels.build import Extension
+from tetris import feature_names, native
+
+
+def test_every_library_is_built_once_and_several_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Extension] = []
+    together = threading.Barrier(2, timeout=20.0)
+
+    def build(extension: Extension, *, quiet: bool) -> None:
+        assert quiet
+        together.wait()
+        built.append(extension)
+
+    monkeypatch.setattr(Extension, "build", build)
+    monkeypatch.setattr("_engine_builds.os.sched_getaffinity", lambda process: {0, 1})
+    build_engines([("dt", 10), ("dt", 6), ("bertsekas", 4), ("dt", 10)])
+    names = [feature_names("dt"), feature_names("bertsekas", 4)]
+    expected = {make(each) for each in names for make in (native.extension, native.cuda_extension)}
+    assert (set(built), len(built)) == (expected, 4)
+
+
+def test_one_that_cannot_be_built_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(extension: Extension, *, quiet: bool) -> None:
+        if extension.cuda:
+            raise BuildError("no nvcc found")
+
+    monkeypatch.setattr(Extension, "build", build)
+    with pytest.raises(BuildError, match="no nvcc found"):
+        build_engines([("dt", 10)])

@@ -1,0 +1,209 @@
+// CUDA's threads on a CPU, for tests where there is no GPU: a block's threads are fibers that take turns, so that code of
+// warps (shuffles, votes, atomics, barriers) runs as written, one thread at a time. It shows what is computed, not races.
+#pragma once
+
+#include <ucontext.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __constant__
+#define __grid_constant__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+namespace cuda_emulation {
+
+struct Index { unsigned x; };
+struct Thread {
+    ucontext_t context;
+    std::vector<char> stack;
+    unsigned index;
+    bool done = false;
+};
+struct Meeting {
+    std::array<uint64_t, 32> values, result;
+    int arrived = 0;
+    uint64_t generation = 0;
+};
+
+struct Block {
+    std::vector<std::unique_ptr<Thread>> threads;
+    std::vector<std::map<unsigned, Meeting>> meetings;  // of each warp, by mask
+    int at_barrier = 0;
+    uint64_t barriers = 0;
+    std::vector<unsigned char> shared;
+    ucontext_t scheduler;
+    Thread* current = nullptr;
+    std::function<void()> body;
+};
+inline Block* block = nullptr;
+inline Index block_index, block_size, grid_size;
+
+inline Index thread_index() { return {block->current->index}; }
+inline void give_way() { swapcontext(&block->current->context, &block->scheduler); }
+
+inline void enter() {
+    block->body();
+    block->current->done = true;
+    give_way();
+}
+
+inline std::array<uint64_t, 32> meet(unsigned mask, uint64_t value) {
+    const unsigned lane = block->current->index % 32;
+    Meeting& meeting = block->meetings[block->current->index / 32][mask];
+    const uint64_t generation = meeting.generation;
+    meeting.values[lane] = value;
+    if (++meeting.arrived == __builtin_popcount(mask)) {
+        meeting.result = meeting.values;
+        meeting.arrived = 0;
+        ++meeting.generation;
+    } else {
+        while (meeting.generation == generation) give_way();
+    }
+    return meeting.result;
+}
+
+// Runs the blocks of a kernel one after the other.
+inline void launch(unsigned blocks, unsigned threads, size_t shared_bytes, const std::function<void()>& body) {
+    for (unsigned b = 0; b < blocks; ++b) {
+        Block own;
+        block = &own;
+        block_index = {b}, block_size = {threads}, grid_size = {blocks};
+        own.body = body;
+        own.shared.resize(shared_bytes);
+        own.meetings.resize((threads + 31) / 32);
+        for (unsigned i = 0; i < threads; ++i) {
+            auto thread = std::make_unique<Thread>();
+            thread->index = i;
+            thread->stack.resize(64 << 10);
+            getcontext(&thread->context);
+            thread->context.uc_stack.ss_sp = thread->stack.data();
+            thread->context.uc_stack.ss_size = thread->stack.size();
+            thread->context.uc_link = nullptr;
+            makecontext(&thread->context, reinterpret_cast<void (*)()>(enter), 0);
+            own.threads.push_back(std::move(thread));
+        }
+        for (bool running = true; running;) {
+            running = false;
+            for (auto& thread : own.threads) {
+                if (thread->done) continue;
+                running = true;
+                own.current = thread.get();
+                swapcontext(&own.scheduler, &thread->context);
+            }
+        }
+    }
+}
+
+template <class T>
+uint64_t to_bits(T value) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+template <class T>
+T from_bits(uint64_t bits) {
+    T value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+}  // namespace cuda_emulation
+
+#define threadIdx (cuda_emulation::thread_index())
+#define blockIdx (cuda_emulation::block_index)
+#define blockDim (cuda_emulation::block_size)
+#define gridDim (cuda_emulation::grid_size)
+
+inline void __syncwarp(unsigned mask = ~0u) { cuda_emulation::meet(mask, 0); }
+inline void __threadfence_block() {}
+inline void __nanosleep(unsigned) { cuda_emulation::give_way(); }
+inline void __syncthreads() {
+    auto& block = *cuda_emulation::block;
+    const uint64_t before = block.barriers;
+    if (++block.at_barrier == static_cast<int>(block.threads.size())) {
+        block.at_barrier = 0;
+        ++block.barriers;
+    } else {
+        while (block.barriers == before) cuda_emulation::give_way();
+    }
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane) {
+    return cuda_emulation::from_bits<T>(cuda_emulation::meet(mask, cuda_emulation::to_bits(value))[lane & 31]);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, int step) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    return __shfl_sync(mask, value, lane >= step ? lane - step : lane);
+}
+inline unsigned __ballot_sync(unsigned mask, bool value) {
+    const auto values = cuda_emulation::meet(mask, value);
+    unsigned result = 0;
+    for (int i = 0; i < 32; ++i) result |= (mask >> i & 1) != 0 && values[i] != 0 ? 1u << i : 0u;
+    return result;
+}
+inline bool __any_sync(unsigned mask, bool value) { return __ballot_sync(mask, value) != 0; }
+inline unsigned __match_any_sync(unsigned mask, int value) {
+    const auto values = cuda_emulation::meet(mask, cuda_emulation::to_bits(value));
+    unsigned result = 0;
+    for (int i = 0; i < 32; ++i) {
+        result |= (mask >> i & 1) != 0 && cuda_emulation::from_bits<int>(values[i]) == value ? 1u << i : 0u;
+    }
+    return result;
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, int step) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    return __shfl_sync(mask, value, lane + step < 32 ? lane + step : lane);
+}
+inline int __reduce_add_sync(unsigned mask, int value) {
+    const auto values = cuda_emulation::meet(mask, cuda_emulation::to_bits(value));
+    int result = 0;
+    for (int i = 0; i < 32; ++i) result += (mask >> i & 1) != 0 ? cuda_emulation::from_bits<int>(values[i]) : 0;
+    return result;
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
+    const auto values = cuda_emulation::meet(mask, value);
+    unsigned result = 0;
+    for (int i = 0; i < 32; ++i) result |= (mask >> i & 1) != 0 ? static_cast<unsigned>(values[i]) : 0u;
+    return result;
+}
+inline int __float_as_int(float value) { return cuda_emulation::from_bits<int>(cuda_emulation::to_bits(value)); }
+inline float __int_as_float(int value) { return cuda_emulation::from_bits<float>(cuda_emulation::to_bits(value)); }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    const auto values = cuda_emulation::meet(mask, value);
+    unsigned result = 0;
+    for (int i = 0; i < 32; ++i) {
+        if ((mask >> i & 1) != 0 && values[i] > result) result = static_cast<unsigned>(values[i]);
+    }
+    return result;
+}
+// Whoever waits for a word to change asks again and again.
+inline uint32_t atomicAdd(uint32_t* word, uint32_t value) { cuda_emulation::give_way(); const uint32_t old = *word; *word += value; return old; }
+inline uint32_t atomicSub(uint32_t* word, uint32_t value) { return atomicAdd(word, 0u - value); }
+inline uint32_t atomicExch(uint32_t* word, uint32_t value) { cuda_emulation::give_way(); const uint32_t old = *word; *word = value; return old; }
+inline uint32_t atomicCAS(uint32_t* word, uint32_t expected, uint32_t value) {
+    cuda_emulation::give_way();
+    const uint32_t old = *word;
+    if (old == expected) *word = value;
+    return old;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __popcll(uint64_t bits) { return __builtin_popcountll(bits); }
+inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
+inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+inline uint32_t __brev(uint32_t bits) {
+    uint32_t result = 0;
+    for (int i = 0; i < 32; ++i) result |= (bits >> i & 1) << (31 - i);
+    return result;
+}

@@ -1,0 +1,101 @@
+"""The CUDA engine where there is no GPU: on emulated threads its kernels play what the C++ engine plays."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.build import CompilerMissingError, Extension
+from tetris import Rules, published
+from tetris.features import feature_names
+from tetris.native import extension, feature_struct
+from tetris.rollout import Rollout
+
+HERE = Path(__file__).parent
+
+
+def emulated(names: tuple[str, ...]) -> Any:
+    """The operator of emulated_rollout.cpp for a list of features."""
+    structs = ",".join(map(feature_struct, names))
+    name = f"tetris_emulated_{hashlib.sha256(structs.encode()).hexdigest()[:8]}"
+    library = Extension(
+        name=name,
+        sources=(HERE / "emulated_rollout.cpp",),
+        include_dirs=(*extension(names).include_dirs, HERE),
+        defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        reason="CUDA engine on emulated threads",
+    )
+    try:
+        library.load()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    return getattr(torch.ops, name)
+
+
+def play_both(
+    weights: torch.Tensor, rules: Rules, streams: int, features: str, pool: bool, blocks: int, **options: Any
+) -> None:
+    """Play on the CPU and on emulated threads, and compare."""
+    expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
+    operator, pieces = emulated(expected.names).advance, rules.piece_set
+    for decisions in (1, 40):
+        expected.advance(decisions)
+        operator(
+            *(actual.weights, actual._columns, actual._lines, actual._games),
+            *(rules.height, rules.clear_on_overflow),
+            *(sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"),
+            *(actual.seed, actual.first_stream, actual.share_streams, actual.decisions, decisions),
+            *(pool, blocks),
+        )
+        actual.decisions += decisions
+        assert torch.equal(actual._columns, expected._columns)
+        assert torch.equal(actual._lines, expected._lines)
+        assert torch.equal(actual._games, expected._games)
+    assert int(expected._games.sum()) > 0
+
+
+BOTH_WAYS = pytest.mark.parametrize("pool", [False, True], ids=["a warp a game", "a thread a game"])
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("rules", "streams", "blocks", "options"),
+    [
+        (Rules(10, 10), 40, 2, {}),
+        (Rules(10, 20, clear_on_overflow=True), 7, 1, {}),
+        (Rules(5, 8, pieces="bag"), 9, 3, {"share_streams": False}),
+        (Rules(4, 4), 33, 1, {"first_stream": 1 << 40}),
+    ],
+)
+@pytest.mark.parametrize("scale", [1.0, 1e33, 1e-33])
+def test_it_plays_what_the_cpu_plays(
+    pool: bool, rules: Rules, streams: int, blocks: int, options: dict[str, Any], scale: float
+) -> None:
+    good = torch.tensor(published("dt10").weights)
+    noise = torch.randn(2, 9, generator=torch.Generator().manual_seed(0))
+    equals = noise[1].round()  # placements of the same score: the first counts
+    weights = torch.stack([good + noise[0], equals, 0 * equals]) * scale
+    play_both(weights, rules, streams if pool else 2, "dt", pool, blocks, **options)
+
+
+def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
+    weights = torch.tensor([published("dt10").weights])
+    play_both(weights, Rules(4, 4), 1120, "dt", True, 1)
+
+
+@BOTH_WAYS
+def test_it_does_with_a_feature_a_column(pool: bool) -> None:
+    weights = torch.randn(2, len(feature_names("bertsekas")), generator=torch.Generator().manual_seed(1))
+    play_both(weights, Rules(10, 12), 20 if pool else 3, "bertsekas", pool, 1)
+
+
+@pytest.mark.slow
+@BOTH_WAYS
+@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bdu"])
+def test_it_does_with_every_feature_set(pool: bool, features: str) -> None:
+    weights = torch.randn(2, len(feature_names(features)), generator=torch.Generator().manual_seed(1))
+    play_both(weights, Rules(10, 12), 20 if pool else 3, features, pool, 1)

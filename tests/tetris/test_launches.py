@@ -1,0 +1,109 @@
+"""Launches: bounded in length, ahead of the device, with a device that is made of arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tetris import launches
+from tetris.launches import LAUNCH_SECONDS, Launches
+
+
+class Device:
+    """A device on which a step takes ``pace`` seconds; the host takes no time but where it waits."""
+
+    def __init__(self, pace: float) -> None:
+        self.pace = pace
+        self.host = self.busy_until = 0.0
+        self.sizes: list[int] = []
+        self.idle = 0.0
+
+    def launch(self, size: int) -> None:
+        self.idle += max(0.0, self.host - self.busy_until)
+        self.busy_until = max(self.host, self.busy_until) + size * self.pace
+        self.sizes.append(size)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    made = Device(1e-4)
+
+    class Event:
+        def __init__(self, enable_timing: bool, blocking: bool) -> None:
+            assert enable_timing
+            assert blocking
+
+        def record(self) -> None:
+            self.at = max(made.host, made.busy_until)
+
+        def query(self) -> bool:
+            return self.at <= made.host
+
+        def synchronize(self) -> None:
+            made.host = max(made.host, self.at)
+
+        def elapsed_time(self, end: Event) -> float:
+            return (end.at - self.at) * 1e3
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(launches, "_seconds_per_step", {})
+    return made
+
+
+def test_every_step_is_made_once(device: Device) -> None:
+    for steps in (0, 1, 63, 64, 65, 100_000):
+        device.sizes.clear()
+        Launches("work").run(steps, device.launch)
+        assert sum(device.sizes) == steps
+
+
+def test_launches_are_as_long_as_they_should_be(device: Device) -> None:
+    Launches("work").run(100_000, device.launch)
+    assert max(device.sizes) * device.pace <= LAUNCH_SECONDS * 1.01
+    assert len(device.sizes) < 1.2 * 100_000 * device.pace / LAUNCH_SECONDS + 4
+
+
+def test_work_that_was_seen_before_leaves_the_device_no_pause(device: Device) -> None:
+    Launches("work").run(1000, device.launch)
+    idle = device.idle
+    device.sizes.clear()
+    Launches("work").run(100_000, device.launch)
+    assert device.idle == idle
+    assert device.sizes[0] * device.pace == pytest.approx(LAUNCH_SECONDS, rel=0.01)
+
+
+def test_the_host_is_a_bounded_time_ahead(device: Device) -> None:
+    ahead = []
+
+    def check() -> None:
+        ahead.append(device.busy_until - device.host)
+
+    Launches("work").run(100_000, device.launch, check)
+    assert max(ahead) <= 3 * LAUNCH_SECONDS
+
+
+def test_work_becomes_slower_and_launches_shorter(device: Device) -> None:
+    games = Launches("work")
+    games.run(50_000, device.launch)
+    device.pace *= 5
+    device.sizes.clear()
+    games.run(50_000, device.launch)
+    assert device.sizes[-2] * device.pace == pytest.approx(LAUNCH_SECONDS, rel=0.01)
+
+
+@pytest.mark.parametrize("games", [1, 135_168, 1 << 26])
+def test_the_first_launch_does_not_do_too_much(device: Device, games: int) -> None:
+    device.pace = games * 1e-8
+    Launches("work", games).run(1000, device.launch)
+    assert device.sizes[0] * device.pace < 1
+    assert sum(device.sizes) == 1000
+
+
+def test_what_check_raises_ends_it(device: Device) -> None:
+    def check() -> None:
+        if len(device.sizes) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Launches("work").run(100_000, device.launch, check)
+    assert len(device.sizes) == 3

@@ -1,0 +1,149 @@
+"""The CUDA engine on a GPU: what the CPU plays, bit for bit, without waiting for the device."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from tetris import Rollout, Rules, published, rollout
+from tetris.features import feature_names
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
+
+FEATURES = ["dellacherie", "bcts", "dt", "bertsekas", "bdu"]
+MANY, FEW = 20_000, 40
+"""Games that get a thread each, and a warp each, on any GPU."""
+
+
+def weights_for(features: str, width: int, population: int) -> torch.Tensor:
+    names = feature_names(features, width)
+    weights = torch.randn(population, len(names), generator=torch.Generator().manual_seed(len(names)))
+    good = {"dt": "dt20", "bcts": "bcts", "dellacherie": "dellacherie", "bdu": "bdu"}.get(features)
+    if good is not None:
+        weights[0] = torch.tensor(published(good).weights)
+    return weights
+
+
+def assert_equal(one: Rollout, other: Rollout, *splits: int) -> None:
+    for decisions in splits:
+        one.advance(decisions)
+        other.advance(decisions)
+    first, second = one.advance(0), other.advance(0)
+    assert torch.equal(first.lines.cpu(), second.lines.cpu())
+    assert torch.equal(first.games.cpu(), second.games.cpu())
+    assert torch.equal(first.decisions.cpu(), second.decisions.cpu())
+    assert torch.equal(one.boards, other.boards)
+
+
+def both(*arguments: Any, **options: Any) -> tuple[Rollout, Rollout]:
+    return Rollout(*arguments, device="cpu", **options), Rollout(*arguments, device="cuda", **options)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("games", [FEW, MANY])
+@pytest.mark.parametrize("features", FEATURES)
+def test_every_feature_set_plays_as_on_the_cpu(features: str, games: int) -> None:
+    weights = weights_for(features, 10, 4)
+    assert_equal(*both(weights, Rules(10, 12), games // 4, 3, features=features), 60, 1, 140)
+
+
+@pytest.mark.parametrize("games", [FEW, MANY])
+@pytest.mark.parametrize("pieces", ["uniform", "bag", "SZ", "I"])
+@pytest.mark.parametrize("clear_on_overflow", [False, True])
+def test_every_rule_is_played_as_on_the_cpu(games: int, pieces: str, clear_on_overflow: bool) -> None:
+    rules = Rules(10, 10, clear_on_overflow=clear_on_overflow, pieces=pieces)
+    assert_equal(*both(weights_for("dt", 10, 2), rules, games // 2, 4, features="dt"), 80)
+
+
+@pytest.mark.parametrize("games", [FEW, MANY])
+@pytest.mark.parametrize("board", [(4, 4), (4, 24), (10, 24), (10, 4), (7, 13), (5, 20)])
+def test_every_board_is_played_as_on_the_cpu(games: int, board: tuple[int, int]) -> None:
+    assert_equal(*both(weights_for("dt", board[0], 2), Rules(*board), games // 2, 5, features="dt"), 80)
+
+
+@pytest.mark.parametrize("options", [{"share_streams": False}, {"first_stream": (1 << 40) + 3}])
+@pytest.mark.parametrize("games", [FEW, MANY])
+def test_streams_are_those_of_the_cpu(games: int, options: dict[str, Any]) -> None:
+    weights = weights_for("dt", 10, 5)
+    assert_equal(*both(weights, Rules(10, 10), games // 5, (1 << 64) - 1, features="dt", **options), 33, 50)
+
+
+@pytest.mark.parametrize("games", [FEW, MANY])
+@pytest.mark.parametrize("scale", [1e-40, 1e-33, 1e33, 1e37])
+def test_weights_of_any_size_play_as_on_the_cpu(games: int, scale: float) -> None:
+    weights = weights_for("dt", 10, 2) * scale
+    assert_equal(*both(weights, Rules(10, 10), games // 2, 6, features="dt"), 60)
+
+
+def test_one_candidate_plays_many_streams_and_many_candidates_one_each() -> None:
+    rules = Rules(10, 10)
+    assert_equal(*both(weights_for("dt", 10, 1), rules, MANY, 7, features="dt"), 40)
+    assert_equal(*both(weights_for("dt", 10, MANY), rules, 1, 7, features="dt"), 40)
+
+
+def test_a_rollout_has_no_operation_that_waits_for_the_device() -> None:
+    weights = weights_for("dt", 10, 8).cuda()
+    rollout(weights, streams=500, decisions=100, device="cuda")  # compiled, and its pace known
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        result = rollout(weights, streams=500, decisions=100, device="cuda")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert result.lines.is_cuda
+    assert int(result.decisions.sum()) == 8 * 500 * 100
+
+
+def test_it_plays_on_a_stream_of_the_caller_s() -> None:
+    weights = weights_for("dt", 10, 2)
+    expected = rollout(weights, Rules(10, 10), 50, 100, 8, "cpu")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        result = rollout(weights, Rules(10, 10), 50, 100, 8, "cuda")
+        lines = result.lines.cpu()
+    assert torch.equal(lines, expected.lines)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second GPU")
+def test_it_plays_on_a_second_device() -> None:
+    weights = weights_for("dt", 10, 2)
+    expected = rollout(weights, Rules(10, 10), 50, 100, 9, "cpu")
+    with torch.cuda.device(1):
+        result = rollout(weights, Rules(10, 10), 50, 100, 9, "cuda")
+        assert result.lines.get_device() == 1
+        assert torch.equal(result.lines.cpu(), expected.lines)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second GPU")
+def test_it_plays_where_the_weights_lie_whatever_device_is_current() -> None:
+    weights = weights_for("dt", 10, 2)
+    expected = rollout(weights, Rules(10, 10), 50, 300, 9, "cpu")
+    games = Rollout(weights.to("cuda:1"), Rules(10, 10), 50, 9, "cuda")
+    with torch.cuda.device(0):
+        result = games.advance(300)
+    assert result.lines.get_device() == 1
+    assert torch.equal(result.lines.cpu(), expected.lines)
+
+
+@pytest.mark.heavy
+def test_a_multiprocessor_has_more_games_than_it_takes_at_once() -> None:
+    assert_equal(*both(weights_for("dt", 10, 40), Rules(10, 10), 10_000, 10, features="dt"), 20)
+
+
+@pytest.mark.heavy
+def test_it_stops_within_two_seconds() -> None:
+    began = time.monotonic()
+
+    def check() -> None:
+        if time.monotonic() - began > 1:
+            raise KeyboardInterrupt
+
+    games = Rollout(weights_for("dt", 10, 64), Rules(10, 20), 2000, device="cuda")
+    with pytest.raises(KeyboardInterrupt):
+        games.advance(1 << 40, check)
+    torch.cuda.synchronize()
+    assert time.monotonic() - began < 3

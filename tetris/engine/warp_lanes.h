@@ -1,0 +1,137 @@
+// A CUDA warp as one vector: a lane is a placement, and a lane is a column. All threads of the warp have to take part in
+// what concerns columns.
+#pragma once
+
+#include "thread_lanes.h"
+#include "warp.cuh"
+
+namespace tetris {
+
+// One number a column: thread i has that of slot i. Threads beyond the slots have 0 where it matters.
+template <class T>
+struct WarpColumns {
+    T own;
+    __device__ T operator[](int slot) const { return __shfl_sync(~0u, own, slot); }
+};
+
+#define TETRIS_WARP_OPERATOR(op)                                                                     \
+    template <class T>                                                                               \
+    __device__ inline WarpColumns<T> operator op(const WarpColumns<T>& a, const WarpColumns<T>& b) { \
+        return {static_cast<T>(a.own op b.own)};                                                     \
+    }                                                                                                \
+    template <class T>                                                                               \
+    __device__ inline WarpColumns<T> operator op(const WarpColumns<T>& a, int b) {                   \
+        return {static_cast<T>(a.own op static_cast<T>(b))};                                         \
+    }
+TETRIS_WARP_OPERATOR(&)
+TETRIS_WARP_OPERATOR(|)
+TETRIS_WARP_OPERATOR(^)
+TETRIS_WARP_OPERATOR(+)
+TETRIS_WARP_OPERATOR(-)
+TETRIS_WARP_OPERATOR(*)
+TETRIS_WARP_OPERATOR(<<)
+TETRIS_WARP_OPERATOR(>>)
+#undef TETRIS_WARP_OPERATOR
+
+template <class T>
+__device__ inline WarpColumns<T> operator~(const WarpColumns<T>& a) {
+    return {static_cast<T>(~a.own)};
+}
+template <class T>
+__device__ inline WarpColumns<T> operator-(const WarpColumns<T>& a) {
+    return {T(0) - a.own};
+}
+
+struct WarpLanes : ThreadLanes {
+    using ColumnBits = WarpColumns<uint32_t>;
+    using ColumnInts = WarpColumns<int32_t>;
+    template <class T, class Columns>
+    using Kept = Columns;
+    using Keeper = ScalarLanes::Keeper;
+
+    __device__ static int lane() { return static_cast<int>(threadIdx.x % WARP); }
+
+    using ScalarLanes::any;
+    using ScalarLanes::as_ints;
+    using ScalarLanes::popcount;
+    using ScalarLanes::run_length;
+    using ScalarLanes::step_flag;
+    using ScalarLanes::without;
+    __device__ static ColumnInts as_ints(const ColumnBits& value) { return {static_cast<int32_t>(value.own)}; }
+    __device__ static ColumnBits bits_everywhere(Word value) { return {value}; }
+    __device__ static ColumnInts ints_everywhere(int value) { return {value}; }
+    __device__ static ColumnInts popcount(const ColumnBits& value) { return {tetris::popcount(value.own)}; }
+    template <class Words, int COUNT>
+    __device__ static auto popcount_sum(const Words (&words)[COUNT]) {
+        auto total = popcount(words[0]);
+        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) total = total + popcount(words[i]);
+        return total;
+    }
+    __device__ static ColumnInts run_length(const ColumnBits& value) { return {tetris::run_length(value.own)}; }
+    __device__ static ColumnBits from_highest_bit(const ColumnBits& value) { return {tetris::from_highest_bit(value.own)}; }
+    __device__ static ColumnBits without(const ColumnBits& a, const ColumnBits& b) { return {a.own & ~b.own}; }
+    __device__ static bool any(const ColumnBits& value) { return __any_sync(~0u, value.own != 0); }
+    __device__ static ColumnBits step_flag(const ColumnInts& step) { return {ScalarLanes::step_flag(step.own)}; }
+    __device__ static ColumnInts nonzero(const ColumnBits& columns) { return {columns.own != 0 ? 1 : 0}; }
+
+    template <int WIDTH, class T>
+    __device__ static T at(const WarpColumns<T>& columns, const ShapeLanes<WarpLanes, WIDTH>& shape, int k) {
+        return columns[shape.column.value + k + FIRST_COLUMN];
+    }
+    template <class T>
+    __device__ static WarpColumns<T> left(const WarpColumns<T>& columns) {
+        const T value = __shfl_up_sync(~0u, columns.own, 1);
+        return {lane() > 0 ? value : T(0)};
+    }
+    template <class T>
+    __device__ static WarpColumns<T> right(const WarpColumns<T>& columns) {
+        const T value = __shfl_down_sync(~0u, columns.own, 1);
+        return {lane() + 1 < SLOTS ? value : T(0)};
+    }
+    __device__ static int sum(const ColumnInts& columns) { return sum_of_warp(columns.own); }
+    __device__ static Ints total(const ColumnInts& columns) { return sum(columns); }
+    __device__ static int count_bits(const ColumnBits& columns) { return sum(popcount(columns)); }
+    __device__ static Ints count_bits_everywhere(const ColumnBits& columns) { return count_bits(columns); }
+    __device__ static Bits or_all(const ColumnBits& columns) { return union_of_warp(columns.own); }
+    __device__ static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
+    __device__ static ColumnBits or_up_to(ColumnBits columns) {
+        TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) {
+            const Word other = __shfl_up_sync(~0u, columns.own, step);
+            columns.own |= lane() >= step ? other : 0;
+        }
+        return columns;
+    }
+    __device__ static ColumnBits or_from(ColumnBits columns) {
+        TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) {
+            const Word other = __shfl_down_sync(~0u, columns.own, step);
+            columns.own |= lane() + step < WARP ? other : 0;
+        }
+        return columns;
+    }
+    __device__ static ColumnBits load(const Word* slots) {
+        Word own = 0;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) own = lane() == i ? slots[i] : own;
+        return {own};
+    }
+
+    // A thread's placements do not come in the order of the search.
+    template <class Group>
+    __device__ static void consider(Best& best, Floats score, bool candidate, const Group& group) {
+        if (candidate) best.choice.consider({score, group.order[0]});
+    }
+
+    // The column of the piece that lies in this thread's slot; beside the piece, one with no cells.
+    __device__ static int column_of_piece(int column) { return lane() - FIRST_COLUMN - column; }
+    __device__ static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
+        const int k = column_of_piece(column);
+        const uint32_t pattern = k >= 0 && k < MAX_PIECE_SIZE ? shape_of(piece, orientation).patterns >> (4 * k) & 15u : 0u;
+        return {row_unit(row) * pattern};
+    }
+    __device__ static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
+        const int k = column_of_piece(x);
+        const int row = k >= 0 && k < MAX_PIECE_SIZE ? heights.own - shape.first_row[k & 3] : 0;
+        return static_cast<int>(greatest_of_warp(static_cast<unsigned>(maximum(row, 0))));
+    }
+};
+
+}  // namespace tetris
