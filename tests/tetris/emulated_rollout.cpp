@@ -8,7 +8,7 @@
 namespace tetris {
 inline void* shared_memory() { return cuda_emulation::block->shared.data(); }
 }
-#include "play.cuh"
+#include "job.cuh"
 
 namespace {
 using namespace tetris;
@@ -30,29 +30,10 @@ void play(Job job, bool pool, int64_t blocks) {
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
              int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
              int64_t start, int64_t decisions, bool pool, int64_t blocks) {
-    const int64_t streams = boards.size(1), total = weights.size(0) * streams;
-    const int width = static_cast<int>(boards.size(2));
-    Pieces source{};
-    source.seed = static_cast<uint64_t>(seed);
-    source.pieces = static_cast<uint32_t>(pieces);
-    source.count = static_cast<int>(piece_count);
-    source.bag = bag;
-    std::vector<Game> state(total);
-    const Job job{{width, static_cast<int>(height), clear_on_overflow},
-                  source,
-                  weights.const_data_ptr<float>(),
-                  state.data(),
-                  boards.mutable_data_ptr<int32_t>(),
-                  lines.mutable_data_ptr<int64_t>(),
-                  games.mutable_data_ptr<int64_t>(),
-                  static_cast<uint64_t>(first_stream),
-                  static_cast<uint64_t>(start),
-                  static_cast<uint32_t>(total),
-                  static_cast<uint32_t>(streams),
-                  static_cast<uint32_t>(decisions),
-                  share_streams,
-                  0};
-    if (width == MAX_WIDTH) play<MAX_WIDTH>(job, pool, blocks);
+    std::vector<Game> state(weights.size(0) * boards.size(1));
+    const Job job = make_job(weights, boards, lines, games, height, clear_on_overflow, pieces, piece_count, bag, seed,
+                             first_stream, share_streams, start, decisions, state.data());
+    if (job.rules.width == MAX_WIDTH) play<MAX_WIDTH>(job, pool, blocks);
     else play<0>(job, pool, blocks);
 }
 }  // namespace

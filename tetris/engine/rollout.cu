@@ -8,7 +8,7 @@
 
 #include "arguments.h"
 #include "common.cuh"
-#include "play.cuh"
+#include "job.cuh"
 
 namespace {
 
@@ -60,32 +60,15 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
     STD_TORCH_CHECK(total < int64_t{1} << 31 && decisions < int64_t{1} << 31,
                     "expected less than 2^31 games and decisions, got ", total, " and ", decisions);
     const cem_tetris::DeviceGuard guard(device);
-    const int width = static_cast<int>(boards.size(2));
-    Pieces source{};
-    source.seed = static_cast<uint64_t>(seed);
-    source.pieces = static_cast<uint32_t>(pieces);
-    source.count = static_cast<int>(piece_count);
-    source.bag = bag;
     const bool few = total < FEW * cem_tetris::multiprocessors(device);
     const Tensor state =
         torch::stable::new_empty(boards, {few ? 0 : total, static_cast<int64_t>(sizeof(Game) / sizeof(int32_t))});
-    const Job job{{width, static_cast<int>(height), clear_on_overflow},
-                  source,
-                  weights.const_data_ptr<float>(),
-                  few ? nullptr : static_cast<Game*>(static_cast<void*>(state.mutable_data_ptr<int32_t>())),
-                  boards.mutable_data_ptr<int32_t>(),
-                  lines.mutable_data_ptr<int64_t>(),
-                  games.mutable_data_ptr<int64_t>(),
-                  static_cast<uint64_t>(first_stream),
-                  static_cast<uint64_t>(start),
-                  static_cast<uint32_t>(total),
-                  static_cast<uint32_t>(streams),
-                  static_cast<uint32_t>(decisions),
-                  share_streams,
-                  0};
+    auto* states = few ? nullptr : static_cast<Game*>(static_cast<void*>(state.mutable_data_ptr<int32_t>()));
+    const Job job = make_job(weights, boards, lines, games, height, clear_on_overflow, pieces, piece_count, bag, seed,
+                             first_stream, share_streams, start, decisions, states);
     const cudaStream_t stream = cem_tetris::current_stream(boards);
     if (few) launch_warps(job, stream);
-    else if (width == MAX_WIDTH) launch_pool<MAX_WIDTH>(job, device, stream);
+    else if (job.rules.width == MAX_WIDTH) launch_pool<MAX_WIDTH>(job, device, stream);
     else launch_pool<0>(job, device, stream);
 }
 
