@@ -266,15 +266,6 @@ def test_on_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path, backen
     assert _metrics(tmp_path / "a") == _metrics(tmp_path / "b")
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_plays_what_the_cpu_plays(script: Script, tmp_path: Path) -> None:
-    arguments = ("--features", "dt", "--board", "10x8", "--backend", "cuda")
-    for device in ("cpu", "cuda"):
-        _train(script, tmp_path / device, *arguments, "--device", device)
-    assert _metrics(tmp_path / "cpu") == _metrics(tmp_path / "cuda")
-
-
 def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
     _train(script, tmp_path / "a")
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}

@@ -38,8 +38,8 @@ struct Meeting {
 struct Block {
     std::vector<std::unique_ptr<Thread>> threads;
     std::vector<std::map<unsigned, Meeting>> meetings;  // of each warp, by mask
-    int at_barrier = 0;
-    uint64_t barriers = 0;
+    struct Barrier { int arrived = 0; uint64_t passed = 0; };
+    std::array<Barrier, 16> barriers;
     std::vector<unsigned char> shared;
     ucontext_t scheduler;
     Thread* current = nullptr;
@@ -127,16 +127,18 @@ T from_bits(uint64_t bits) {
 inline void __syncwarp(unsigned mask = ~0u) { cuda_emulation::meet(mask, 0); }
 inline void __threadfence_block() {}
 inline void __nanosleep(unsigned) { cuda_emulation::give_way(); }
-inline void __syncthreads() {
-    auto& block = *cuda_emulation::block;
-    const uint64_t before = block.barriers;
-    if (++block.at_barrier == static_cast<int>(block.threads.size())) {
-        block.at_barrier = 0;
-        ++block.barriers;
+// PTX's barrier.sync.
+inline void emulated_barrier(int number, int threads) {
+    auto& barrier = cuda_emulation::block->barriers[static_cast<size_t>(number)];
+    const uint64_t before = barrier.passed;
+    if (++barrier.arrived == threads) {
+        barrier.arrived = 0;
+        ++barrier.passed;
     } else {
-        while (block.barriers == before) cuda_emulation::give_way();
+        while (barrier.passed == before) cuda_emulation::give_way();
     }
 }
+inline void __syncthreads() { emulated_barrier(0, static_cast<int>(cuda_emulation::block->threads.size())); }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane) {
     return cuda_emulation::from_bits<T>(cuda_emulation::meet(mask, cuda_emulation::to_bits(value))[lane & 31]);
@@ -202,6 +204,7 @@ inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __popcll(uint64_t bits) { return __builtin_popcountll(bits); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
 inline uint32_t __brev(uint32_t bits) {
     uint32_t result = 0;
     for (int i = 0; i < 32; ++i) result |= (bits >> i & 1) << (31 - i);

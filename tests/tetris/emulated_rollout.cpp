@@ -1,4 +1,5 @@
-// rollout.cu's kernels on emulated threads, as an operator with rollout.cpp's schema and which of the kernels to take.
+// rollout.cu's kernels on emulated threads, as an operator with rollout.cpp's schema and how to launch them:
+// so many blocks of so many warps for a thread a game, no warps for a warp a game.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -7,6 +8,7 @@
 
 namespace tetris {
 inline void* shared_memory() { return cuda_emulation::block->shared.data(); }
+inline void barrier(int number, int threads) { emulated_barrier(number, threads); }
 }
 #include "job.cuh"
 
@@ -14,13 +16,13 @@ namespace {
 using namespace tetris;
 using torch::stable::Tensor;
 using Features = FeatureList<TETRIS_FEATURES>;
-constexpr int WARPS = 2;
 
 template <int BOARD_WIDTH>
-void play(Job job, bool pool, int64_t blocks) {
-    if (pool) {
+void play(Job job, int64_t blocks, int warps) {
+    if (warps > 0) {
         job.kept = kept_bytes<Features>();
-        cuda_emulation::launch(static_cast<unsigned>(blocks), WARPS * WARP, sizeof(PoolMemory) + WARPS * job.kept,
+        cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(warps * WARP),
+                               sizeof(PoolMemory) + warps * job.kept,
                                [&] { play_pool<Features, BOARD_WIDTH>(job); });
     } else {
         cuda_emulation::launch(job.total, WARP, 0, [&] { play_warp<Features>(job); });
@@ -29,12 +31,12 @@ void play(Job job, bool pool, int64_t blocks) {
 
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
              int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
-             int64_t start, int64_t decisions, bool pool, int64_t blocks) {
+             int64_t start, int64_t decisions, int64_t blocks, int64_t warps) {
     std::vector<Game> state(weights.size(0) * boards.size(1));
     const Job job = make_job(weights, boards, lines, games, height, clear_on_overflow, pieces, piece_count, bag, seed,
                              first_stream, share_streams, start, decisions, state.data());
-    if (job.rules.width == MAX_WIDTH) play<MAX_WIDTH>(job, pool, blocks);
-    else play<0>(job, pool, blocks);
+    if (job.rules.width == MAX_WIDTH) play<MAX_WIDTH>(job, blocks, static_cast<int>(warps));
+    else play<0>(job, blocks, static_cast<int>(warps));
 }
 }  // namespace
 
@@ -42,6 +44,6 @@ STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
     m.def(
         "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, int height, "
         "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
-        "int start, int decisions, bool pool, int blocks) -> ()");
+        "int start, int decisions, int blocks, int warps) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }

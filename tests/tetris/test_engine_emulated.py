@@ -37,9 +37,15 @@ def emulated(names: tuple[str, ...]) -> Any:
 
 
 def play_both(
-    weights: torch.Tensor, rules: Rules, streams: int, features: str, pool: bool, blocks: int, **options: Any
+    weights: torch.Tensor,
+    rules: Rules,
+    streams: int,
+    features: str,
+    warps: int,
+    blocks: int = 1,
+    **options: Any,
 ) -> None:
-    """Play on the CPU and on emulated threads, and compare."""
+    """Play on the CPU and on emulated threads, and compare; without warps a warp plays a game, else a thread."""
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
     operator, pieces = emulated(expected.names).advance, rules.piece_set
     for decisions in (1, 40):
@@ -49,7 +55,7 @@ def play_both(
             *(rules.height, rules.clear_on_overflow),
             *(sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"),
             *(actual.seed, actual.first_stream, actual.share_streams, actual.decisions, decisions),
-            *(pool, blocks),
+            *(blocks, warps),
         )
         actual.decisions += decisions
         assert torch.equal(actual._columns, expected._columns)
@@ -58,7 +64,7 @@ def play_both(
     assert int(expected._games.sum()) > 0
 
 
-BOTH_WAYS = pytest.mark.parametrize("pool", [False, True], ids=["a warp a game", "a thread a game"])
+BOTH_WAYS = pytest.mark.parametrize("warps", [0, 2], ids=["a warp a game", "a thread a game"])
 
 
 @BOTH_WAYS
@@ -73,29 +79,34 @@ BOTH_WAYS = pytest.mark.parametrize("pool", [False, True], ids=["a warp a game",
 )
 @pytest.mark.parametrize("scale", [1.0, 1e33, 1e-33])
 def test_it_plays_what_the_cpu_plays(
-    pool: bool, rules: Rules, streams: int, blocks: int, options: dict[str, Any], scale: float
+    warps: int, rules: Rules, streams: int, blocks: int, options: dict[str, Any], scale: float
 ) -> None:
     good = torch.tensor(published("dt10").weights)
     noise = torch.randn(2, 9, generator=torch.Generator().manual_seed(0))
     equals = noise[1].round()  # placements of the same score: the first counts
     weights = torch.stack([good + noise[0], equals, 0 * equals]) * scale
-    play_both(weights, rules, streams if pool else 2, "dt", pool, blocks, **options)
+    play_both(weights, rules, streams if warps else 2, "dt", warps, blocks, **options)
 
 
 def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
     weights = torch.tensor([published("dt10").weights])
-    play_both(weights, Rules(4, 4), 1120, "dt", True, 1)
+    play_both(weights, Rules(4, 4), 1120, "dt", warps=2)
+
+
+def test_warps_that_go_together_share_out_games() -> None:
+    weights = torch.tensor([published("dt10").weights])
+    play_both(weights, Rules(4, 4), 300, "dt", warps=8)
 
 
 @BOTH_WAYS
-def test_it_does_with_a_feature_a_column(pool: bool) -> None:
+def test_it_does_with_a_feature_a_column(warps: int) -> None:
     weights = torch.randn(2, len(feature_names("bertsekas")), generator=torch.Generator().manual_seed(1))
-    play_both(weights, Rules(10, 12), 20 if pool else 3, "bertsekas", pool, 1)
+    play_both(weights, Rules(10, 12), 20 if warps else 3, "bertsekas", warps)
 
 
 @pytest.mark.slow
 @BOTH_WAYS
 @pytest.mark.parametrize("features", ["dellacherie", "bcts", "bdu"])
-def test_it_does_with_every_feature_set(pool: bool, features: str) -> None:
+def test_it_does_with_every_feature_set(warps: int, features: str) -> None:
     weights = torch.randn(2, len(feature_names(features)), generator=torch.Generator().manual_seed(1))
-    play_both(weights, Rules(10, 12), 20 if pool else 3, features, pool, 1)
+    play_both(weights, Rules(10, 12), 20 if warps else 3, features, warps)

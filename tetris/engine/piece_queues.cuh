@@ -1,13 +1,29 @@
 // Seven queues of games in shared memory, one for each piece that a game may be waiting to place.
 //
-// Warps of a block put games in and take them out without a lock. A warp takes games of one piece only, so that all its
-// threads do the same: no lane waits while its neighbour tries the placements of a piece that has more of them.
+// Warps of a block put games in and take them out without a lock. A gang of warps takes games of one piece only, so that all
+// its threads do the same: no lane waits while its neighbour tries the placements of a piece that has more of them.
 #pragma once
 
 #include "pieces.h"
 #include "warp.cuh"
 
 namespace tetris {
+
+constexpr int MAX_GANGS = 4;
+
+// The warps of a block that one of the multiprocessor's four schedulers issues. They do the same at nearly the same time, so
+// that an instruction is fetched once for all of them: on their own the warps would wait for instructions longer than for
+// anything else.
+struct Gang {
+    int count = min(static_cast<int>(blockDim.x / WARP), MAX_GANGS);
+    int size = static_cast<int>(blockDim.x / WARP) / count;
+    int number = static_cast<int>(threadIdx.x / WARP) % count;
+    int rank = static_cast<int>(threadIdx.x / WARP) / count;  // of the warp
+    int round = 0;
+    // The number of warps that a block of up to `warps` should have.
+    static int whole(int warps) { return warps < MAX_GANGS ? warps : warps / MAX_GANGS * MAX_GANGS; }
+    __device__ void wait() const { barrier(1 + number, size * WARP); }
+};
 
 // CAPACITY: a power of two, at least the number of games in all queues and hands together.
 template <int CAPACITY>
@@ -16,6 +32,10 @@ struct PieceQueues {
     uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
     uint32_t entry[PIECES][CAPACITY];
     uint32_t unfinished;  // games that still have decisions to make
+    struct Portion {
+        uint32_t first, count;  // places in the queue
+        int piece;
+    } portions[MAX_GANGS][2];  // what each gang takes now and took before
 
     // By all threads of the block; a barrier has to follow.
     __device__ void clear(uint32_t games) {
@@ -39,40 +59,51 @@ struct PieceQueues {
         while (atomicCAS(place, EMPTY, static_cast<uint32_t>(game)) != EMPTY) continue;
     }
 
-    // By a whole warp: up to 32 games that wait for the same piece, the longest queue's. The number of games, of which lane
-    // i has the i-th; 0 when all games are finished.
-    __device__ int take(int& game, int& piece) {
-        const int lane = threadIdx.x % 32;
-        for (;;) {
-            const uint32_t first = lane < PIECES ? atomicAdd(&head[lane], 0) : 0;
-            const uint32_t length = lane < PIECES ? atomicAdd(&tail[lane], 0) - first : 0;
-            const uint32_t longest = greatest_of_warp(lane < PIECES ? length << 3 | lane : 0);
-            piece = static_cast<int>(longest & 7);
-            const uint32_t count = min(longest >> 3, 32u);
-            if (count == 0) {
-                if (__shfl_sync(~0u, lane == 0 ? atomicAdd(&unfinished, 0) : 0, 0) == 0) return 0;
-                __nanosleep(100);
-                continue;
-            }
-            bool taken = false;
-            if (lane == piece) taken = atomicCAS(&head[piece], first, first + count) == first;
-            if (!__shfl_sync(~0u, taken, piece)) continue;
-            const uint32_t place = (__shfl_sync(~0u, first, piece) + lane) % CAPACITY;
-            game = 0;
-            if (lane < static_cast<int>(count)) {
-                // Whoever put it in is about to write it.
-                uint32_t found;
-                while ((found = atomicExch(&entry[piece][place], EMPTY)) == EMPTY) continue;
-                game = static_cast<int>(found);
-            }
-            __syncwarp();
-            __threadfence_block();
-            return static_cast<int>(count);
+    // By all warps of a gang: games that wait for the same piece, the longest queue's, up to one a thread. Whether there are
+    // games left; `game` is below 0 where there is none for this thread.
+    __device__ bool take(Gang& gang, int& game, int& piece) {
+        const int lane = threadIdx.x % WARP;
+        Portion& portion = portions[gang.number][gang.round];
+        gang.round ^= 1;  // the gang may still read the last one
+        if (gang.rank == 0) choose(static_cast<uint32_t>(gang.size * WARP), portion);
+        gang.wait();
+        piece = portion.piece;
+        game = -1;
+        const uint32_t mine = static_cast<uint32_t>(gang.rank * WARP + lane);
+        if (mine < portion.count) {
+            // Whoever put it in is about to write it.
+            uint32_t found;
+            while ((found = atomicExch(&entry[piece][(portion.first + mine) % CAPACITY], EMPTY)) == EMPTY) continue;
+            game = static_cast<int>(found);
         }
+        __syncwarp();
+        __threadfence_block();
+        return portion.count > 0;
     }
 
     __device__ void finish(int games) {
         if (games > 0 && threadIdx.x % 32 == 0) atomicSub(&unfinished, static_cast<uint32_t>(games));
+    }
+
+   private:
+    // By a whole warp: takes the places of up to `limit` games at the head of the longest queue; none when all games are
+    // finished.
+    __device__ void choose(uint32_t limit, Portion& portion) {
+        const int lane = threadIdx.x % WARP;
+        for (;;) {
+            const uint32_t first = lane < PIECES ? atomicAdd(&head[lane], 0) : 0;
+            const uint32_t length = lane < PIECES ? atomicAdd(&tail[lane], 0) - first : 0;
+            const uint32_t longest = greatest_of_warp(lane < PIECES ? length << 3 | lane : 0);
+            const int piece = static_cast<int>(longest & 7);
+            const uint32_t count = min(longest >> 3, limit);
+            bool done = false;
+            if (lane == piece) {
+                done = count > 0 ? atomicCAS(&head[piece], first, first + count) == first : atomicAdd(&unfinished, 0) == 0;
+                if (done) portion = {first, count, piece};
+            }
+            if (__any_sync(~0u, done)) return;
+            if (count == 0) __nanosleep(100);
+        }
     }
 };
 

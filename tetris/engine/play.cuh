@@ -169,6 +169,7 @@ struct PoolPlayer {
     const Job& job;
     PoolMemory& memory;
     const int lane = threadIdx.x % WARP;
+    Gang gang = {};
 
     // Scores the placements of one orientation; those that complete a row, a bit a place in the order.
     template <int WIDTH>
@@ -268,8 +269,9 @@ struct PoolPlayer {
             __syncwarp();
         }
         int slot, piece;
-        while (const int taken = memory.queues.take(slot, piece)) {
-            const bool exists = lane < taken;
+        while (memory.queues.take(gang, slot, piece)) {
+            const bool exists = slot >= 0;
+            if (!__any_sync(~0u, exists)) continue;
             slot = __shfl_sync(~0u, slot, exists ? lane : 0);  // lanes without a game of their own play along
             const uint32_t index = first + slot;
             Game game = job.state[index];

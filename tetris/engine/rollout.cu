@@ -17,7 +17,7 @@ using torch::stable::Tensor;
 using Features = FeatureList<TETRIS_FEATURES>;
 
 // With fewer games a multiprocessor than this, a warp to each is faster.
-constexpr int64_t FEW = 128;
+constexpr int64_t FEW = 108;
 
 int block_memory(int device) {
     int bytes = 0;
@@ -31,7 +31,7 @@ void launch_pool(Job job, int device, cudaStream_t stream) {
     constexpr auto kernel = play_pool<Features, BOARD_WIDTH>;
     job.kept = kept_bytes<Features>();
     const int room = block_memory(device) - static_cast<int>(sizeof(PoolMemory));
-    const int warps = std::min(MAX_WARPS, room / job.kept);
+    const int warps = Gang::whole(std::min(MAX_WARPS, room / job.kept));
     STD_TORCH_CHECK(warps > 0, "expected a GPU with ", sizeof(PoolMemory) + job.kept, " bytes of shared memory a block");
     const int bytes = static_cast<int>(sizeof(PoolMemory)) + warps * job.kept;
     STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

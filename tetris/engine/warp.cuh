@@ -1,4 +1,4 @@
-// What all threads of a warp find out together.
+// What all threads of a warp, or of some warps, do together.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,13 @@ __device__ inline unsigned union_of_warp(unsigned bits) {
 }
 __device__ inline unsigned greatest_of_warp(unsigned value) {
     return combined(value, [](unsigned a, unsigned b) { return a > b ? a : b; });
+}
+#endif
+
+#if defined(__CUDACC__)
+// Waits until as many threads of the block have come to the barrier of this number.
+__device__ inline void barrier(int number, int threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 #endif
 
