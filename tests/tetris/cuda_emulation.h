@@ -193,10 +193,10 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
 // Whoever waits for a word to change asks again and again.
 inline uint32_t atomicAdd(uint32_t* word, uint32_t value) { cuda_emulation::give_way(); const uint32_t old = *word; *word += value; return old; }
 inline uint32_t atomicSub(uint32_t* word, uint32_t value) { return atomicAdd(word, 0u - value); }
-inline uint32_t atomicExch(uint32_t* word, uint32_t value) { cuda_emulation::give_way(); const uint32_t old = *word; *word = value; return old; }
-inline uint32_t atomicCAS(uint32_t* word, uint32_t expected, uint32_t value) {
+template <class T>
+T atomicCAS(T* word, T expected, T value) {
     cuda_emulation::give_way();
-    const uint32_t old = *word;
+    const T old = *word;
     if (old == expected) *word = value;
     return old;
 }

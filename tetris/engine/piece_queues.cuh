@@ -9,7 +9,7 @@
 
 namespace tetris {
 
-constexpr int MAX_GANGS = 4;
+constexpr int MAX_GANGS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
 
 // The warps of a block that one of the multiprocessor's four schedulers issues. They do the same at nearly the same time, so
 // that an instruction is fetched once for all of them: on their own the warps would wait for instructions longer than for
@@ -25,12 +25,12 @@ struct Gang {
     __device__ void wait() const { barrier(1 + number, size * WARP); }
 };
 
-// CAPACITY: a power of two, at least the number of games in all queues and hands together.
+// CAPACITY: a power of two below 2^16, at least the number of games in all queues and hands together.
 template <int CAPACITY>
 struct PieceQueues {
-    static constexpr uint32_t EMPTY = ~0u;
+    static constexpr uint16_t EMPTY = 0xFFFF;
     uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
-    uint32_t entry[PIECES][CAPACITY];
+    uint16_t entry[PIECES][CAPACITY];
     uint32_t unfinished;  // games that still have decisions to make
     struct Portion {
         uint32_t first, count;  // places in the queue
@@ -54,9 +54,9 @@ struct PieceQueues {
         uint32_t first = 0;
         if (lane == leader) first = atomicAdd(&tail[piece], __popc(same));
         first = __shfl_sync(same, first, leader);
-        uint32_t* place = &entry[piece][(first + __popc(same & ((1u << lane) - 1))) % CAPACITY];
+        uint16_t* place = &entry[piece][(first + __popc(same & ((1u << lane) - 1))) % CAPACITY];
         // Whoever took the last one is about to read it.
-        while (atomicCAS(place, EMPTY, static_cast<uint32_t>(game)) != EMPTY) continue;
+        while (atomicCAS(place, EMPTY, static_cast<uint16_t>(game)) != EMPTY) continue;
     }
 
     // By all warps of a gang: games that wait for the same piece, the longest queue's, up to one a thread. Whether there are
@@ -72,9 +72,11 @@ struct PieceQueues {
         const uint32_t mine = static_cast<uint32_t>(gang.rank * WARP + lane);
         if (mine < portion.count) {
             // Whoever put it in is about to write it.
-            uint32_t found;
-            while ((found = atomicExch(&entry[piece][(portion.first + mine) % CAPACITY], EMPTY)) == EMPTY) continue;
-            game = static_cast<int>(found);
+            uint16_t* place = &entry[piece][(portion.first + mine) % CAPACITY];
+            uint16_t found;
+            do found = atomicCAS(place, EMPTY, EMPTY);
+            while (found == EMPTY || atomicCAS(place, found, EMPTY) != found);
+            game = found;
         }
         __syncwarp();
         __threadfence_block();

@@ -140,7 +140,7 @@ __device__ inline void write_result(const Job& job, uint32_t i, const Game& game
     job.ended[i] += game.games;
 }
 
-constexpr int POOL = 1024;     // games that a block has in hand at a time
+constexpr int POOL = 2048;     // games that a block has in hand at a time
 constexpr int MAX_WARPS = 16;  // of a block
 
 #if defined(__CUDACC__)
