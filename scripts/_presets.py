@@ -84,8 +84,8 @@ _CUDA: Mapping[str, Setting] = {
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 146 billion decisions: 46 seconds at 3.2 billion a second. What is best on a low board is not on a high one,
-    # and with less noise the search stays where the low boards led it.
+    # 146 billion decisions: 46 seconds at 3.2 billion a second. What is best on a low board is not on a high
+    # one, and with less noise the search stays where the low boards led it.
     "quick": {
         **_CUDA,
         "curriculum": "10x10:40:2000,10x12:20:5000,10x16:15:60000",

@@ -81,6 +81,7 @@ def test_a_copy_brings_all_shapes_dtypes_and_devices():
         torch.testing.assert_close(values[name], tensor.cpu(), rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.timing
 def test_a_copy_holds_what_was_there_when_it_was_queued(sleep):
     tensor = torch.ones(5, device="cuda")
     HostCopy({"x": tensor}).values()  # from now on there is page-locked memory for it
@@ -111,6 +112,7 @@ def test_a_snapshot_says_what_the_search_says(dtype):
     }
 
 
+@pytest.mark.timing
 def test_a_snapshot_does_not_wait_and_is_read_before_what_is_queued_behind_it(sleep):
     optimizer = make(bounds=(-3.0, 3.0))
     with nobody_waits():
@@ -189,6 +191,7 @@ def test_read_late_or_at_once_a_run_leaves_the_same(tmp_path, monkeypatch):
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.timing
 def test_the_device_works_on_the_next_generation_while_one_is_recorded_and_saved(sleep, tmp_path):
     queued, busy = [], []
 
@@ -213,6 +216,7 @@ def test_the_device_works_on_the_next_generation_while_one_is_recorded_and_saved
     assert busy == [True] * 10 + [False] * 2
 
 
+@pytest.mark.timing
 def test_seconds_are_those_of_the_device_whenever_the_host_looks(sleep):
     records, ends = [], []
     pauses = [0.02, 0.1, 0.02, 0.05]
@@ -237,6 +241,7 @@ def test_seconds_are_those_of_the_device_whenever_the_host_looks(sleep):
         assert record.metrics["evaluated/s"] == record.metrics["evaluated"] / record.seconds
 
 
+@pytest.mark.timing
 def test_a_stop_drops_results_that_do_not_come_in_time(sleep):
     stop, untouched = StopRequest(), make()
     for _ in range(2):

@@ -13,7 +13,7 @@ import torch
 from _gpu_busy import Busy
 from _machine import kernel_digest, source_digest
 from _results import merged, stale_parts
-from _sanitizer import count_tests, run_tool, split_records
+from _sanitizer import count_tests, name_failures, run_tool, split_records
 
 Script = Callable[..., Any]
 
@@ -129,6 +129,13 @@ def test_the_sanitizers_records_are_told_apart_by_whose_kernel_it_is() -> None:
 )
 def test_pytests_last_line_is_understood(line: str, counts: tuple[int, int]) -> None:
     assert count_tests(line) == counts
+
+
+def test_failures_are_named() -> None:
+    output = (
+        "FF.\n=== short test summary info ===\nFAILED tests/a.py::b[1] - assert 0\nERROR tests/c.py\n2 failed"
+    )
+    assert name_failures(output) == ["tests/a.py::b[1] - assert 0", "tests/c.py"]
 
 
 @pytest.mark.parametrize(
