@@ -36,8 +36,8 @@ _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not graph and not captured and not python_
 # writes (torch.sigmoid of a float16 torch.addmm "reads uninitialized memory" too), and racecheck breaks such
 # kernels where it is told to leave them alone.
 _LARGE_HALF = "(300x80x80 and float16)"
-# Which cells of shared memory threads share depends on the kernel, not on rules, weights or the board's shape.
-# On the many games of these tests, a thread each, racecheck would take minutes.
+# Which cells of shared memory threads share depends on the kernel, not on rules, weights or the shape of a
+# board. On the many games of these tests, a thread each, racecheck would take minutes.
 _OTHER_BOARDS = "4x4 or 4x24 or 10x4 or 10x24 or 5x20"
 _OTHER_GAMES = f"(test_rollout_cuda and 20000 and (bag or SZ or True or any_size or {_OTHER_BOARDS}))"
 _SELECTED = {

@@ -132,9 +132,7 @@ def test_pytests_last_line_is_understood(line: str, counts: tuple[int, int]) -> 
 
 
 def test_failures_are_named() -> None:
-    output = (
-        "FF.\n=== summary ===\nFAILED tests/a.py::b[1] - assert 0\nERROR tests/c.py\n2 failed"
-    )
+    output = "FF.\n== summary ==\nFAILED tests/a.py::b[1] - assert 0\nERROR tests/c.py\n2 failed"
     assert name_failures(output) == ["tests/a.py::b[1] - assert 0", "tests/c.py"]
 
 
