@@ -133,6 +133,9 @@ struct Avx512Lanes {
     TETRIS_FUNCTION static Ints select(Mask condition, Ints a, Ints b) {
         return {_mm512_mask_mov_epi32(b.r, condition.m, a.r)};
     }
+    TETRIS_FUNCTION static Bits select(Mask condition, Bits a, Bits b) {
+        return {_mm512_mask_mov_epi32(b.r, condition.m, a.r)};
+    }
     TETRIS_FUNCTION static Ints where(Mask condition, Ints value) {
         return {_mm512_maskz_mov_epi32(condition.m, value.r)};
     }

@@ -185,6 +185,7 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
     TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
     TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
+    TETRIS_FUNCTION static Bits select(bool condition, Bits a, Bits b) { return condition ? a : b; }
     TETRIS_FUNCTION static Ints where(bool condition, Ints value) { return condition ? value : 0; }
     TETRIS_FUNCTION static Bits bits_where(bool condition, Bits value) { return condition ? value : 0u; }
     TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }

@@ -98,8 +98,10 @@ struct ShapeLanes {
     typename L::Constant last_step;          // height of the rightmost column - STEP
     typename L::Constant inner_flags;        // step_flag of the differences between its columns' tops
     typename L::Constant inner_sum;          // of the sizes of these differences
-    // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; column k by so much than k - 1.
-    typename L::Constant inner_falls[INNER_STEPS], inner_rises[INNER_STEPS];
+// Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
+    // column k - 1, in the upper half of a word that has room for both.
+    static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
+    typename L::Constant inner_steps[INNER_STEPS][STEP_WORDS];
 
     constexpr ShapeLanes() = default;
 
@@ -143,8 +145,9 @@ struct ShapeLanes {
         // Where a lane is one placement of many it is that of its column; a lane on its own may be sent to any column.
         const int shift = L::LANES > 1 ? left : 0;
         for (int n = 0; n < INNER_STEPS; ++n) {
-            inner_falls[n].set(lane, static_cast<int>(falls[n] << shift));
-            inner_rises[n].set(lane, static_cast<int>(rises[n] << shift));
+            const uint32_t upper = STEP_WORDS == 1 ? rises[n] << 16 : 0u;
+            inner_steps[n][0].set(lane, static_cast<int>((falls[n] | upper) << shift));
+            if (STEP_WORDS > 1) inner_steps[n][STEP_WORDS - 1].set(lane, static_cast<int>(rises[n] << shift));
         }
     }
 };

@@ -72,86 +72,135 @@ struct Bumpiness : BitCount<Bumpiness> {
     }
 };
 
-// The steps from each column to the next as sets of columns (see ScalarLanes::negative), each step standing at its left one.
-// A wall is higher than any column.
+// Two sets of columns (see ScalarLanes::negative), of those where the surface falls to the next one and of those where it
+// rises: in the halves of a word, or in two words where they have 16 bits.
+template <class L>
+struct FallsAndRises {
+    using Bits = typename L::Bits;
+    using Word = typename L::Word;
+    static constexpr int WORDS = sizeof(Word) > 2 ? 1 : 2;
+    static constexpr uint32_t BOTH = WORDS == 1 ? 0x10001u : 1u;  // times a set: it for both
+    Bits word[WORDS];
+
+    TETRIS_FUNCTION static FallsAndRises make(uint32_t falls, uint32_t rises) {
+        if constexpr (WORDS == 1) return {{L::bits(static_cast<Word>(falls | rises << 16))}};
+        else return {{L::bits(static_cast<Word>(falls)), L::bits(static_cast<Word>(rises))}};
+    }
+    TETRIS_FUNCTION Bits falls() const { return WORDS == 1 ? word[0] & L::bits(static_cast<Word>(0xFFFFu)) : word[0]; }
+    TETRIS_FUNCTION Bits rises() const { return WORDS == 1 ? word[0] >> 16 : word[WORDS - 1]; }
+    // Not 0 where there are any, and a bit for each.
+    TETRIS_FUNCTION Bits all() const { return WORDS == 1 ? word[0] : word[0] | word[WORDS - 1]; }
+    TETRIS_FUNCTION FallsAndRises without(const FallsAndRises& other) const {
+        FallsAndRises result;
+        TETRIS_UNROLL for (int i = 0; i < WORDS; ++i) result.word[i] = L::without(word[i], other.word[i]);
+        return result;
+    }
+};
+
+// The step at one side of the piece.
+template <class L, uint32_t PLACE, int WIDTH>
+struct SideStep {
+    using Ways = FallsAndRises<L>;
+    typename L::Ints step, size;  // step + STEP
+    typename L::Bits falls, rises;
+
+    TETRIS_FUNCTION SideStep(const typename L::Ints& s, const ShapeLanes<L, WIDTH>& shape) : step(s) {
+        const typename L::Ints difference = step - L::ints(STEP);
+        size = L::maximum(difference, -difference);
+        falls = rises = L::template in_columns<PLACE>(shape);
+        if constexpr (Ways::WORDS == 1) falls = L::select(step < L::ints(STEP), falls, falls << 16);
+    }
+    // Adds the step to `ways` where it is one by at least n.
+    TETRIS_FUNCTION void add(Ways& ways, int n) const {
+        if constexpr (Ways::WORDS == 1) {
+            ways.word[0] = ways.word[0] | L::bits_where(size > L::ints(n - 1), falls);
+        } else {
+            ways.word[0] = ways.word[0] | L::bits_where(step < L::ints(STEP + 1 - n), falls);
+            ways.word[1] = ways.word[1] | L::bits_where(step > L::ints(STEP - 1 + n), rises);
+        }
+    }
+};
+
+// The steps from each column to the next; a wall is higher than any column.
 template <class L>
 struct Steps {
     static constexpr int SIZES = 3;
     using Bits = typename L::Bits;
     using Ints = typename L::Ints;
-    Bits falls[SIZES], rises[SIZES];  // by at least 1, 2, 3
-    Bits pairs;                       // those between two columns of the board
+    FallsAndRises<L> at_least[SIZES];  // by at least 1, 2, 3
+    Bits pairs;                        // the columns with a column of the board to their right
 
-    TETRIS_FUNCTION Bits flat() const { return L::without(pairs, falls[0] | rises[0]); }
-    // Between two columns of the board, too, for they do not fall or rise further.
-    TETRIS_FUNCTION Bits falls_by(int n) const { return L::without(falls[n - 1], falls[n]); }
-    TETRIS_FUNCTION Bits rises_by(int n) const { return L::without(rises[n - 1], rises[n]); }
-    // The left one of two successive steps.
+    TETRIS_FUNCTION Bits flat() const { return L::without(pairs, at_least[0].falls() | at_least[0].rises()); }
+    // Between two columns of the board, too, for they are not by more.
+    TETRIS_FUNCTION FallsAndRises<L> by(int n) const { return at_least[n - 1].without(at_least[n]); }
+    // The columns with a step of one set to their right, and one of the other to the right of that.
     TETRIS_FUNCTION static Bits followed(Bits left, Bits right) { return left & (right >> 1); }
     TETRIS_FUNCTION Bits flat_pairs() const { return followed(flat(), flat()); }
-    TETRIS_FUNCTION Bits rising_pairs() const { return followed(flat(), rises_by(1)); }
-    TETRIS_FUNCTION Bits falling_pairs() const { return followed(falls_by(1), flat()); }
+    TETRIS_FUNCTION Bits rising_pairs() const { return followed(flat(), by(1).rises()); }
+    TETRIS_FUNCTION Bits falling_pairs() const { return followed(by(1).falls(), flat()); }
     // Where pieces rest on every column below them, by the bottoms of their orientations.
     TETRIS_FUNCTION Bits fits_o() const { return flat(); }
-    TETRIS_FUNCTION Bits fits_t() const { return falls_by(1) | rises_by(1) | flat_pairs(); }
-    TETRIS_FUNCTION Bits fits_z() const { return rises_by(1) | falling_pairs(); }
-    TETRIS_FUNCTION Bits fits_s() const { return falls_by(1) | rising_pairs(); }
-    TETRIS_FUNCTION Bits fits_j() const { return flat() | rises_by(2); }
-    TETRIS_FUNCTION Bits fits_l() const { return flat() | falls_by(2); }
+    TETRIS_FUNCTION Bits fits_t() const { return by(1).all() | flat_pairs(); }
+    TETRIS_FUNCTION Bits fits_z() const { return by(1).rises() | falling_pairs(); }
+    TETRIS_FUNCTION Bits fits_s() const { return by(1).falls() | rising_pairs(); }
+    TETRIS_FUNCTION Bits fits_j() const { return flat() | by(2).rises(); }
+    TETRIS_FUNCTION Bits fits_l() const { return flat() | by(2).falls(); }
     // 1 if there is none, else 0.
     TETRIS_FUNCTION static Ints none(Bits set) { return L::count(set == L::bits(0)); }
 };
 
-// Features of these sets. `Self::value(steps)` is the feature.
+// What features of steps have in common.
 struct StepSets {
     template <class L>
     TETRIS_FUNCTION static Steps<ScalarLanes> sets(const Board<L>& board) {
-        const auto step = L::right(board.heights) - board.heights;
-        Steps<ScalarLanes> steps;
-        TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
-            const auto less = L::ints_everywhere(n);
-            steps.falls[n] = L::negative(step + less);
-            steps.rises[n] = L::negative(less - step);
-        }
-        steps.pairs = L::negative(L::as_ints(board.geometry.pairs));
-        return steps;
+        return make<ScalarLanes>(board);
     }
     template <class L>
     TETRIS_FUNCTION static Steps<L> prepare(const Board<L>& board) {
-        const Steps<ScalarLanes> steps = sets(board);
-        const auto each = [](uint32_t set) { return L::bits(static_cast<typename L::Word>(set)); };
-        Steps<L> prepared;
-        TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
-            prepared.falls[n] = each(steps.falls[n]);
-            prepared.rises[n] = each(steps.rises[n]);
-        }
-        prepared.pairs = each(steps.pairs);
-        return prepared;
+        return make<L>(board);
     }
     // Steps inside the piece are the shape's; the two at its sides are new.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
-        using Bits = typename L::Bits;
-        const Bits touched = L::template in_columns<(2u << WIDTH) - 1>(drop.shape);
-        const Bits first = L::template in_columns<1u>(drop.shape), last = L::template in_columns<1u << WIDTH>(drop.shape);
-        const auto first_step = drop.first_step(), last_step = drop.last_step();
+        using Ways = FallsAndRises<L>;
+        Ways touched;
+        TETRIS_UNROLL for (int i = 0; i < Ways::WORDS; ++i) {
+            touched.word[i] = L::template in_columns<((2u << WIDTH) - 1) * Ways::BOTH>(drop.shape);
+        }
+        const SideStep<L, 1u, WIDTH> first(drop.first_step(), drop.shape);
+        const SideStep<L, 1u << WIDTH, WIDTH> last(drop.last_step(), drop.shape);
         Steps<L> steps;
         TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
-            const auto fall = L::ints(STEP - n), rise = L::ints(STEP + n);
-            steps.falls[n] = L::without(before.falls[n], touched) | L::bits_where(first_step < fall, first) |
-                             L::bits_where(last_step < fall, last);
-            steps.rises[n] = L::without(before.rises[n], touched) | L::bits_where(first_step > rise, first) |
-                             L::bits_where(last_step > rise, last);
+            Ways ways = before.at_least[n].without(touched);
             if (WIDTH > 1 && n < INNER_STEPS) {
-                steps.falls[n] = steps.falls[n] | L::in_columns(drop.shape.inner_falls[n], drop.shape);
-                steps.rises[n] = steps.rises[n] | L::in_columns(drop.shape.inner_rises[n], drop.shape);
+                TETRIS_UNROLL for (int i = 0; i < Ways::WORDS; ++i) {
+                    ways.word[i] = ways.word[i] | L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
+                }
             }
+            first.add(ways, n + 1);
+            last.add(ways, n + 1);
+            steps.at_least[n] = ways;
         }
         steps.pairs = before.pairs;
         return steps;
     }
+
+   private:
+    // For lanes To the steps of a board in lanes L.
+    template <class To, class L>
+    TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
+        const auto step = L::right(board.heights) - board.heights;
+        Steps<To> steps;
+        TETRIS_UNROLL for (int n = 0; n < Steps<To>::SIZES; ++n) {
+            const auto less = L::ints_everywhere(n);
+            steps.at_least[n] = FallsAndRises<To>::make(L::negative(step + less), L::negative(less - step));
+        }
+        steps.pairs = To::bits(static_cast<typename To::Word>(L::negative(L::as_ints(board.geometry.pairs))));
+        return steps;
+    }
 };
 
+// A feature of steps: `Self::value(steps)`.
 template <class Self>
 struct StepFeature : WholeFeature {
     using Source = StepSets;
@@ -169,7 +218,8 @@ template <int DEPTH>
 struct DeepWells : StepFeature<DeepWells<DEPTH>> {
     template <class L>
     TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(Steps<L>::followed(steps.falls[DEPTH - 1], steps.rises[DEPTH - 1]));
+        const FallsAndRises<L>& ways = steps.at_least[DEPTH - 1];
+        return L::popcount(Steps<L>::followed(ways.falls(), ways.rises()));
     }
 };
 
@@ -183,14 +233,14 @@ struct FlatSteps : StepFeature<FlatSteps> {
 struct SingleSteps : StepFeature<SingleSteps> {
     template <class L>
     TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.falls_by(1) | steps.rises_by(1));
+        return L::popcount(steps.by(1).all());
     }
 };
 
 struct DoubleSteps : StepFeature<DoubleSteps> {
     template <class L>
     TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.falls_by(2) | steps.rises_by(2));
+        return L::popcount(steps.by(2).all());
     }
 };
 
