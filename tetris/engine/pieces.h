@@ -98,7 +98,7 @@ struct ShapeLanes {
     typename L::Constant last_step;          // height of the rightmost column - STEP
     typename L::Constant inner_flags;        // step_flag of the differences between its columns' tops
     typename L::Constant inner_sum;          // of the sizes of these differences
-// Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
+    // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
     // column k - 1, in the upper half of a word that has room for both.
     static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
     typename L::Constant inner_steps[INNER_STEPS][STEP_WORDS];
