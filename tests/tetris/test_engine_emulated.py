@@ -45,7 +45,7 @@ def play_both(
     blocks: int = 1,
     **options: Any,
 ) -> None:
-    """Play on the CPU and on emulated threads, and compare; without warps a warp plays a game, else a thread."""
+    """Compare play on the CPU and on emulated threads; without warps a warp plays a game, else a thread."""
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
     operator, pieces = emulated(expected.names).advance, rules.piece_set
     for decisions in (1, 40):
