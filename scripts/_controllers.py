@@ -8,11 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from tetris import LinearController, resolve
+from tetris.features import feature_names
 
 FOLDER = Path(__file__).resolve().parent / "controllers"
 
-GOOD = {"dellacherie": "dellacherie", "bcts": "bcts", "dt": "dt20", "bertsekas": "bertsekas", "bdu": "bdu"}
-"""A good controller for every feature set, by name."""
+GOOD = {
+    "dellacherie": "dellacherie",
+    "bcts": "bcts",
+    "dt": "dt20",
+    "dt_surface": "dt20",
+    "dt_full": "dt20",
+    "bertsekas": "bertsekas",
+    "bdu": "bdu",
+}
+"""A good controller for every feature set, by name; features that it does not know have the weight 0."""
 
 
 def named(text: str) -> LinearController:
@@ -34,4 +43,11 @@ def good_controller(features: str) -> LinearController:
     Raises:
         KeyError: If there is none of that name.
     """
-    return named(GOOD[features])
+    controller = named(GOOD[features])
+    if controller.features == features:
+        return controller
+    weights = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
+    names = feature_names(features, controller.rules.width)
+    return LinearController(
+        features, tuple(weights.get(name, 0.0) for name in names), controller.rules, features
+    )

@@ -19,7 +19,7 @@ from torch import Tensor
 from tetris import Rollout, Rules, feature_names
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
-CONFIGURATIONS = 200
+CONFIGURATIONS = 280
 
 # Every list of features is a library of its own to compile, and those of bertsekas and bdu follow the width.
 _ANY_WIDTH = tuple(range(MIN_WIDTH, MAX_WIDTH + 1))
@@ -27,6 +27,8 @@ WIDTHS: Mapping[str, tuple[int, ...]] = {
     "dellacherie": _ANY_WIDTH,
     "bcts": _ANY_WIDTH,
     "dt": _ANY_WIDTH,
+    "dt_surface": _ANY_WIDTH,
+    "dt_full": _ANY_WIDTH,
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
 }

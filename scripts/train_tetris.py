@@ -37,6 +37,7 @@ from _training import Training
 
 from cem import Interrupted, StopRequest, TrainingResult
 from tetris import LinearController, Rollout, feature_names
+from tetris.features import feature_sets
 from tetris.names import unknown_name
 
 _NOT_SETTINGS = ("config", "out", "resume", "time_limit")
@@ -65,7 +66,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     game.add_argument(
         "--features",
         metavar="SET",
-        help="dellacherie, bcts, dt, bertsekas, bdu, or feature names separated by commas",
+        help=f"{', '.join(feature_sets())}, or feature names separated by commas (docs/features.md)",
     )
 
     search = parser.add_argument_group("search")

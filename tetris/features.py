@@ -2,20 +2,21 @@
 
 Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are Thiery and
 Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013); heights and differences are
-those of Bertsekas and Ioffe (1996). A wall that overflows the board (where a game ends) has features, too:
-cells above the top row are cells like any other, with one exception that `row_transitions` names.
+those of Bertsekas and Ioffe (1996). docs/features.md is a table of all. A wall that overflows the board
+(where a game ends) has features, too: cells above the top row are cells like any other, with one exception
+that `row_transitions` names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 
 from tetris.names import unknown_name
-from tetris.pieces import Shape
-from tetris.rules import MAX_WIDTH, Rules
+from tetris.pieces import PIECES, Shape
+from tetris.rules import MAX_WIDTH, PIECE_LETTERS, Rules
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,26 @@ class AfterState:
 
 
 Feature = Callable[[AfterState], float]
+_Family = Callable[[int, AfterState], float]
+
+_FEATURES: dict[str, Feature] = {}
+
+
+def _feature(definition: Feature) -> Feature:
+    """Enter a feature by the name of its function."""
+    _FEATURES[definition.__name__] = definition
+    return definition
+
+
+def _family(numbers: Iterable[int]) -> Callable[[_Family], _Family]:
+    """Enter a feature for each of the numbers, which ends its name and is the function's first argument."""
+
+    def enter(definition: _Family) -> _Family:
+        for number in numbers:
+            _FEATURES[f"{definition.__name__}_{number}"] = partial(definition, number)
+        return definition
+
+    return enter
 
 
 def column_heights(rows: Sequence[int], width: int) -> list[int]:
@@ -65,16 +86,19 @@ def column_heights(rows: Sequence[int], width: int) -> list[int]:
     return heights
 
 
+@_feature
 def landing_height(after: AfterState) -> float:
     """Height of the middle of the piece where it came to rest, before line removal."""
     return after.landing_row + (after.shape.height - 1) / 2
 
 
+@_feature
 def eroded_cells(after: AfterState) -> int:
     """Lines removed times the cells of this piece that were in them."""
     return after.lines * after.piece_cells_removed
 
 
+@_feature
 def row_transitions(after: AfterState) -> int:
     """Adjacent full/empty pairs in each row, both side walls full; an empty row has 2, all rows count.
 
@@ -90,6 +114,7 @@ def row_transitions(after: AfterState) -> int:
     return transitions
 
 
+@_feature
 def column_transitions(after: AfterState) -> int:
     """Adjacent full/empty pairs in each column; the floor is full, above the top is empty."""
     transitions = 0
@@ -100,16 +125,19 @@ def column_transitions(after: AfterState) -> int:
     return transitions + below.bit_count()
 
 
+@_feature
 def holes(after: AfterState) -> int:
     """Empty cells with a full cell somewhere above in the column."""
     return sum(row.bit_count() for row in _hole_cells(after))
 
 
+@_feature
 def wells(after: AfterState) -> int:
     """For every empty cell between full neighbours: the empty cells from it downwards, itself included."""
     return _empty_cells_downwards(after, _well_cells(after))
 
 
+@_feature
 def hole_depth(after: AfterState) -> int:
     """Full cells in an unbroken run of full cells that stands directly on an empty cell."""
     depth = 0
@@ -122,16 +150,19 @@ def hole_depth(after: AfterState) -> int:
     return depth
 
 
+@_feature
 def rows_with_holes(after: AfterState) -> int:
     """Rows with at least one hole."""
     return sum(row != 0 for row in _hole_cells(after))
 
 
+@_feature
 def diversity(after: AfterState) -> int:
     """How many different values of -2..2 occur among the height differences of neighbouring columns."""
     return len({right - left for left, right in pairwise(after.heights)} & {-2, -1, 0, 1, 2})
 
 
+@_feature
 def wells_fast(after: AfterState) -> int:
     """As `wells`, but in a run of empty cells every cell below its topmost well cell counts, well or not."""
     opened = 0
@@ -142,19 +173,146 @@ def wells_fast(after: AfterState) -> int:
     return _empty_cells_downwards(after, cells)
 
 
+@_feature
 def max_height(after: AfterState) -> int:
     """Height of the highest column."""
     return len(after.rows)
 
 
+@_family(range(MAX_WIDTH))
 def column_height(index: int, after: AfterState) -> int:
     """Height of one column."""
     return after.heights[index]
 
 
+@_family(range(MAX_WIDTH - 1))
 def height_difference(index: int, after: AfterState) -> int:
     """Absolute difference of the heights of a column and its right neighbour."""
     return abs(after.heights[index + 1] - after.heights[index])
+
+
+@_family((2, 3))
+def deep_wells(depth: int, after: AfterState) -> int:
+    """Columns at least so much lower than both neighbours; a wall is higher than any column."""
+    wall = max_height(after) + depth
+    heights = [wall, *after.heights, wall]
+    return sum(
+        min(heights[i - 1], heights[i + 1]) - heights[i] >= depth for i in range(1, after.rules.width + 1)
+    )
+
+
+@_feature
+def bumpiness(after: AfterState) -> int:
+    """Absolute differences of the heights of neighbouring columns, summed."""
+    return sum(map(abs, _steps(after)))
+
+
+@_feature
+def flat_steps(after: AfterState) -> int:
+    """Pairs of neighbouring columns of the same height."""
+    return _steps(after).count(0)
+
+
+@_feature
+def single_steps(after: AfterState) -> int:
+    """Pairs of neighbouring columns whose heights differ by 1."""
+    return sum(abs(step) == 1 for step in _steps(after))
+
+
+@_feature
+def double_steps(after: AfterState) -> int:
+    """Pairs of neighbouring columns whose heights differ by 2."""
+    return sum(abs(step) == 2 for step in _steps(after))
+
+
+@_feature
+def flat_pairs(after: AfterState) -> int:
+    """Three neighbouring columns of the same height: how many times."""
+    return _successive_steps(after).count((0, 0))
+
+
+@_feature
+def rising_pairs(after: AfterState) -> int:
+    """Two neighbouring columns of the same height and a right neighbour higher by 1: how many times."""
+    return _successive_steps(after).count((0, 1))
+
+
+@_feature
+def falling_pairs(after: AfterState) -> int:
+    """Two neighbouring columns of the same height and a left neighbour higher by 1: how many times."""
+    return _successive_steps(after).count((-1, 0))
+
+
+@_feature
+def fitting_pieces(after: AfterState) -> int:
+    """How many of the seven pieces can be put so that they rest on every column below them.
+
+    In some orientation and column, that is, with no new hole. Lines and the top of the board do not matter.
+    """
+    return sum(_fits(after, piece) for piece in range(len(PIECES)))
+
+
+@_feature
+def fits_s(after: AfterState) -> int:
+    """1 if the S is one of the `fitting_pieces`, else 0."""
+    return int(_fits(after, PIECE_LETTERS.index("S")))
+
+
+@_feature
+def fits_z(after: AfterState) -> int:
+    """1 if the Z is one of the `fitting_pieces`, else 0."""
+    return int(_fits(after, PIECE_LETTERS.index("Z")))
+
+
+@_feature
+def highest_hole(after: AfterState) -> int:
+    """Height of the upper edge of the highest hole, 0 where there is none."""
+    return max((row + 1 for row in _rows_of_holes(after)), default=0)
+
+
+@_feature
+def adjacent_rows_with_holes(after: AfterState) -> int:
+    """Pairs of neighbouring rows that both hold a hole."""
+    rows = _rows_of_holes(after)
+    return sum(row + 1 in rows for row in rows)
+
+
+@_feature
+def nearly_full_rows(after: AfterState) -> int:
+    """Rows with exactly one empty cell."""
+    return sum(row.bit_count() == after.rules.width - 1 for row in after.rows)
+
+
+@_feature
+def thin_covers(after: AfterState) -> int:
+    """Columns whose topmost full cell stands alone, directly on an empty cell."""
+    tops = ((column, height - 1) for column, height in enumerate(after.heights))
+    return sum(top > 0 and not after.rows[top - 1] >> column & 1 for column, top in tops)
+
+
+def _steps(after: AfterState) -> list[int]:
+    """What each column is higher than its left neighbour, left to right."""
+    return [right - left for left, right in pairwise(after.heights)]
+
+
+def _successive_steps(after: AfterState) -> list[tuple[int, int]]:
+    return list(pairwise(_steps(after)))
+
+
+def _fits(after: AfterState, piece: int) -> bool:
+    """Whether the surface is somewhere the mirror of an orientation's bottom."""
+    steps = _steps(after)
+    bottoms = ([right - left for left, right in pairwise(shape.bottoms)] for shape in PIECES[piece])
+    return any(
+        steps[column : column + len(bottom)] == bottom
+        for bottom in bottoms
+        for column in range(len(steps) - len(bottom) + 1)
+    )
+
+
+def _rows_of_holes(after: AfterState) -> set[int]:
+    top = len(after.rows) - 1
+    return {top - depth for depth, row in enumerate(_hole_cells(after)) if row}
 
 
 def _hole_cells(after: AfterState) -> list[int]:
@@ -188,32 +346,11 @@ def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
     return total
 
 
-_SINGLE: Mapping[str, Feature] = {
-    feature.__name__: feature
-    for feature in (
-        landing_height,
-        eroded_cells,
-        row_transitions,
-        column_transitions,
-        holes,
-        wells,
-        hole_depth,
-        rows_with_holes,
-        diversity,
-        wells_fast,
-        max_height,
-    )
-}
-
-FEATURES: Mapping[str, Feature] = {
-    **_SINGLE,
-    **{f"column_height_{index}": partial(column_height, index) for index in range(MAX_WIDTH)},
-    **{f"height_difference_{index}": partial(height_difference, index) for index in range(MAX_WIDTH - 1)},
-}
+FEATURES: Mapping[str, Feature] = _FEATURES
 """Every feature by name."""
 
 
-def surface_features(width: int) -> tuple[str, ...]:
+def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
     """Return the names of the heights and the differences of a board, left to right."""
     heights = tuple(f"column_height_{index}" for index in range(width))
     return heights + tuple(f"height_difference_{index}" for index in range(width - 1))
@@ -234,12 +371,38 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "wells",
     )
     bcts = (*dellacherie, "hole_depth", "rows_with_holes")
+    dt = (*("wells_fast" if name == "wells" else name for name in bcts), "diversity")
+    dt_surface = (
+        *dt,
+        "max_height",
+        "deep_wells_2",
+        "deep_wells_3",
+        "bumpiness",
+        "flat_steps",
+        "single_steps",
+        "double_steps",
+        "highest_hole",
+        "fitting_pieces",
+        "nearly_full_rows",
+    )
+    dt_full = (
+        *dt_surface,
+        "thin_covers",
+        "adjacent_rows_with_holes",
+        "fits_s",
+        "fits_z",
+        "flat_pairs",
+        "rising_pairs",
+        "falling_pairs",
+    )
     bertsekas = (*surface_features(width), "max_height", "holes")
     return {
         "dellacherie": dellacherie,
         "bcts": bcts,
         "du": bcts,
-        "dt": (*("wells_fast" if name == "wells" else name for name in bcts), "diversity"),
+        "dt": dt,
+        "dt_surface": dt_surface,
+        "dt_full": dt_full,
         "bertsekas": bertsekas,
         "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
     }
@@ -266,9 +429,10 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in FEATURES:
-            known = [*sets, *_SINGLE, "column_height_N", "height_difference_N"]
+            on_any_board = [known for known in FEATURES if known not in surface_features()]
+            known = [*sets, *on_any_board, "column_height_N", "height_difference_N"]
             raise unknown_name("feature set or feature", name, known)
-        if name not in _SINGLE and name not in surface_features(width):
+        if name in surface_features() and name not in surface_features(width):
             raise ValueError(f"expected features of a board of width {width}, got {name!r}")
         if names.count(name) > 1:
             raise ValueError(f"expected every feature once, got {name!r} twice")

@@ -232,7 +232,7 @@ def test_all_configurations_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     monkeypatch.setattr(gpu_report, "compare_all", compare_all)
     assert gpu_report.equality(tmp_path)["figures"] == {"equality.decisions": 7}
-    assert compared == [(200, "cuda")]
+    assert compared == [(280, "cuda")]
 
 
 def test_training_is_timed_from_nothing_and_scored(commands: list[list[str]], tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def placement_case(rng: random.Random) -> dict[str, Any]:
     wall = tuple(row for row in draws if row not in (0, rules.full_row))[: rng.randint(0, rules.height)]
     heights = column_heights(wall, rules.width)
     names = tuple(
-        name for name in FEATURES if name in feature_names("bdu", rules.width) + feature_names("dt")
+        name for name in FEATURES if name in feature_names("bdu", rules.width) + feature_names("dt_full")
     )
     placements = []
     for _ in range(4):

@@ -104,9 +104,18 @@ def test_it_does_with_a_feature_a_column(warps: int) -> None:
     play_both(weights, Rules(10, 12), 20 if warps else 3, "bertsekas", warps)
 
 
+@BOTH_WAYS
+def test_it_decides_by_each_feature_alone_as_the_cpu_does(warps: int) -> None:
+    # Any two features differ on so many boards that a wrong one would be seen.
+    alone = torch.eye(len(feature_names("dt_full")))
+    weights = torch.cat([alone, -alone])
+    for rules in (Rules(10, 12), Rules(6, 8)) if warps else (Rules(7, 10),):
+        play_both(weights, rules, 3 if warps else 1, "dt_full", warps)
+
+
 @pytest.mark.slow
 @BOTH_WAYS
-@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bdu"])
+@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bdu", "dt_surface"])
 def test_it_does_with_every_feature_set(warps: int, features: str) -> None:
     weights = torch.randn(2, len(feature_names(features)), generator=torch.Generator().manual_seed(1))
     play_both(weights, Rules(10, 12), 20 if warps else 3, features, warps)

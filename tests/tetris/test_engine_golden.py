@@ -22,7 +22,8 @@ from tetris.rules import Rules
 from tetris.stream import PieceStream
 
 FOLDER = Path(__file__).parent
-FEATURES = (*feature_names("bcts"), "diversity", "wells_fast", "max_height")
+TEN = (*feature_names("bcts"), "diversity", "wells_fast")
+FEATURES = (*TEN, *(name for name in feature_names("dt_full") if name not in TEN))
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from tetris.features import FEATURES, AfterState, column_heights, feature_names, feature_values
+from tetris.features import (
+    FEATURES,
+    AfterState,
+    column_heights,
+    feature_names,
+    feature_sets,
+    feature_values,
+)
 from tetris.game import landing_row, place
 from tetris.pieces import PIECES
 from tetris.rules import Rules
@@ -47,6 +56,24 @@ def _by_definition(after: AfterState) -> dict[str, float]:
     below_a_well = {cell for x, y in well_cells for cell in run_down(x, y, empty)}
     differences = [right - left for left, right in pairwise(tall)]
     pairs = [sum(solid(x - 1, y) != solid(x, y) for x in range(width + 1)) for y in range(top)]
+    rows_with_holes = {y for _, y in covered}
+
+    def triples(*pattern: int) -> int:
+        return sum((tall[x] - tall[x - 1], tall[x + 1] - tall[x]) == pattern for x in range(1, width - 1))
+
+    def sunk(x: int, depth: int) -> bool:
+        return all(tall[side] >= tall[x] + depth for side in (x - 1, x + 1) if 0 <= side < width)
+
+    def admitted(letter: str) -> bool:
+        """Whether a piece can hang over the wall with a cell of the wall or the floor under every column."""
+        for shape in PIECES["IOTZSJL".index(letter)]:
+            for left in range(width - shape.width + 1):
+                for bottom in range(top + 1):
+                    feet = [(left + i, bottom + row) for i, row in enumerate(shape.bottoms)]
+                    if all(y == tall[x] for x, y in feet):
+                        return True
+        return False
+
     return {
         "row_transitions": sum(pairs) - 2 * (top - height),
         "column_transitions": sum(
@@ -55,10 +82,25 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         "holes": len(covered),
         "wells": sum(len(run_down(x, y, empty)) for x, y in well_cells),
         "hole_depth": sum((x, y - len(run_down(x, y, full))) in empty for x, y in full),
-        "rows_with_holes": len({y for _, y in covered}),
+        "rows_with_holes": len(rows_with_holes),
         "diversity": len({d for d in differences if abs(d) <= 2}),
         "wells_fast": sum(len(run_down(x, y, empty)) for x, y in below_a_well),
         "max_height": max(tall),
+        **{f"deep_wells_{depth}": sum(sunk(x, depth) for x in range(width)) for depth in (2, 3)},
+        "bumpiness": sum(abs(d) for d in differences),
+        "flat_steps": differences.count(0),
+        "single_steps": differences.count(1) + differences.count(-1),
+        "double_steps": differences.count(2) + differences.count(-2),
+        "flat_pairs": triples(0, 0),
+        "rising_pairs": triples(0, 1),
+        "falling_pairs": triples(-1, 0),
+        "fitting_pieces": sum(map(admitted, "IOTZSJL")),
+        "fits_s": int(admitted("S")),
+        "fits_z": int(admitted("Z")),
+        "highest_hole": max((y + 1 for y in rows_with_holes), default=0),
+        "adjacent_rows_with_holes": sum({y, y + 1} <= rows_with_holes for y in range(top)),
+        "nearly_full_rows": sum(sum((x, y) in empty for x in range(width)) == 1 for y in range(top)),
+        "thin_covers": sum((x, tall[x] - 2) in empty for x in range(width)),
         **{f"column_height_{x}": tall[x] for x in range(width)},
         **{f"height_difference_{x}": abs(d) for x, d in enumerate(differences)},
     }
@@ -127,6 +169,58 @@ def test_hole_depth_counts_the_run_on_the_hole_alone(wall: Wall) -> None:
     assert _values(rows, Rules(4, 8), "hole_depth") == [3]
 
 
+def test_a_well_is_deep_by_its_lower_neighbour_and_walls_are_higher_than_anything(wall: Wall) -> None:
+    rows = wall(
+        "...X....",
+        ".X.X....",
+        ".X.X..X.",
+        ".X.X..X.",
+    )
+    assert _values(rows, Rules(8, 8), "deep_wells_2", "deep_wells_3") == [3, 2]  # columns 0, 2, 7; 0, 2
+
+
+def test_steps_and_their_pairs(wall: Wall) -> None:
+    rows = wall(
+        "......X...",
+        "..X.X.X...",
+        "XXX.XXX.XX",
+    )  # heights 1 1 2 0 2 1 3 0 1 1: steps 0 1 -2 2 -1 2 -3 1 0
+    steps = ("bumpiness", "flat_steps", "single_steps", "double_steps")
+    assert _values(rows, Rules(10, 8), *steps) == [12, 2, 3, 3]
+    assert _values(rows, Rules(10, 8), "flat_pairs", "rising_pairs", "falling_pairs") == [0, 1, 0]
+    flat = wall("X....", "XXXXX")
+    assert _values(flat, Rules(5, 8), "flat_pairs", "rising_pairs", "falling_pairs") == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "pieces"),
+    [
+        (("X...", "X.X.", "X.X."), "IJL"),  # steps -3 2 -2: upright J and L hang over the smaller ones
+        (("X...", "X..."), "IOTJL"),  # -2 0 0
+        (("X..X", "XX.X", "XXXX"), "ITSJ"),  # -1 -1 2
+        (("X..X", "XXXX"), "IOTZSJL"),  # -1 0 1
+        (("X...", "X..X", "X..X", "X.XX", "XXXX"), "ITZJ"),  # -4 1 2
+        (("X...", "X...", "X...", "X..."), "IOTJL"),  # -4 0 0
+        (("X..X", "X..X", "X..X", "X.XX", "X.XX", "X.XX"), "I"),  # -6 3 3
+    ],
+)
+def test_pieces_that_the_surface_admits(wall: Wall, drawing: tuple[str, ...], pieces: str) -> None:
+    values = _values(wall(*drawing), Rules(4, 8), "fitting_pieces", "fits_s", "fits_z")
+    assert values == [len(pieces), "S" in pieces, "Z" in pieces]
+
+
+def test_thin_covers_and_rows_of_holes(wall: Wall) -> None:
+    rows = wall(
+        "X.....",
+        "..XX.X",
+        "X..X.X",
+        "XX..XX",
+        "XXX.XX",
+    )
+    names = ("thin_covers", "highest_hole", "adjacent_rows_with_holes", "nearly_full_rows")
+    assert _values(rows, Rules(6, 8), *names) == [2, 4, 3, 1]  # columns 0 and 2; holes in rows 0 to 3
+
+
 def test_what_the_placement_did(wall: Wall) -> None:
     rows = wall(
         "XXX.",
@@ -146,6 +240,20 @@ def test_sets_in_summation_order() -> None:
     assert list(feature_names("bcts")) == [*dellacherie, "hole_depth", "rows_with_holes"]
     dt = [*dellacherie[:5], "wells_fast", "hole_depth", "rows_with_holes", "diversity"]
     assert list(feature_names("dt")) == dt
+    dt_surface = [
+        *dt,
+        "max_height",
+        "deep_wells_2",
+        "deep_wells_3",
+        "bumpiness",
+        "flat_steps",
+        "single_steps",
+    ]
+    dt_surface += ["double_steps", "highest_hole", "fitting_pieces", "nearly_full_rows"]
+    assert list(feature_names("dt_surface")) == dt_surface
+    dt_full = [*dt_surface, "thin_covers", "adjacent_rows_with_holes", "fits_s", "fits_z"]
+    dt_full += ["flat_pairs", "rising_pairs", "falling_pairs"]
+    assert list(feature_names("dt_full")) == dt_full
     heights = [f"column_height_{i}" for i in range(10)]
     bertsekas = [*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes"]
     assert list(feature_names("bertsekas")) == bertsekas
@@ -194,5 +302,13 @@ def test_column_that_the_board_does_not_have_is_refused() -> None:
 
 
 def test_registry_names_every_feature_of_the_widest_board() -> None:
-    names = {name for features in ("dt", "bdu") for name in feature_names(features)}
+    names = {name for features in ("dt_full", "bdu") for name in feature_names(features)}
     assert names == set(FEATURES)
+
+
+def test_the_documentation_lists_every_feature_and_set() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    numbered = {re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES}
+    assert listed == numbered | set(feature_sets())

@@ -69,7 +69,7 @@ def test_wells_as_deep_as_the_wall_agree(height: int, portable: bool) -> None:
     assert_equal(*games, 8)
 
 
-@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bertsekas", "bdu"])
+@pytest.mark.parametrize("features", ["dellacherie", "bcts", "dt_surface", "bertsekas", "bdu"])
 @pytest.mark.parametrize("board", [(10, 12), (10, 20)], ids=["10x12", "10x20"])
 def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None:
     rules = Rules(*board)
@@ -78,17 +78,29 @@ def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None
     assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), 120)
 
 
+@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
+@pytest.mark.parametrize("board", [(10, 12), (4, 9), (7, 24)], ids=lambda board: f"{board[0]}x{board[1]}")
+def test_each_feature_alone_decides_as_in_python(board: tuple[int, int], portable: bool) -> None:
+    alone = torch.eye(len(feature_names("dt_full")))
+    weights, rules = torch.cat([alone, -alone]), Rules(*board)
+    python = Rollout(weights, rules, 1, 6, "python", features="dt_full")
+    assert_equal(python, Rollout(weights, rules, 1, 6, "cpu", features="dt_full", portable=portable), 30)
+
+
+@pytest.mark.parametrize("features", ["dt", "dt_full"])
 @pytest.mark.parametrize(
     "board", [(10, 20), (10, 16), (10, 10), (6, 22)], ids=lambda board: f"{board[0]}x{board[1]}"
 )
 @pytest.mark.parametrize("clear_on_overflow", [False, True])
 def test_vectors_play_as_the_portable_path_does_for_long(
-    board: tuple[int, int], clear_on_overflow: bool
+    board: tuple[int, int], clear_on_overflow: bool, features: str
 ) -> None:
     rules = Rules(*board, clear_on_overflow=clear_on_overflow)
-    weights = torch.cat([weights_for("dt", board[0], 5), torch.tensor([(*published("bcts").weights, 0.0)])])
-    fast = Rollout(weights, rules, 4, 3, "cpu", features="dt")
-    assert_equal(fast, Rollout(weights, rules, 4, 3, "cpu", features="dt", portable=True), 4000)
+    weights = torch.cat([weights_for(features, board[0], 5), torch.zeros(2, len(feature_names(features)))])
+    weights[-2, :9] = torch.tensor(published("dt20").weights)
+    weights[-1, :8] = torch.tensor(published("bcts").weights)
+    fast = Rollout(weights, rules, 4, 3, "cpu", features=features)
+    assert_equal(fast, Rollout(weights, rules, 4, 3, "cpu", features=features, portable=True), 4000)
 
 
 def test_splitting_a_rollout_changes_nothing() -> None:

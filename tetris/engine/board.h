@@ -174,6 +174,9 @@ struct Drop {
         TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & after(k);
         return L::without(full, gap);
     }
+    // The steps at the piece's sides, + STEP.
+    TETRIS_FUNCTION Ints first_step() const { return row + L::ints(shape.first_step) - height_before(-1); }
+    TETRIS_FUNCTION Ints last_step() const { return height_before(WIDTH) - (row + L::ints(shape.last_step)); }
     // The height of board column i.
     TETRIS_FUNCTION Ints column_height(int i) const {
         Ints result = L::ints(static_cast<int>(ground.heights[FIRST_COLUMN + i]));

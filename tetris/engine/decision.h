@@ -1,14 +1,33 @@
 // The decision: every placement of a piece scored, the first best one taken (see tetris/game.py, which it equals).
 #pragma once
 
-#include "feature_definitions.h"
+#include "row_features.h"
+#include "surface_features.h"
 
 namespace tetris {
 
-// One feature's knowledge of the board before the drop.
-template <class L, class F>
+// What a feature, or several of one source, know of the board before the drop.
+template <class L, class Source>
 struct Slot {
-    decltype(F::prepare(std::declval<const Board<L>&>())) prepared;
+    decltype(Source::prepare(std::declval<const Board<L>&>())) prepared;
+};
+
+// One slot for every source.
+template <class L, class... Sources>
+struct Slots : Slot<L, Sources>... {
+    TETRIS_FUNCTION explicit Slots(const Board<L>& board) : Slot<L, Sources>{Sources::prepare(board)}... {}
+};
+
+// The slots of the sources that are given, and of those features' that are not among them.
+template <class Given, class... Features>
+struct WithSources {
+    using Known = Given;
+};
+template <class L, class... Sources, class F, class... More>
+struct WithSources<Slots<L, Sources...>, F, More...> {
+    static constexpr bool given = (std::is_same_v<SourceOf<F>, Sources> || ...);
+    using With = std::conditional_t<given, Slots<L, Sources...>, Slots<L, Sources..., SourceOf<F>>>;
+    using Known = typename WithSources<With, More...>::Known;
 };
 
 // A list of features with their weights. `Features...` are distinct.
@@ -18,9 +37,7 @@ struct FeatureList {
     static constexpr bool all_drop = (has_after<Features>::value && ...);
 
     template <class L>
-    struct Prepared : Slot<L, Features>... {
-        TETRIS_FUNCTION explicit Prepared(const Board<L>& board) : Slot<L, Features>{Features::prepare(board)}... {}
-    };
+    using Prepared = typename WithSources<Slots<L>, Features...>::Known;
 
     template <class L>
     TETRIS_FUNCTION static void load_weights(const float* from, typename L::Weight (&to)[COUNT]) {
@@ -52,9 +69,13 @@ struct FeatureList {
 
    private:
     template <class F, class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after_drop(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+        return F::after(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared, drop);
+    }
+    template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static void compute_early(typename L::Ints& value, const Prepared<L>& prepared,
                                               const Drop<L, WIDTH>& drop) {
-        if constexpr (F::loops) value = F::after(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
+        if constexpr (F::loops) value = after_drop<F>(prepared, drop);
     }
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static void add(typename L::Floats& sums, const typename L::Weight& weight, const typename L::Ints& early,
@@ -63,7 +84,7 @@ struct FeatureList {
         if constexpr (F::zero_without_lines) return;
         typename L::Ints value;
         if constexpr (F::loops) value = early;
-        else value = F::after(static_cast<const Slot<L, F>&>(prepared).prepared, drop);
+        else value = after_drop<F>(prepared, drop);
         sums = L::template add_product<F::denominator>(sums, weight, value);
     }
 };

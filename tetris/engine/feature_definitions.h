@@ -7,7 +7,9 @@
 // and, for speed, where a drop that completes no row changes it in a way that can be told from the columns it touches,
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
 //   after(prepared, drop)  the integers of the after-states, one a lane; not negative
-// A feature without `after` is computed from the whole after-state. Names: tetris/features.py's in PascalCase.
+// A feature without `after` is computed from the whole after-state. Features that want to know the same of the board name
+// the struct that prepares it as their `Source`. Names: tetris/features.py's in PascalCase. Those of rows are
+// in row_features.h, those of the heights of columns in surface_features.h.
 #pragma once
 
 #include <type_traits>
@@ -41,6 +43,18 @@ struct WholeFeature {
         return 0;
     }
 };
+
+// What prepares a feature: its source, or itself.
+template <class F, class = void>
+struct source {
+    using type = F;
+};
+template <class F>
+struct source<F, std::void_t<typename F::Source>> {
+    using type = typename F::Source;
+};
+template <class F>
+using SourceOf = typename source<F>::type;
 
 // A count of bits: `factor` times those of `words(board)`, a word a column, plus `offset(geometry)`. Only the total is
 // worth knowing beforehand.
@@ -269,109 +283,38 @@ struct HoleDepth : BitCount<HoleDepth> {
     }
 };
 
-struct RowsWithHoles : WholeFeature {
+// Columns whose topmost cell stands alone on an empty one.
+struct ThinCovers : WholeFeature {
     template <class L>
-    struct Prepared {
-        typename L::Bits rows;
-        typename L::template Kept<typename L::Word, typename L::ColumnBits> tops;  // the topmost cell of each column
-    };
+    TETRIS_FUNCTION static uint32_t columns(const Board<L>& board) {
+        const auto covered = L::without((board.cells & -board.cells) << 1, board.cells) & board.geometry.inside;
+        return L::negative(L::as_ints(-covered));  // one bit or none
+    }
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::or_columns(board.holes()));
+        return popcount(columns(board));
     }
     template <class L>
-    TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-        const auto tops = board.cells & -board.cells;
-        return {L::or_all(board.holes()), board.template keep<typename L::Word>(tops)};
+    TETRIS_FUNCTION static typename L::Bits prepare(const Board<L>& board) {
+        return L::bits(static_cast<typename L::Word>(columns(board)));
     }
-    // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
-    // the rows over it, and likewise for the row below the piece.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        typename L::Bits rows = prepared.rows;
-        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-            rows = rows | (drop.at(prepared.tops, k) - drop.rows(drop.shape.floor[k]));
+    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+        constexpr uint32_t PIECE = (2u << WIDTH) - 2;
+        typename L::Ints total = L::popcount(L::without(before, L::template in_columns<PIECE>(drop.shape)));
+        if constexpr (WIDTH > 1) {
+            TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+                total = total + L::where(drop.covers(k), L::ints(drop.shape.lone[k]));
+            }
         }
-        return L::popcount(rows);
-    }
-};
-
-struct Diversity : WholeFeature {
-    template <class L>
-    struct Prepared {
-        // The differences of each column and the next one.
-        typename L::template Kept<uint8_t, typename L::ColumnBits> up_to, from;
-    };
-    template <class L>
-    TETRIS_FUNCTION static auto flags(const Board<L>& board) {
-        return L::step_flag(L::right(board.heights) - board.heights + L::ints_everywhere(STEP)) & board.geometry.pairs;
-    }
-    template <class L>
-    TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::or_columns(flags(board)));
-    }
-    template <class L>
-    TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-        const auto differences = flags(board);
-        return {board.template keep<uint8_t>(L::or_up_to(differences)),
-                board.template keep<uint8_t>(L::or_from(differences))};
-    }
-    // Differences inside the piece are the shape's; the two at its sides are new.
-    template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        const auto first = drop.row + L::ints(drop.shape.first_step) - drop.height_before(-1);
-        const auto last = drop.height_before(WIDTH) - (drop.row + L::ints(drop.shape.last_step));
-        const auto outside = drop.at(prepared.up_to, -2) | drop.at(prepared.from, WIDTH);
-        const auto all = outside | L::bits(drop.shape.inner_flags) | L::step_flag(first) | L::step_flag(last);
-        return L::popcount_small(all);
-    }
-};
-
-template <int COLUMN>
-struct ColumnHeight : WholeFeature {
-    template <class L>
-    TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return board.heights[FIRST_COLUMN + COLUMN];
-    }
-    template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
-        return drop.column_height(COLUMN);
-    }
-};
-
-template <int COLUMN>
-struct HeightDifference : WholeFeature {
-    template <class L>
-    TETRIS_FUNCTION static int of(const Board<L>& board) {
-        const int difference = board.heights[FIRST_COLUMN + COLUMN + 1] - board.heights[FIRST_COLUMN + COLUMN];
-        return difference < 0 ? -difference : difference;
-    }
-    template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
-        const auto difference = drop.column_height(COLUMN + 1) - drop.column_height(COLUMN);
-        return L::maximum(difference, -difference);
-    }
-};
-
-struct MaxHeight : WholeFeature {
-    template <class L>
-    TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::or_columns(board.filled & board.geometry.inside));
-    }
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints prepare(const Board<L>& board) {
-        return L::popcount(L::or_all(board.filled & board.geometry.inside));
-    }
-    template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(typename L::Ints before, const Drop<L, WIDTH>& drop) {
-        return L::maximum(before, drop.end());
+        return total;
     }
 };
 
 template <class F, class = void>
 struct has_after : std::false_type {};
 template <class F>
-struct has_after<F, std::void_t<decltype(F::after(F::prepare(std::declval<Board<ScalarLanes>>()),
+struct has_after<F, std::void_t<decltype(F::after(SourceOf<F>::prepare(std::declval<Board<ScalarLanes>>()),
                                                   std::declval<Drop<ScalarLanes, 1>>()))>>
     : std::true_type {};
 

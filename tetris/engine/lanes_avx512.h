@@ -133,7 +133,13 @@ struct Avx512Lanes {
     TETRIS_FUNCTION static Ints select(Mask condition, Ints a, Ints b) {
         return {_mm512_mask_mov_epi32(b.r, condition.m, a.r)};
     }
+    TETRIS_FUNCTION static Bits select(Mask condition, Bits a, Bits b) {
+        return {_mm512_mask_mov_epi32(b.r, condition.m, a.r)};
+    }
     TETRIS_FUNCTION static Ints where(Mask condition, Ints value) {
+        return {_mm512_maskz_mov_epi32(condition.m, value.r)};
+    }
+    TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) {
         return {_mm512_maskz_mov_epi32(condition.m, value.r)};
     }
     TETRIS_FUNCTION static Ints count(Mask condition) { return where(condition, ints(1)); }
@@ -148,6 +154,18 @@ struct Avx512Lanes {
     }
     TETRIS_FUNCTION static Ints nonzero(Bits columns) {
         return {_mm512_movm_epi32(_mm512_test_epi32_mask(columns.r, columns.r))};
+    }
+
+    TETRIS_FUNCTION static uint32_t negative(Ints columns) {
+        return _cvtmask16_u32(_mm512_movepi32_mask(columns.r)) >> (FIRST_COLUMN - 1);
+    }
+    template <uint32_t PATTERN, int WIDTH>
+    TETRIS_FUNCTION static Bits in_columns(const ShapeLanes<Avx512Lanes, WIDTH>&) {
+        return {_mm512_load_si512(COLUMN_SETS<int32_t, PATTERN, WIDTH>.lane)};
+    }
+    template <class Shapes>
+    TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
+        return bits(pattern);
     }
 
     // Three columns wide, two shapes share a vector: both halves see the same columns.

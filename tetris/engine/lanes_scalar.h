@@ -185,7 +185,9 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
     TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
     TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
+    TETRIS_FUNCTION static Bits select(bool condition, Bits a, Bits b) { return condition ? a : b; }
     TETRIS_FUNCTION static Ints where(bool condition, Ints value) { return condition ? value : 0; }
+    TETRIS_FUNCTION static Bits bits_where(bool condition, Bits value) { return condition ? value : 0u; }
     TETRIS_FUNCTION static Ints count(bool condition) { return condition ? 1 : 0; }
     TETRIS_FUNCTION static bool any(Bits value) { return value != 0; }
     TETRIS_FUNCTION static bool any(const ColumnBits& value) { return or_all(value) != 0; }
@@ -207,6 +209,24 @@ struct ScalarLanes {
         ColumnInts result;
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = columns.slot[i] != 0 ? -1 : 0;
         return result;
+    }
+
+    // A set of columns has bit k + 1 for column k, so that bit 0 is the left wall. Those with a negative number:
+    TETRIS_FUNCTION static uint32_t negative(const ColumnInts& columns) {
+        uint32_t set = 0;
+        TETRIS_UNROLL for (int i = FIRST_COLUMN - 1; i < SLOTS; ++i) {
+            set |= columns.slot[i] < 0 ? 1u << (i - (FIRST_COLUMN - 1)) : 0u;
+        }
+        return set;
+    }
+    // A set that is written for a placement over column 0, at the columns of each placement.
+    template <uint32_t PATTERN, class Shapes>
+    TETRIS_FUNCTION static Bits in_columns(const Shapes& shapes) {
+        return PATTERN << shapes.column.value;
+    }
+    template <class Shapes>
+    TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes& shapes) {
+        return bits(pattern) << shapes.column.value;
     }
 
     // The value of the column k columns right of each placement's left edge.

@@ -179,6 +179,7 @@ struct VectorLanes {
         return {R::bit_or(R::bit_and(condition.r, a.r), R::and_not(b.r, condition.r))};
     }
     TETRIS_FUNCTION static Ints where(Mask condition, Ints value) { return {R::bit_and(condition.r, value.r)}; }
+    TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) { return {R::bit_and(condition.r, value.r)}; }
     TETRIS_FUNCTION static Ints count(Mask condition) { return {R::subtract(R::zero(), condition.r)}; }
     TETRIS_FUNCTION static bool any(Bits value) { return R::any(value.r); }
     // For rows 0 .. 12: the two bytes of the word, looked up by row and by row + 8 (the table wraps at 16).
@@ -194,6 +195,16 @@ struct VectorLanes {
     }
     TETRIS_FUNCTION static Ints nonzero(Bits columns) {
         return {R::bit_xor(R::equal(columns.r, R::zero()), R::all_ones())};
+    }
+
+    TETRIS_FUNCTION static uint32_t negative(Ints columns) { return R::lanes(columns.r) >> (FIRST_COLUMN - 1); }
+    template <uint32_t PATTERN, int WIDTH>
+    TETRIS_FUNCTION static Bits in_columns(const ShapeLanes<VectorLanes, WIDTH>&) {
+        return {R::load(COLUMN_SETS<int16_t, PATTERN, WIDTH>.lane)};
+    }
+    template <class Shapes>
+    TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
+        return bits(pattern);
     }
 
     // Three columns wide, two shapes share a vector: both halves see the same columns.

@@ -11,6 +11,7 @@ constexpr int MAX_ORIENTATIONS = 4;
 constexpr int MAX_PIECE_SIZE = 4;
 constexpr int NO_ROW = 127;  // above every height
 constexpr int STEP = 3;      // added to a difference of heights: 1 .. 5 are those that `diversity` tells apart
+constexpr int INNER_STEPS = 2;  // no shape has neighbouring columns whose tops differ by more
 
 // Four-bit fields, so that the compiler folds them where the shape is known and a register holds them where it is not.
 struct Shape {
@@ -92,9 +93,15 @@ struct ShapeLanes {
     typename L::Constant floor[WIDTH];       // pattern: the row below each column
     typename L::Constant contact[WIDTH + 2]; // pattern: rows of column k - 1 that touch the piece from its side
     typename L::Constant rows[WIDTH];        // pattern: rows with n + 1 cells
+    typename L::Constant lone[WIDTH];        // 1 for each column of one cell, else 0
     typename L::Constant first_step;         // height of the leftmost column + STEP
     typename L::Constant last_step;          // height of the rightmost column - STEP
     typename L::Constant inner_flags;        // step_flag of the differences between its columns' tops
+    typename L::Constant inner_sum;          // of the sizes of these differences
+    // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
+    // column k - 1, in the upper half of a word that has room for both.
+    static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
+    typename L::Constant inner_steps[INNER_STEPS][STEP_WORDS];
 
     constexpr ShapeLanes() = default;
 
@@ -102,16 +109,23 @@ struct ShapeLanes {
     constexpr void set(int lane, const Shape& shape, int left) {
         column.set(lane, left);
         height.set(lane, shape.height);
-        uint32_t flags = 0;
+        uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
+        int sum = 0;
         for (int k = 0; k < WIDTH; ++k) {
             const int low = shape.bottom(k), high = shape.top(k);
             bottom[k].set(lane, low);
             cells[k].set(lane, high - low);
             piece[k].set(lane, (16 >> low) - (16 >> high));
             floor[k].set(lane, 16 >> low);
+            lone[k].set(lane, high - low == 1 ? 1 : 0);
             if (k > 0) {
                 const int difference = high - shape.top(k - 1);
                 if (difference >= -2 && difference <= 2) flags |= 1u << (difference + 2);
+                sum += difference < 0 ? -difference : difference;
+                for (int n = 0; n < INNER_STEPS; ++n) {
+                    falls[n] |= (difference < -n ? 1u : 0u) << k;
+                    rises[n] |= (difference > n ? 1u : 0u) << k;
+                }
             }
         }
         for (int k = -1; k <= WIDTH; ++k) {
@@ -127,6 +141,14 @@ struct ShapeLanes {
         first_step.set(lane, shape.top(0) + STEP);
         last_step.set(lane, shape.top(WIDTH - 1) - STEP);
         inner_flags.set(lane, static_cast<int>(flags));
+        inner_sum.set(lane, sum);
+        // Where a lane is one placement of many it is that of its column; a lane on its own may be sent to any column.
+        const int shift = L::LANES > 1 ? left : 0;
+        for (int n = 0; n < INNER_STEPS; ++n) {
+            const uint32_t upper = STEP_WORDS == 1 ? rises[n] << 16 : 0u;
+            inner_steps[n][0].set(lane, static_cast<int>((falls[n] | upper) << shift));
+            if (STEP_WORDS > 1) inner_steps[n][STEP_WORDS - 1].set(lane, static_cast<int>(rises[n] << shift));
+        }
     }
 };
 

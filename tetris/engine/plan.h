@@ -10,6 +10,17 @@ constexpr int ORDER_STRIDE = 16;  // a placement's place in the order of the sea
 TETRIS_FUNCTION constexpr int orientation_of(int place) { return static_cast<int>(static_cast<unsigned>(place) / ORDER_STRIDE); }
 TETRIS_FUNCTION constexpr int column_of(int place) { return static_cast<int>(static_cast<unsigned>(place) % ORDER_STRIDE); }
 
+// PATTERN moved to the column of every lane: lane x of a vector is column x, or three columns wide both halves are.
+template <class Number, uint32_t PATTERN, int WIDTH>
+struct alignas(64) ColumnSets {
+    Number lane[16];
+    constexpr ColumnSets() : lane() {
+        for (int i = 0; i < 16; ++i) lane[i] = static_cast<Number>(PATTERN << (WIDTH == 3 ? i % 8 : i));
+    }
+};
+template <class Number, uint32_t PATTERN, int WIDTH>
+inline constexpr ColumnSets<Number, PATTERN, WIDTH> COLUMN_SETS{};
+
 // Shapes of one width that are scored at once.
 template <class L, int WIDTH>
 struct Group {

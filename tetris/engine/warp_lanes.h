@@ -73,6 +73,9 @@ struct WarpLanes : ThreadLanes {
     __device__ static bool any(const ColumnBits& value) { return __any_sync(~0u, value.own != 0); }
     __device__ static ColumnBits step_flag(const ColumnInts& step) { return {ScalarLanes::step_flag(step.own)}; }
     __device__ static ColumnInts nonzero(const ColumnBits& columns) { return {columns.own != 0 ? 1 : 0}; }
+    __device__ static uint32_t negative(const ColumnInts& columns) {
+        return __ballot_sync(~0u, columns.own < 0) >> (FIRST_COLUMN - 1);
+    }
 
     template <int WIDTH, class T>
     __device__ static T at(const WarpColumns<T>& columns, const ShapeLanes<WarpLanes, WIDTH>& shape, int k) {
