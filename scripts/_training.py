@@ -10,7 +10,7 @@ the best candidate is only the luckiest one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -116,9 +116,14 @@ class Training:
     """
 
     def __init__(
-        self, recipe: Recipe, folder: RunFolder, stop: StopRequest, time_limit_s: float | None = None
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        stop: StopRequest,
+        time_limit_s: float | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Put it together; nothing is played or written yet.
+        """Put it together; nothing is played or written yet. ``callbacks`` come after the run's own.
 
         Raises:
             ValueError: If the backend or the device is not to be had.
@@ -147,6 +152,7 @@ class Training:
                 MetricsWriter(folder.metrics),
                 _ControllerWriter(self),
                 ProgressBar(("lines/s",)),
+                *callbacks,
             ),
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS

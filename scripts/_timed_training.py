@@ -1,0 +1,65 @@
+"""One training run as a process of its own, with what it knew when: the controllers and the clock.
+
+    python scripts/_timed_training.py SETTINGS BEGAN OUT
+
+SETTINGS is a JSON file of settings as ``--config`` takes them, BEGAN the time (``time.time()``) from which
+seconds count, OUT the JSON file for what it knew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from _common import choose_device
+from _recipe import make_recipe, read_settings
+from _run_folder import RunFolder
+from _training import Training, unit_length
+
+from cem import Callback, StopRequest
+
+
+class Knowledge(Callback):
+    """Notes the mean of the search, scaled to length 1, whenever a checkpoint is saved, and the time."""
+
+    def __init__(self, began: float) -> None:
+        """Take the time from which seconds count."""
+        self._began = began
+        self.moments: list[dict[str, Any]] = []
+
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Note it."""
+        weights = unit_length(state["mean"].double().unsqueeze(0))[0].tolist()
+        seconds = time.time() - self._began
+        self.moments.append({"seconds": seconds, "generation": generation, "weights": weights})
+
+
+def main(settings: Path, began: float, out: Path) -> None:
+    """Train and write."""
+    given = read_settings(settings)
+    recipe = make_recipe(choose_device(str(given.get("device", "auto"))), given)
+    knowledge = Knowledge(began)
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder(Path(folder) / "run")
+        training = Training(recipe, run, StopRequest(), callbacks=(knowledge,))
+        with run.claimed(recipe):
+            training.trainer.run()
+    out.write_text(
+        json.dumps(
+            {
+                "config": recipe.to_dict(),
+                "training_seconds": training.trainer.elapsed_s,
+                "decisions": training.decisions,
+                "moments": knowledge.moments,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))

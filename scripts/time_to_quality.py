@@ -1,0 +1,227 @@
+"""Measure how long training takes to reach given scores, from nothing: wall time, over several seeds.
+
+python scripts/time_to_quality.py                     five seeds of the preset that trains without a flag
+python scripts/time_to_quality.py --device cpu --seeds 3 --json out.json
+
+Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
+compiled before. About once a second it notes its controller. Afterwards, with the clock stopped, the first
+of these that reaches a goal is found by bisection. A controller is played until the interval of its score
+leaves the goal out or enough games have ended, on pieces that training never met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from _common import Parser, choose_device, one_line_errors, positive_int, run, table
+from _recipe import make_recipe, read_settings
+from _results import describe, write_json
+from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
+
+from tetris import Rollout, Rules, Score
+
+ROOT = Path(__file__).resolve().parent.parent
+GAMES = 400
+"""The games after which a score counts as it is: its interval is then ten percent to each side."""
+
+_WARM_UP = {"generations": 1, "decisions": 10}  # a run that sees to it that all is compiled
+_FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
+_LOOKS = 16  # at a score, about, while so many games end
+_DECISIONS_A_LINE = 2.5  # four cells a piece, ten a line
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A score to be reached.
+
+    Attributes:
+        board: The board, as WIDTHxHEIGHT.
+        lines: Lines per game on it.
+    """
+
+    board: str
+    lines: int
+
+    @property
+    def name(self) -> str:
+        """The goal as a word of a figure's name: ``10x20.35M``."""
+        return f"{self.board}.{self.lines // 10**6}M" if self.lines >= 10**6 else f"{self.board}.{self.lines}"
+
+
+GOALS = (Goal("10x10", 3_900), Goal("10x20", 1_000_000), Goal("10x20", 35_000_000), Goal("10x20", 51_000_000))
+"""What the record of 2009 plays on the small board; and on the large one a million, the record of 2009, and
+the best published one-piece controller."""
+
+Moment = Mapping[str, Any]
+"""What a run knew: seconds since its start, generation, weights of length 1."""
+
+
+def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
+    """Return the first of so many moments that reaches a goal, by bisection; None where the last does not.
+
+    Args:
+        count: How many moments there are, in order.
+        reached: Tells whether one does. Once one does, later ones are taken to do so as well.
+    """
+    if count == 0 or not reached(count - 1):
+        return None
+    low, high = -1, count - 1  # low does not, high does
+    while high - low > 1:
+        middle = (low + high) // 2
+        if reached(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def judge(weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES) -> Score:
+    """Play a controller until it is clear on which side of a goal it is.
+
+    Args:
+        weights: Its weights.
+        features: Its feature set.
+        goal: The goal.
+        device: The engine.
+        games: The games after which that is as clear as it has to be.
+    """
+    streams = {"cuda": MOST_STREAMS, "cpu": STREAMS}.get(device, 1)
+    rules = Rules(*Rules.parse_board(goal.board))
+    rollout = Rollout(torch.tensor([weights]), rules, streams, DEFAULT_SEED, device, features=features)
+    longest = max(_FIRST_STEP, round(goal.lines * _DECISIONS_A_LINE * games / _LOOKS / streams))
+    step = _FIRST_STEP
+    while True:
+        totals = rollout.advance(step)
+        step = min(2 * step, longest)
+        score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
+        low, high = score.ci95
+        if low > goal.lines or (high is not None and high < goal.lines) or score.games >= games:
+            return score
+
+
+def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str) -> dict[str, Any] | None:
+    """Return the first moment at which a run has reached a goal, with its score; None where it has not."""
+    scores: dict[int, Score] = {}
+
+    def reached(index: int) -> bool:
+        score = scores[index] = judge(moments[index]["weights"], features, goal, device)
+        return score.games == 0 or score.lines >= goal.lines * score.games
+
+    index = first_reached(len(moments), reached)
+    if index is None:
+        return None
+    score = scores[index]
+    return {
+        "seconds": moments[index]["seconds"],
+        "generation": moments[index]["generation"],
+        "lines_per_game": score.lines_per_game,
+        "ci95": list(score.ci95),
+        "games": score.games,
+    }
+
+
+def train(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Train in a process of its own; what `_timed_training` says of it.
+
+    Raises:
+        RuntimeError: If it fails.
+    """
+    config, out = folder / "settings.json", folder / "run.json"
+    config.write_text(json.dumps(settings))
+    script = ROOT / "scripts" / "_timed_training.py"
+    command = [sys.executable, str(script), str(config), str(time.time()), str(out)]
+    if subprocess.run(command, check=False).returncode:
+        raise RuntimeError(f"expected {' '.join(command[1:])} to succeed")
+    result: dict[str, Any] = json.loads(out.read_text())
+    return result
+
+
+def measure(device: str, seeds: int, settings: Mapping[str, Any], goals: Sequence[Goal]) -> dict[str, Any]:
+    """Return a result: for every seed and goal, when it was reached."""
+    runs = []
+    with tempfile.TemporaryDirectory() as name:
+        once = {key: value for key, value in settings.items() if key != "curriculum"}
+        train({**once, "device": device, **_WARM_UP}, Path(name))
+        for seed in range(1, seeds + 1):
+            found = train({**settings, "device": device, "seed": seed}, Path(name))
+            features = found["config"]["features"]
+            when = {goal.name: reached_at(found["moments"], features, goal, device) for goal in goals}
+            total = found["moments"][-1]["seconds"]
+            runs.append({"seed": seed, "total_seconds": total, "reached": when, **found})
+    return {
+        **describe("time_to_quality", device, engine=True),
+        "figures": figures(runs, goals),
+        "goals": [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals],
+        "runs": runs,
+    }
+
+
+def figures(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> dict[str, float]:
+    """Return, for each goal that more than half of the runs reached, the median of their seconds.
+
+    A run that did not reach it counts as later than any that did.
+    """
+    found = {}
+    for goal in goals:
+        seconds = sorted(
+            run["reached"][goal.name]["seconds"] if run["reached"][goal.name] else float("inf")
+            for run in runs
+        )
+        median = statistics.median_high(seconds)
+        if median < float("inf"):
+            found[f"time_to_quality.{goal.name}.seconds"] = median
+    return found
+
+
+def summary(result: Mapping[str, Any]) -> str:
+    """Return the seconds of every seed and goal as a table."""
+    rows = []
+    for goal in result["goals"]:
+        when = [run["reached"][goal["name"]] for run in result["runs"]]
+        median = result["figures"].get(f"time_to_quality.{goal['name']}.seconds")
+        cells = [f"{each['seconds']:.1f}" if each else "-" for each in when]
+        name = f"{goal['lines']:,} lines on {goal['board']}"
+        rows.append([name, *cells, f"{median:.1f}" if median is not None else "-"])
+    return table(["goal", *(f"seed {run['seed']}" for run in result["runs"]), "median"], rows)
+
+
+def main() -> int:
+    """Measure and print; the exit code."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="auto", help="engine: auto, cpu, cuda (default: auto)")
+    recipe = parser.add_mutually_exclusive_group()
+    recipe.add_argument("--preset", default="quick", metavar="NAME", help="to train by (default: quick)")
+    recipe.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings as JSON, such as the config.json of a run"
+    )
+    parser.add_argument(
+        "--seeds", type=positive_int, default=5, metavar="N", help="seeds 1 to N (default: 5)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    arguments = parser.parse_args()
+    with one_line_errors():
+        device = choose_device(arguments.device)
+        given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
+        preset = make_recipe(device, given).preset
+    result = measure(device, arguments.seeds, given, GOALS)
+    print(f"seconds from the start of the process, preset {preset}, engine {device}")
+    print(summary(result))
+    if arguments.json is not None:
+        with one_line_errors():
+            write_json(arguments.json, result)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

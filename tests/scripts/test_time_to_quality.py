@@ -1,0 +1,100 @@
+"""How long training takes to reach a score: the search for the moment, the verdicts, and the figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from time_to_quality import Goal, figures, first_reached, judge, reached_at
+
+from tetris import published
+
+GOOD = list(published("dt20").weights)
+BAD = [-weight for weight in GOOD]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64])
+def test_the_first_moment_is_found(count: int) -> None:
+    for first in range(count):
+        asked: list[int] = []
+
+        def reached(index: int, first: int = first, asked: list[int] = asked) -> bool:
+            asked.append(index)
+            return index >= first
+
+        assert first_reached(count, reached) == first
+        assert len(asked) == len(set(asked)) <= 1 + math.ceil(math.log2(count))
+
+
+def test_what_is_never_reached_is_asked_once() -> None:
+    asked: list[int] = []
+    assert first_reached(9, lambda index: bool(asked.append(index))) is None
+    assert asked == [8]
+    assert first_reached(0, lambda index: True) is None
+
+
+def test_a_verdict_takes_no_more_games_than_it_needs() -> None:
+    # dt20 plays about 4,300 lines a game: far from both goals.
+    far_above, far_below = (
+        judge(GOOD, "dt", Goal("10x10", 500), "cpu"),
+        judge(GOOD, "dt", Goal("10x10", 10**6), "cpu"),
+    )
+    assert far_above.ci95[0] > 500
+    assert far_above.games < 400
+    assert far_below.ci95[1] is not None
+    assert far_below.ci95[1] < 10**6
+
+
+def test_the_moment_says_what_was_known_then() -> None:
+    moments = [
+        {"seconds": float(index), "generation": 2 * index, "weights": BAD if index < 3 else GOOD}
+        for index in range(6)
+    ]
+    found = reached_at(moments, "dt", Goal("10x10", 500), "cpu")
+    assert found is not None
+    assert (found["seconds"], found["generation"]) == (3.0, 6)
+    assert found["ci95"][0] > 500
+    assert reached_at(moments[:3], "dt", Goal("10x10", 500), "cpu") is None
+
+
+def test_the_median_counts_runs_that_never_get_there() -> None:
+    goal, easy = Goal("10x20", 35_000_000), Goal("10x10", 3_900)
+
+    def run(*seconds: float | None) -> dict[str, object]:
+        names = (goal.name, easy.name)
+        return {"reached": {n: s and {"seconds": s} for n, s in zip(names, seconds, strict=True)}}
+
+    found = figures([run(5.0, 1.0), run(None, 3.0), run(None, 2.0)], [goal, easy])
+    assert found == {"time_to_quality.10x10.3900.seconds": 2.0}
+    assert figures([run(5.0, 1.0), run(None, 3.0), run(7.0, 2.0)], [goal]) == {
+        "time_to_quality.10x20.35M.seconds": 7.0
+    }
+
+
+def test_the_script_trains_in_processes_and_writes_a_result(
+    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time_to_quality.GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
+    config, out = tmp_path / "config.json", tmp_path / "out.json"
+    settings = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 3}
+    config.write_text(json.dumps({**settings, "population": 6, "streams": 1, "decisions": 20}))
+    ended = script("time_to_quality", "--device", "python", "--config", config, "--seeds", 1, "--json", out)
+    assert ended.status == 0, ended.err
+    result = json.loads(out.read_text())
+    (run,) = result["runs"]
+    assert (run["config"]["seed"], run["config"]["device"]) == (1, "python")
+    assert run["moments"][-1]["generation"] == 3
+    assert run["reached"]["5x6.1"]["seconds"] <= run["total_seconds"]
+    assert run["reached"]["5x6.1M"] is None
+    assert result["figures"] == {"time_to_quality.5x6.1.seconds": run["reached"]["5x6.1"]["seconds"]}
+    assert "1,000,000 lines on 5x6" in ended.out
+
+
+def test_an_unknown_preset_is_one_line(script: Callable[..., Any]) -> None:
+    ended = script("time_to_quality", "--device", "python", "--preset", "fast")
+    assert ended.status == 2
+    assert "got 'fast'" in ended.err
