@@ -19,7 +19,6 @@ struct Gang {
     int size = static_cast<int>(blockDim.x / WARP) / count;
     int number = static_cast<int>(threadIdx.x / WARP) % count;
     int rank = static_cast<int>(threadIdx.x / WARP) / count;  // of the warp
-    int round = 0;
     // The number of warps that a block of up to `warps` should have.
     static int whole(int warps) { return warps < MAX_GANGS ? warps : warps / MAX_GANGS * MAX_GANGS; }
     __device__ void wait() const { barrier(1 + number, size * WARP); }
@@ -35,12 +34,14 @@ struct PieceQueues {
     struct Portion {
         uint32_t first, count;  // places in the queue
         int piece;
-    } portions[MAX_GANGS][2];  // what each gang takes now and took before
+    } portions[MAX_GANGS];         // what each gang takes
+    uint32_t arrivals[MAX_GANGS];  // of its warps, to take something
 
     // By all threads of the block; a barrier has to follow.
     __device__ void clear(uint32_t games) {
         for (int i = threadIdx.x; i < PIECES * CAPACITY; i += blockDim.x) entry[i / CAPACITY][i % CAPACITY] = EMPTY;
         if (threadIdx.x < PIECES) head[threadIdx.x] = tail[threadIdx.x] = 0;
+        if (threadIdx.x < MAX_GANGS) arrivals[threadIdx.x] = 0;
         if (threadIdx.x == 0) unfinished = games;
     }
 
@@ -61,11 +62,14 @@ struct PieceQueues {
 
     // By all warps of a gang: games that wait for the same piece, the longest queue's, up to one a thread. Whether there are
     // games left; `game` is below 0 where there is none for this thread.
-    __device__ bool take(Gang& gang, int& game, int& piece) {
+    __device__ bool take(const Gang& gang, int& game, int& piece) {
         const int lane = threadIdx.x % WARP;
-        Portion& portion = portions[gang.number][gang.round];
-        gang.round ^= 1;  // the gang may still read the last one
-        if (gang.rank == 0) choose(static_cast<uint32_t>(gang.size * WARP), portion);
+        Portion& portion = portions[gang.number];
+        // The last one to come chooses: none of them has games to put in still, for which a place might have to be waited
+        // that is theirs to read.
+        const auto size = static_cast<uint32_t>(gang.size);
+        const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[gang.number], 1u) : 0u, 0);
+        if (before % size == size - 1) choose(size * WARP, portion);
         gang.wait();
         piece = portion.piece;
         game = -1;

@@ -169,7 +169,7 @@ struct PoolPlayer {
     const Job& job;
     PoolMemory& memory;
     const int lane = threadIdx.x % WARP;
-    Gang gang = {};
+    const Gang gang = {};
 
     // Scores the placements of one orientation; those that complete a row, a bit a place in the order.
     template <int WIDTH>
