@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
-from _markdown import Block, Report, cell, lines, markdown, origin
+from _markdown import Report, cell, lines, markdown, origin
 from _noisy_ce import NOISES, scored_lines, searches_with
 from _noisy_ce_plot import LABELS
 from _papers import LEARNED_SCORES, MDPTETRIS, PUBLISHED_SCORES, PaperFigure
 
 CPU_FILE, GPU_FILE = "benchmarks/results/reproduce-cpu.json", "benchmarks/results/reproduce-h200.json"
-EXPERIMENTS = ("noisy_ce_bertsekas", "noisy_ce_bcts")
-"""The parts of a report that are noisy cross-entropy experiments."""
+FEATURES = ("bertsekas", "bcts")
+BOARDS = ("10x10", "10x20")
+
+Reports = Mapping[str, Mapping[str, Any]]
+"""Reports of scripts/reproduce.py by their file's name from the root."""
 
 _NOT_YET = "Not measured yet."
 _TELLING_GAMES = 100  # with fewer the interval reaches more than a fifth to either side
@@ -106,38 +110,47 @@ def noisy_ce_section(experiment: dict[str, Any]) -> str:
     return f"{text}\n\n{markdown(NOISY_CE_HEADER, noisy_ce_rows(experiment))}"
 
 
-def picture_name(experiments: list[dict[str, Any]]) -> str:
-    """Return the file name of the learning curves of a report's experiments: that of their board."""
-    boards = dict.fromkeys(experiment["plan"]["board"] for experiment in experiments)
-    return f"noisy_ce_{'_'.join(boards)}.png"
+def part_name(features: str, board: str) -> str:
+    """Return the name of the part of a report that holds the searches with these features on a board."""
+    return f"noisy_ce_{features}_{board}"
 
 
-def experiments_of(report: Report) -> list[dict[str, Any]]:
-    """Return the noisy cross-entropy experiments of a report."""
-    parts = report.get("parts", {})
-    return [parts[name] for name in EXPERIMENTS if name in parts]
+def picture_name(board: str) -> str:
+    """Return the file name of the learning curves on a board."""
+    return f"noisy_ce_{board}.png"
 
 
-def published_block(report: Report, file: str) -> str:
-    """Return the block of the published controllers."""
-    found = report.get("parts", {}).get("published")
+def experiments_on(board: str, reports: Reports) -> list[tuple[dict[str, Any], str]]:
+    """Return the experiments on a board, each with its file; a GPU's go before a processor's."""
+    found = []
+    for features in FEATURES:
+        name = part_name(features, board)
+        files = [file for file in (GPU_FILE, CPU_FILE) if name in reports.get(file, {}).get("parts", {})]
+        found += [(reports[file]["parts"][name], file) for file in files[:1]]
+    return found
+
+
+def published_block(file: str, reports: Reports) -> str:
+    """Return the block of the published controllers from one file."""
+    found = reports.get(file, {}).get("parts", {}).get("published")
     return _NOT_YET if found is None else f"{published_table(found)}\n\n{origin(found, file)}"
 
 
-def noisy_ce_block(report: Report, file: str) -> str:
-    """Return the block of the noisy cross-entropy searches, with their picture."""
-    found = experiments_of(report)
+def noisy_ce_block(board: str, reports: Reports) -> str:
+    """Return the block of the noisy cross-entropy searches on a board, with their picture."""
+    found = experiments_on(board, reports)
     if not found:
         return _NOT_YET
-    features = " and ".join(experiment["plan"]["features"] for experiment in found)
-    picture = f"![Learning curves of noisy cross-entropy searches: {features}]({picture_name(found)})"
-    return "\n\n".join([picture, *map(noisy_ce_section, found), origin(found[-1], file)])
+    names = [experiment["plan"]["features"] for experiment, _ in found]
+    picture = f"![Learning curves of noisy searches on {board}: {' and '.join(names)}]({picture_name(board)})"
+    sections = [f"{noisy_ce_section(experiment)}\n\n{origin(experiment, file)}" for experiment, file in found]
+    missing = [f"**{features}, {board}**: {_NOT_YET}" for features in FEATURES if features not in names]
+    return "\n\n".join([picture, *sections, *missing])
 
 
-REPRODUCE_BLOCKS: dict[str, tuple[str, Block]] = {
-    "published_cpu": (CPU_FILE, published_block),
-    "published_gpu": (GPU_FILE, published_block),
-    "noisy_ce_cpu": (CPU_FILE, noisy_ce_block),
-    "noisy_ce_gpu": (GPU_FILE, noisy_ce_block),
+REPRODUCE_BLOCKS: Mapping[str, Callable[[Reports], str]] = {
+    "published_cpu": partial(published_block, CPU_FILE),
+    "published_gpu": partial(published_block, GPU_FILE),
+    **{f"noisy_ce_{board}": partial(noisy_ce_block, board) for board in BOARDS},
 }
-"""Blocks by name: the result file that each is made of, from the root, and what writes it."""
+"""Blocks by name: what writes each from the reports."""

@@ -15,7 +15,7 @@ import re
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ from _machine import source_digest
 from _markdown import cell, lines, markdown, origin
 from _noisy_ce_plot import draw_noisy_ce
 from _papers import PUBLISHED_SCORES
-from _reproduce_pages import REPRODUCE_BLOCKS, experiments_of, picture_name
+from _reproduce_pages import BOARDS, REPRODUCE_BLOCKS, Reports, experiments_on, picture_name
+from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
+from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
 from _results import KERNEL_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
 from _scoring import find_measurement
@@ -46,8 +48,6 @@ GPU = ROOT / "benchmarks" / "results" / "h200.json"
 DOCS = ROOT / "docs"
 PICTURE = DOCS / "learning_curve.png"
 CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
-Reports = Mapping[str, Mapping[str, Any]]
-"""Reports of scripts/reproduce.py by their file's name from the root."""
 
 
 def median_run(result: dict[str, Any]) -> dict[str, Any]:
@@ -145,8 +145,7 @@ def rendered(
         elif name in GPU_BLOCKS:
             text = GPU_BLOCKS[name](gpu if gpu is not None else {}, GPU_FILE)
         elif name in REPRODUCE_BLOCKS:
-            file, write = REPRODUCE_BLOCKS[name]
-            text = write((reproduced or {}).get(file, {}), file)
+            text = REPRODUCE_BLOCKS[name](reproduced or {})
         else:
             known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS, *REPRODUCE_BLOCKS])
             raise ValueError(f"expected a block named {known} in {page.name}, got {name!r}")
@@ -158,8 +157,8 @@ def rendered(
 
 def read_reproduced() -> Reports:
     """Return the reports of scripts/reproduce.py that there are."""
-    files = dict.fromkeys(file for file, _ in REPRODUCE_BLOCKS.values())
-    return {file: json.loads((ROOT / file).read_text()) for file in files if (ROOT / file).is_file()}
+    files = [file for file in (REPRODUCED_CPU, REPRODUCED_GPU) if (ROOT / file).is_file()]
+    return {file: json.loads((ROOT / file).read_text()) for file in files}
 
 
 def stale(result: dict[str, Any], gpu: dict[str, Any] | None, reproduced: Reports | None = None) -> list[str]:
@@ -205,10 +204,10 @@ def main() -> int:
     draw(median_run(result))
     if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
         print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
-    for report in reproduced.values():
-        experiments = experiments_of(report)
-        if experiments and draw_noisy_ce(experiments, DOCS / picture_name(experiments)):
-            print(f"wrote {(DOCS / picture_name(experiments)).relative_to(ROOT)}")
+    for board in BOARDS:
+        experiments = [experiment for experiment, _ in experiments_on(board, reproduced)]
+        if experiments and draw_noisy_ce(experiments, DOCS / picture_name(board)):
+            print(f"wrote {(DOCS / picture_name(board)).relative_to(ROOT)}")
     return 0
 
 

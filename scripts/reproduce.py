@@ -31,7 +31,14 @@ from _common import (
 )
 from _noisy_ce import Plan, Search, median_score, run_experiment
 from _published import CPU_PRECISION, GPU_PRECISION, figures, measure_published
-from _reproduce_pages import NOISY_CE_HEADER, PUBLISHED_HEADER, games_cut, noisy_ce_rows, published_rows
+from _reproduce_pages import (
+    NOISY_CE_HEADER,
+    PUBLISHED_HEADER,
+    games_cut,
+    noisy_ce_rows,
+    part_name,
+    published_rows,
+)
 from _results import describe, merged, write_json
 from gpu_report import RESULTS, result_path
 from tqdm import tqdm
@@ -40,16 +47,22 @@ from kernels.toolchain import find_compiler
 
 DEVICES = ("auto", "cpu", "cuda")
 
-FULL: Mapping[str, Plan] = {
-    "noisy_ce_bertsekas": Plan("bertsekas", "10x20", 10, 80, 4_000_000, 1_000_000_000),
-    # With these features most games soon outlive any limit: what one game can teach is learned early.
-    "noisy_ce_bcts": Plan("bcts", "10x20", 10, 30, 4_000_000, 6_400_000_000),
+PLANS: Mapping[str, Plan] = {
+    part_name(plan.features, plan.board): plan
+    for plan in (
+        Plan("bertsekas", "10x10", 10, 60, 100_000, 1_000_000),
+        Plan("bcts", "10x10", 10, 15, 100_000, 5_000_000),
+        Plan("bertsekas", "10x20", 10, 80, 4_000_000, 1_000_000_000),
+        # With these features most games soon outlive any limit: what one game can teach is learned early.
+        Plan("bcts", "10x20", 10, 30, 4_000_000, 6_400_000_000),
+    )
 }
-QUICK: Mapping[str, Plan] = {
-    "noisy_ce_bertsekas": Plan("bertsekas", "10x10", 3, 60, 100_000, 1_000_000),
-    "noisy_ce_bcts": Plan("bcts", "10x10", 3, 15, 100_000, 5_000_000),
-}
-PARTS = ("published", *FULL)
+CPU_SCORE_DECISIONS = 20_000_000
+"""The most decisions by which a search is scored where a CPU plays."""
+
+PARTS = ("published", *PLANS)
+QUICK_PARTS = tuple(part for part in PARTS if not part.endswith("10x20"))
+QUICK_SEEDS = 3
 SECONDS, QUICK_SECONDS = 60.0, 3.0
 
 
@@ -57,7 +70,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--quick", action="store_true", help="two minutes on a CPU: searches on 10x10, fewer and shorter ones"
+        "--quick", action="store_true", help="two minutes on a CPU: searches on 10x10, three of a kind"
     )
     parser.add_argument("--part", choices=PARTS, action="append", help="this alone; may be given again")
     parser.add_argument("--device", choices=DEVICES, default="auto", help="engine (default: %(default)s)")
@@ -110,9 +123,14 @@ def published(arguments: argparse.Namespace, device: str) -> dict[str, Any]:
 
 def noisy_ce(part: str, arguments: argparse.Namespace, device: str) -> dict[str, Any]:
     """Return what the noisy cross-entropy searches of a part come to; their table goes to stdout."""
-    plan = (QUICK if arguments.quick else FULL)[part]
-    asked = {name: getattr(arguments, name) for name in ("seeds", "generations", "limit")}
-    plan = replace(plan, **{name: value for name, value in asked.items() if value is not None})
+    changes = {
+        "seeds": arguments.seeds or (QUICK_SEEDS if arguments.quick else None),
+        "generations": arguments.generations,
+        "limit": arguments.limit,
+    }
+    plan = replace(PLANS[part], **{name: value for name, value in changes.items() if value is not None})
+    if device == "cpu":
+        plan = replace(plan, score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
     with tqdm(
         desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations", disable=None
     ) as bar:
@@ -129,11 +147,12 @@ def noisy_ce(part: str, arguments: argparse.Namespace, device: str) -> dict[str,
         f"{cut:,} of {played:,} games cut off after {plan.limit:,} decisions"
     )
     print(table(NOISY_CE_HEADER, noisy_ce_rows(experiment)), flush=True)
-    name = f"reproduce.{part}.{plan.board}"
     return {
         **describe(part, device, engine=True),
         "figures": {
-            f"{name}.{noise.partition(':')[0]}.lines_per_game_median": median_score(experiment, noise)
+            f"reproduce.{part}.{noise.partition(':')[0]}.lines_per_game_median": median_score(
+                experiment, noise
+            )
             for noise in dict.fromkeys(search["noise"] for search in experiment["searches"])
         },
         **experiment,
@@ -148,11 +167,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         out = arguments.out or RESULTS / f"reproduce-{result_path().name if device == 'cuda' else 'cpu.json'}"
         check_writable(out)
         report = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
+    parts = arguments.part or (QUICK_PARTS if arguments.quick else PARTS)
     if arguments.quick:
-        print("note: cut down to 10x10, and to fewer and shorter searches than the papers'", file=sys.stderr)
-    elif device == "cpu":
-        print("note: searches on 10x20 take a CPU many hours; --quick takes two minutes", file=sys.stderr)
-    for part in arguments.part or PARTS:
+        print("note: cut down to searches on 10x10, and to three of a kind", file=sys.stderr)
+    elif device == "cpu" and part_name("bcts", "10x20") in parts:
+        print(
+            "note: the searches with bcts on 10x20 take a CPU a day; --quick leaves them out", file=sys.stderr
+        )
+    for part in parts:
         result = published(arguments, device) if part == "published" else noisy_ce(part, arguments, device)
         with one_line_errors():
             report = merged(report, {part: result})

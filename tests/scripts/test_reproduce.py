@@ -23,7 +23,8 @@ Script = Callable[..., Any]
 @pytest.fixture(autouse=True)
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan("dellacherie", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
-    monkeypatch.setattr(reproduce, "QUICK", dict.fromkeys(reproduce.QUICK, plan))
+    monkeypatch.setattr(reproduce, "PLANS", dict.fromkeys(reproduce.PLANS, plan))
+    monkeypatch.setattr(reproduce, "QUICK_SEEDS", 1)
     monkeypatch.setattr(_published, "decisions_for", lambda controller, board, precision: 6400)
     monkeypatch.setattr(reproduce, "QUICK_SECONDS", 0.01)
 
@@ -33,16 +34,16 @@ def test_all_parts_are_measured_and_written_down(script: Script, tmp_path: Path)
     out = tmp_path / "result.json"
     ended = script("reproduce", "--quick", "--out", out)
     assert ended.status == 0, ended.err
-    assert "note: cut down to 10x10" in ended.err
+    assert "note: cut down to searches on 10x10" in ended.err
     report = json.loads(out.read_text())
-    assert list(report["parts"]) == ["published", "noisy_ce_bertsekas", "noisy_ce_bcts"]
+    assert list(report["parts"]) == ["published", "noisy_ce_bertsekas_10x10", "noisy_ce_bcts_10x10"]
     assert set(report["sources"].values()) == {source_digest()}
     assert stale_parts(report["parts"]) == []
     assert report["parts"]["published"]["precision"] == {"10x10": 0.03}
     assert "reproduce.published.dt20.10x10.lines_per_game" in report["figures"]
     for noise in ("none", "constant", "linear"):
-        assert f"reproduce.noisy_ce_bcts.6x6.{noise}.lines_per_game_median" in report["figures"]
-    assert read_result(out, "noisy_ce_bcts")["plan"]["generations"] == 1
+        assert f"reproduce.noisy_ce_bcts_10x10.{noise}.lines_per_game_median" in report["figures"]
+    assert read_result(out, "noisy_ce_bcts_10x10")["plan"]["generations"] == 1
     assert "MDPTetris itself" in ended.out
     assert "of 480 games cut off after 100 decisions" in ended.out
 
@@ -51,13 +52,13 @@ def test_all_parts_are_measured_and_written_down(script: Script, tmp_path: Path)
 def test_a_part_measured_again_leaves_the_others(script: Script, tmp_path: Path) -> None:
     out = tmp_path / "result.json"
     arguments = ("--quick", "--out", out, "--part")
-    assert script("reproduce", *arguments, "noisy_ce_bcts").status == 0
-    before = json.loads(out.read_text())["parts"]["noisy_ce_bcts"]
+    assert script("reproduce", *arguments, "noisy_ce_bcts_10x20").status == 0
+    before = json.loads(out.read_text())["parts"]["noisy_ce_bcts_10x20"]
     flags = ("--seeds", 2, "--generations", 2, "--limit", 7)
-    assert script("reproduce", *arguments, "noisy_ce_bertsekas", *flags).status == 0
+    assert script("reproduce", *arguments, "noisy_ce_bertsekas_10x20", *flags).status == 0
     parts = json.loads(out.read_text())["parts"]
-    assert parts["noisy_ce_bcts"] == before
-    plan = parts["noisy_ce_bertsekas"]["plan"]
+    assert parts["noisy_ce_bcts_10x20"] == before
+    plan = parts["noisy_ce_bertsekas_10x20"]["plan"]
     assert (plan["seeds"], plan["generations"], plan["limit"]) == (2, 2, 7)
 
 
@@ -92,12 +93,17 @@ def test_without_a_compiler_it_says_so(script: Script, monkeypatch: pytest.Monke
     assert "install g++" in ended.err
 
 
-def test_the_full_experiment_is_that_of_the_papers() -> None:
-    for name, plan in reproduce.FULL.items():
-        assert plan.board == "10x20"
-        assert plan.seeds >= 10
-        assert plan.rules.rule == "published"
-        assert name == f"noisy_ce_{plan.features}"
+@pytest.mark.usefixtures("no_gpu")
+def test_a_cpu_scores_for_a_bounded_time(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(reproduce, "CPU_SCORE_DECISIONS", 128)
+    arguments = ("--part", "noisy_ce_bcts_10x20", "--seeds", 1, "--out", tmp_path / "result.json")
+    ended = script("reproduce", *arguments)
+    assert ended.status == 0
+    assert "take a CPU a day" in ended.err
+    experiment = read_result(tmp_path / "result.json", "noisy_ce_bcts_10x20")
+    assert {search["score"]["decisions"] for search in experiment["searches"]} == {128}
 
 
 @pytest.mark.cuda

@@ -10,7 +10,7 @@ import pytest
 import render_figures
 from _noisy_ce import NOISES
 from _papers import PaperFigure
-from _reproduce_pages import CPU_FILE, GPU_FILE, REPRODUCE_BLOCKS, games_cut, picture_name, verdict
+from _reproduce_pages import CPU_FILE, GPU_FILE, REPRODUCE_BLOCKS, games_cut, verdict
 
 PAPER = PaperFigure(31e6, 36e6, "a paper")
 ORIGIN = {
@@ -52,7 +52,7 @@ def report() -> dict[str, Any]:
                     {**dellacherie, "ci95": [2.1e6, None], "games": 0},
                 ],
             },
-            "noisy_ce_bertsekas": experiment,
+            "noisy_ce_bertsekas_10x20": experiment,
         }
     }
 
@@ -83,7 +83,7 @@ def test_nothing_is_said_of_what_no_paper_has() -> None:
 def test_published_controllers_stand_beside_the_papers_and_the_reference_simulator(
     report: dict[str, Any],
 ) -> None:
-    text = REPRODUCE_BLOCKS["published_cpu"][1](report, CPU_FILE)
+    text = REPRODUCE_BLOCKS["published_cpu"]({CPU_FILE: report})
     for line in (
         "| bcts | 10x10 | 3,934 [3,890, 3,978], 30,000 games | 3,800 | ours 3.5% higher |",
         "|  |  |  | MDPTetris itself: 3,887 ± 83, 2,000 games | agree |",
@@ -95,28 +95,31 @@ def test_published_controllers_stand_beside_the_papers_and_the_reference_simulat
 
 
 def test_searches_are_told_by_their_quartiles_and_the_best(report: dict[str, Any]) -> None:
-    text = REPRODUCE_BLOCKS["noisy_ce_cpu"][1](report, CPU_FILE)
+    text = REPRODUCE_BLOCKS["noisy_ce_10x20"]({CPU_FILE: report})
     row = "| 3,000 | 2,000 and 101,500 | 200,000 [180,000, 220,000], 300 games |"
     for noise in ("no noise", "constant 4", "max(5 - t / 10, 0)"):
         assert f"| {noise} {row}" in text.splitlines()
     assert "cut off after 4,000,000 decisions (45 of 1,440 games were). The best of Szita" in text
     assert "about 348,895." in text
     assert "(noisy_ce_10x20.png)" in text
+    assert "**bcts, 10x20**: Not measured yet." in text
 
 
 def test_games_cut_off_are_counted_over_all_searches(report: dict[str, Any]) -> None:
-    assert games_cut(report["parts"]["noisy_ce_bertsekas"]) == (9 * 5, 9 * 160)
+    assert games_cut(report["parts"]["noisy_ce_bertsekas_10x20"]) == (9 * 5, 9 * 160)
 
 
-def test_a_picture_is_named_for_its_boards(report: dict[str, Any]) -> None:
-    experiment = report["parts"]["noisy_ce_bertsekas"]
-    other = {**experiment, "plan": {**experiment["plan"], "board": "10x10"}}
-    assert picture_name([experiment, experiment]) == "noisy_ce_10x20.png"
-    assert picture_name([experiment, other]) == "noisy_ce_10x20_10x10.png"
+def test_what_a_gpu_measured_goes_before_what_a_cpu_did(report: dict[str, Any]) -> None:
+    machine = {"gpu": "NVIDIA Test", "cuda": "13.0"}
+    experiment = {**report["parts"]["noisy_ce_bertsekas_10x20"], "machine": machine}
+    gpu = {"parts": {"noisy_ce_bertsekas_10x20": experiment}}
+    text = REPRODUCE_BLOCKS["noisy_ce_10x20"]({CPU_FILE: report, GPU_FILE: gpu})
+    assert "NVIDIA Test" in text
+    assert "Test CPU" not in text
 
 
 def test_what_was_not_measured_says_so() -> None:
-    assert {write({}, file) for file, write in REPRODUCE_BLOCKS.values()} == {"Not measured yet."}
+    assert {write({}) for write in REPRODUCE_BLOCKS.values()} == {"Not measured yet."}
 
 
 def test_a_figure_that_differs_from_the_file_is_found(
@@ -139,7 +142,7 @@ def test_a_figure_that_differs_from_the_file_is_found(
     assert script("render_figures").status == 0
     assert script("render_figures", "--check").status == 0
     text = page.read_text()
-    assert text.count("Not measured yet.") == sum(file == GPU_FILE for file, _ in REPRODUCE_BLOCKS.values())
+    assert text.count("Not measured yet.") == 3  # on a GPU, on 10x10, with bcts
     page.write_text(text.replace("3,934", "3,935"))
     ended = script("render_figures", "--check")
     assert ended.status == 1
@@ -152,6 +155,6 @@ def test_parts_of_other_sources_are_named(monkeypatch: pytest.MonkeyPatch, repor
     report["parts"]["published"]["sources"] = "now"
     notes = render_figures.stale({"sources": "now"}, None, {CPU_FILE: report})
     assert notes == [
-        "reproduce-cpu.json, part noisy_ce_bertsekas, was measured with other sources of what it measures: "
-        "run scripts/reproduce.py --part noisy_ce_bertsekas"
+        "reproduce-cpu.json, part noisy_ce_bertsekas_10x20, was measured with other sources of what it "
+        "measures: run scripts/reproduce.py --part noisy_ce_bertsekas_10x20"
     ]
