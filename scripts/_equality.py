@@ -2,8 +2,8 @@
 
 The rollouts cover what one can be asked for: feature sets, boards from the smallest to the largest, both
 rules for the end of a game, every source of pieces, shared and own streams, numbers of streams beyond 2^40,
-good, random and extreme weights, one candidate on many streams and many on one, and calls of ``advance`` of
-any length.
+good, random and extreme weights, one candidate on many streams and many on one, streams that stop after some
+games and such that go on, and calls of ``advance`` of any length.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ SHAPES: tuple[Shape, ...] = (
 )
 PIECES = ("uniform", "bag", "SZ", "I", "IOTZJL", "TJ")
 WEIGHTS = ("good", "random", "extreme")
+GAMES = (None, None, 1, 3)
 FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
 SEEDS = (0, 12_345, (1 << 64) - 1)
 
@@ -71,6 +72,7 @@ class Configuration:
         streams: Streams of each.
         parts: Decisions on each stream, one number a call of ``advance``.
         share_streams: Whether all candidates play on the same streams.
+        games_per_stream: After how many games a stream stops; None: never.
         first_stream: Number of the first stream.
         seed: Seed of pieces and weights.
     """
@@ -82,12 +84,13 @@ class Configuration:
     streams: int
     parts: tuple[int, ...]
     share_streams: bool
+    games_per_stream: int | None
     first_stream: int
     seed: int
 
     @property
     def decisions(self) -> int:
-        """The decisions of all candidates on all streams."""
+        """The decisions of all candidates on all streams, where none stops."""
         return self.population * self.streams * sum(self.parts)
 
 
@@ -117,6 +120,7 @@ def configurations(
                 streams=streams,
                 parts=_parts(decisions, chance),
                 share_streams=chance.random() < 0.5,
+                games_per_stream=chance.choice(GAMES),
                 first_stream=chance.choice(FIRST_STREAMS),
                 seed=chance.choice(SEEDS),
             )
@@ -172,6 +176,7 @@ def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dic
         device,
         features=configuration.features,
         share_streams=configuration.share_streams,
+        games_per_stream=configuration.games_per_stream,
         first_stream=configuration.first_stream,
     )
     for decisions in parts:
@@ -180,8 +185,8 @@ def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dic
     return {name: tensor.cpu() for name, tensor in {**played, "boards": rollout.boards}.items()}
 
 
-def compare(configuration: Configuration, device: str, reference: str = "cpu") -> None:
-    """Play a configuration on two engines, on the reference in one go.
+def compare(configuration: Configuration, device: str, reference: str = "cpu") -> int:
+    """Play a configuration on two engines, on the reference in one go; how many decisions each made.
 
     Raises:
         RuntimeError: If they differ in anything.
@@ -195,6 +200,7 @@ def compare(configuration: Configuration, device: str, reference: str = "cpu") -
                 f"expected {device} to play as {reference} does, got other {name} "
                 f"of candidate {int(apart.nonzero()[0])} and {int(apart.sum()) - 1} more in {configuration}"
             )
+    return int(expected["decisions"].sum())
 
 
 def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "cpu") -> dict[str, int]:
@@ -205,9 +211,8 @@ def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "
     """
     played = decisions = 0
     for configuration in chosen:
-        compare(configuration, device, reference)
+        decisions += compare(configuration, device, reference)
         played += 1
-        decisions += configuration.decisions
     return {
         "equality.configurations": played,
         "equality.decisions": decisions,

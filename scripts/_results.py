@@ -94,12 +94,14 @@ def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) ->
         parts: Results by the name of the part.
 
     Raises:
-        ValueError: If a part was measured on another GPU than the report's.
+        ValueError: If a part was measured on another GPU than the report's, or on another processor where
+            there is none.
     """
     together: dict[str, Any] = {**report.get("parts", {}), **parts}
-    gpus = sorted({part["machine"]["gpu"] for part in together.values()})
-    if len(gpus) > 1:
-        raise ValueError(f"expected a report of one GPU, got parts of {' and '.join(gpus)}")
+    machines = [part["machine"] for part in together.values()]
+    names = sorted({machine.get("gpu") or machine["processor"] for machine in machines})
+    if len(names) > 1:
+        raise ValueError(f"expected a report of one GPU or processor, got parts of {' and '.join(names)}")
     newest = max(together.values(), key=lambda part: str(part["date"]))
     return {
         "date": newest["date"],

@@ -25,25 +25,29 @@ from _kernel_pages import CPU_BLOCKS, KERNEL_BLOCKS
 from _learning_curve import draw_learning_curve
 from _machine import source_digest
 from _markdown import cell, lines, markdown, origin
+from _noisy_ce_plot import draw_noisy_ce
+from _papers import PUBLISHED_SCORES
+from _reproduce_pages import BOARDS, REPRODUCE_BLOCKS, Reports, experiments_on, picture_name
+from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
+from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
 from _results import KERNEL_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
 from _scoring import find_measurement
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/scores.md", "docs/training.md", "docs/engine.md", "docs/performance.md")
+PAGES = (
+    "README.md",
+    "docs/scores.md",
+    "docs/results.md",
+    "docs/training.md",
+    "docs/engine.md",
+    "docs/performance.md",
+)
 CPU = ROOT / "benchmarks" / "results" / "cpu.json"
 GPU = ROOT / "benchmarks" / "results" / "h200.json"
 DOCS = ROOT / "docs"
 PICTURE = DOCS / "learning_curve.png"
 CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
-PAPERS = {
-    "dellacherie": ("-", "5.2 M"),
-    "bcts": ("3,800", "31-36 M"),
-    "bdu": ("4,200", "36 M"),
-    "dt10": ("5,000", "29 M"),
-    "dt20": ("4,300", "51 M"),
-}
-"""Lines per game on 10x10 and 10x20 as the papers state them, approximately."""
 
 
 def median_run(result: dict[str, Any]) -> dict[str, Any]:
@@ -97,9 +101,12 @@ def speed(result: dict[str, Any]) -> str:
 def published(result: dict[str, Any]) -> str:
     """Return the published controllers, ours beside the papers' figures."""
     rows = []
-    for name, (small, large) in PAPERS.items():
-        ours = [find_measurement(result["published"][board], name, board) for board in ("10x10", "10x20")]
-        rows.append([name, cell(ours[0]), small, cell(ours[1]), large])
+    for name, papers in PUBLISHED_SCORES.items():
+        row = [name]
+        for board in ("10x10", "10x20"):
+            ours = find_measurement(result["published"][board], name, board)
+            row += [cell(ours), str(papers.get(board, "-"))]
+        rows.append(row)
     header = ["controller", "10x10, here", "10x10, paper", "10x20, here", "10x20, paper"]
     return f"{markdown(header, rows)}\n\n{origin(result, CPU_FILE)}"
 
@@ -113,13 +120,16 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
 GPU_BLOCKS = {**KERNEL_BLOCKS, **ENGINE_BLOCKS}
 
 
-def rendered(page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = None) -> str:
+def rendered(
+    page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = None, reproduced: Reports | None = None
+) -> str:
     """Return a page's text with every block written anew.
 
     Args:
         page: The page.
         result: The CPU's result file.
         gpu: The GPU's, where there is one.
+        reproduced: Those of scripts/reproduce.py that there are.
 
     Raises:
         ValueError: If the page has a block of an unknown name.
@@ -134,8 +144,10 @@ def rendered(page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = No
             text = CPU_BLOCKS[name](result, CPU_FILE)
         elif name in GPU_BLOCKS:
             text = GPU_BLOCKS[name](gpu if gpu is not None else {}, GPU_FILE)
+        elif name in REPRODUCE_BLOCKS:
+            text = REPRODUCE_BLOCKS[name](reproduced or {})
         else:
-            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS])
+            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS, *REPRODUCE_BLOCKS])
             raise ValueError(f"expected a block named {known} in {page.name}, got {name!r}")
         text = text.replace("{root}", root)
         return f"<!-- begin: {name} -->\n{text}{chr(10) * bool(text)}<!-- end: {name} -->"
@@ -143,7 +155,13 @@ def rendered(page: Path, result: dict[str, Any], gpu: dict[str, Any] | None = No
     return re.sub(r"<!-- begin: (\w+) -->\n.*?<!-- end: \1 -->", block, page.read_text(), flags=re.DOTALL)
 
 
-def stale(result: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
+def read_reproduced() -> Reports:
+    """Return the reports of scripts/reproduce.py that there are."""
+    files = [file for file in (REPRODUCED_CPU, REPRODUCED_GPU) if (ROOT / file).is_file()]
+    return {file: json.loads((ROOT / file).read_text()) for file in files}
+
+
+def stale(result: dict[str, Any], gpu: dict[str, Any] | None, reproduced: Reports | None = None) -> list[str]:
     """Return a sentence for each result that was measured with other sources than those that are here."""
     found = []
     if result.get("sources") != source_digest():
@@ -152,6 +170,7 @@ def stale(result: dict[str, Any], gpu: dict[str, Any] | None) -> list[str]:
     for file, script, parts in (
         (CPU, "cpu_report", kernels),
         (GPU, "gpu_report", gpu["parts"] if gpu is not None else {}),
+        *((Path(name), "reproduce", report["parts"]) for name, report in (reproduced or {}).items()),
     ):
         found += [
             f"{file.name}, part {part}, was measured with other sources of what it measures: "
@@ -170,19 +189,25 @@ def main() -> int:
     arguments = parser.parse_args()
     result = json.loads(CPU.read_text())
     gpu = json.loads(GPU.read_text()) if GPU.is_file() else None
-    for sentence in stale(result, gpu):
+    reproduced = read_reproduced()
+    for sentence in stale(result, gpu, reproduced):
         print(f"note: {sentence}", file=sys.stderr)
-    old = [page for name in PAGES if (page := ROOT / name).read_text() != rendered(page, result, gpu)]
+    texts = {page: rendered(page, result, gpu, reproduced) for page in map(ROOT.joinpath, PAGES)}
+    old = [page for page, text in texts.items() if page.read_text() != text]
     if arguments.check:
         for page in old:
             print(f"{page.relative_to(ROOT)} differs from the result files", file=sys.stderr)
         return 1 if old else 0
     for page in old:
-        page.write_text(rendered(page, result, gpu))
+        page.write_text(texts[page])
         print(f"wrote {page.relative_to(ROOT)}")
     draw(median_run(result))
     if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
         print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
+    for board in BOARDS:
+        experiments = [experiment for experiment, _ in experiments_on(board, reproduced)]
+        if experiments and draw_noisy_ce(experiments, DOCS / picture_name(board)):
+            print(f"wrote {(DOCS / picture_name(board)).relative_to(ROOT)}")
     return 0
 
 

@@ -195,7 +195,8 @@ def play(
     stream: int,
     start: int,
     decisions: int,
-) -> tuple[Rows, int, int]:
+    last_game: int | None = None,
+) -> tuple[Rows, int, int, int]:
     """Play a stretch of a stream of games; a game that ends is followed by the next one on an empty board.
 
     Args:
@@ -207,15 +208,18 @@ def play(
         stream: Number of the stream, unsigned 64-bit.
         start: Number of the first decision in the stream.
         decisions: How many to make.
+        last_game: How many games to end at most: with the last one it stops. None: any number.
 
     Returns:
-        The wall after the last decision, lines removed (those of unfinished games included), games ended.
+        The wall after the last decision, lines removed (those of unfinished games included), games ended,
+        decisions made.
     """
     pieces = PieceStream(rules, seed, stream)
-    lines = games = 0
-    for t in range(start, start + decisions):
-        after = choose(rows, pieces[t], weights, names, rules)
+    lines = games = made = 0
+    while made < decisions and games != last_game:
+        after = choose(rows, pieces[start + made], weights, names, rules)
         lines += after.lines
         games += after.game_over
         rows = () if after.game_over else after.rows
-    return rows, lines, games
+        made += 1
+    return rows, lines, games, made

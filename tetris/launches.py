@@ -33,11 +33,15 @@ class Launches:
             launches at once.
         work: How much there is to do in a step, such as decisions; the first launch does not do more than
             some millions of it.
+        steady: Whether steps take the same time from first to last. Where they become cheaper, the pace at
+            the end of this work says nothing of the beginning of the next of its kind, which then begins with
+            short launches, too.
     """
 
-    def __init__(self, kind: Hashable, work: int = 1) -> None:
+    def __init__(self, kind: Hashable, work: int = 1, *, steady: bool = True) -> None:
         """Start with nothing queued; see the class."""
         self._kind = kind
+        self._paces = _seconds_per_step if steady else {}
         self._first = max(1, min(_FIRST_STEPS, _FIRST_WORK // work))
         self._last = 0
         self._ahead: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
@@ -61,12 +65,12 @@ class Launches:
             self._ahead.append((start, end, size))
             self._last = size
             steps -= size
-            self._settle(_AHEAD if self._kind in _seconds_per_step else 0)
+            self._settle(_AHEAD if self._kind in self._paces else 0)
             if check is not None:
                 check()
 
     def _size(self) -> int:
-        pace = _seconds_per_step.get(self._kind)
+        pace = self._paces.get(self._kind)
         if pace is None:
             return self._first
         wanted = max(1, min(_MOST_STEPS, int(LAUNCH_SECONDS / pace)))
@@ -77,4 +81,4 @@ class Launches:
         while self._ahead and (len(self._ahead) > unfinished or self._ahead[0][1].query()):
             start, end, size = self._ahead.popleft()
             end.synchronize()
-            _seconds_per_step[self._kind] = max(start.elapsed_time(end), 1e-3) / 1e3 / size
+            self._paces[self._kind] = max(start.elapsed_time(end), 1e-3) / 1e3 / size

@@ -3,7 +3,8 @@
 A stream is an endless sequence of pieces on which one game follows another. Every candidate makes the same
 number of decisions on the same number of streams, so that all cost the same and none is waited for. With
 shared streams (common random numbers) all candidates meet the same pieces, which takes much of the luck out
-of a comparison.
+of a comparison. Where the length of a game itself is wanted, as in the older literature, a stream can stop
+after so many games.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ DEVICES = ("python", "cpu", "cuda")
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
 _FIRST_PYTHON_SLICE = 4
+_NEVER = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class RolloutResult:
         lines: Lines removed, those of unfinished games included; shape (population,), int64, on the GPU
             where the games are played there, otherwise on the CPU.
         games: Games that ended, likewise.
-        decisions: Pieces placed, likewise.
+        decisions: Pieces placed, likewise: fewer than asked for where streams have stopped.
     """
 
     lines: torch.Tensor
@@ -67,6 +69,8 @@ class Rollout:
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
             candidate i has the streams from ``first_stream + i * streams`` for itself.
+        games_per_stream: With the end of this many games a stream stops for good, and costs next to nothing
+            from there on; at least 1. None: a game that ends is always followed by the next one.
         first_stream: Number of the first stream, 0 to 2^62.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower; the
@@ -90,6 +94,7 @@ class Rollout:
         *,
         features: str = "dt",
         share_streams: bool = True,
+        games_per_stream: int | None = None,
         first_stream: int = 0,
         portable: bool = False,
     ) -> None:
@@ -105,8 +110,11 @@ class Rollout:
         self.device = device
         self.share_streams = share_streams
         self.first_stream = _checked_int("first_stream", first_stream, 0, 1 << 62)
+        if games_per_stream is not None:
+            games_per_stream = _checked_int("games_per_stream", games_per_stream, 1, 1 << 62)
+        self.games_per_stream = games_per_stream
         self.decisions = 0
-        """Decisions made so far on each stream."""
+        """Decisions made so far on each stream that has not stopped."""
         cuda, shape = device == "cuda", (len(self.weights), self.streams)
         self._operators = (
             native.operators(self.names, native=cuda or not portable, cuda=cuda)
@@ -114,10 +122,12 @@ class Rollout:
             else None
         )
         place, boards = self.weights.device, math.prod(shape)
-        self._launches = Launches((self.names, self.rules, boards, place), boards) if cuda else None
+        kind = (self.names, self.rules, boards, place)
+        self._launches = Launches(kind, boards, steady=games_per_stream is None) if cuda else None
         self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
         self._games = torch.zeros(shape, dtype=torch.int64, device=place)
+        self._made = torch.zeros(shape, dtype=torch.int64, device=place)
 
     @property
     def boards(self) -> torch.Tensor:
@@ -134,7 +144,8 @@ class Rollout:
         """Play on.
 
         Args:
-            decisions: Pieces to place on every stream, at least 0.
+            decisions: Pieces to place on every stream that has not stopped, at least 0; one that stops on the
+                way places fewer.
             check: Called a few times a second; what it raises ends the rollout, which then is of no use.
 
         Returns:
@@ -147,12 +158,7 @@ class Rollout:
                 self._launches.run(remaining, self._play_native, check)
         else:
             self._play_in_slices(remaining, check)
-        made = self.decisions * self.streams
-        return RolloutResult(
-            lines=self._lines.sum(1),
-            games=self._games.sum(1),
-            decisions=torch.full((len(self.weights),), made, dtype=torch.int64, device=self._lines.device),
-        )
+        return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
 
     def _play_in_slices(self, remaining: int, check: Callable[[], None] | None) -> None:
         size, play_on = (
@@ -175,6 +181,7 @@ class Rollout:
             self._columns,
             self._lines,
             self._games,
+            self._made,
             self.rules.height,
             self.rules.clear_on_overflow,
             sum(piece << 4 * i for i, piece in enumerate(pieces)),
@@ -185,6 +192,7 @@ class Rollout:
             self.share_streams,
             self.decisions,
             decisions,
+            _NEVER if self.games_per_stream is None else self.games_per_stream,
         )
         self.decisions += decisions
 
@@ -192,7 +200,7 @@ class Rollout:
         for candidate, weights in enumerate(self.weights.numpy()):
             for index in range(self.streams):
                 offset = index if self.share_streams else candidate * self.streams + index
-                rows, lines, games = play(
+                rows, lines, games, made = play(
                     _rows(self._columns[candidate, index].tolist()),
                     weights,
                     self.names,
@@ -201,6 +209,7 @@ class Rollout:
                     self.first_stream + offset,
                     self.decisions,
                     decisions,
+                    self._games_left(candidate, index),
                 )
                 columns = [
                     sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)
@@ -208,7 +217,13 @@ class Rollout:
                 self._columns[candidate, index] = torch.tensor(columns, dtype=torch.int32)
                 self._lines[candidate, index] += lines
                 self._games[candidate, index] += games
+                self._made[candidate, index] += made
         self.decisions += decisions
+
+    def _games_left(self, candidate: int, index: int) -> int | None:
+        if self.games_per_stream is None:
+            return None
+        return self.games_per_stream - int(self._games[candidate, index])
 
 
 def rollout(
@@ -221,20 +236,22 @@ def rollout(
     *,
     features: str = "dt",
     share_streams: bool = True,
+    games_per_stream: int | None = None,
     first_stream: int = 0,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
-    """Play every candidate for a fixed number of decisions.
+    """Play every candidate for a fixed number of decisions, or for so many games.
 
     Args:
         weights: Shape (population, features), finite; used as float32.
         rules: The rules of the games.
         streams: Streams a candidate plays on, at least 1.
-        decisions: Pieces to place on every stream.
+        decisions: Pieces to place on every stream, at most where ``games_per_stream`` is given.
         seed: Chooses the pieces, 0 to 2^64 - 1.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates meet the same pieces.
+        games_per_stream: After how many games a stream stops; None: never.
         first_stream: Number of the first stream.
         check: Called a few times a second; what it raises ends the rollout.
 
@@ -254,6 +271,7 @@ def rollout(
         device,
         features=features,
         share_streams=share_streams,
+        games_per_stream=games_per_stream,
         first_stream=first_stream,
     )
     return games.advance(decisions, check)

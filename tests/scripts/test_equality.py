@@ -10,6 +10,7 @@ import pytest
 import torch
 from _equality import (
     FIRST_STREAMS,
+    GAMES,
     PIECES,
     SEEDS,
     SHAPES,
@@ -40,6 +41,7 @@ def test_configurations_cover_all_that_a_rollout_can_be_asked_for() -> None:
         assert {each.rules.pieces for each in those} == {Rules(pieces=pieces).pieces for pieces in PIECES}
         assert {each.weights for each in those} == set(WEIGHTS)
         assert {each.share_streams for each in those} == {False, True}
+        assert {each.games_per_stream for each in those} == set(GAMES)
         assert {each.first_stream for each in those} == set(FIRST_STREAMS)
         assert {each.seed for each in those} == set(SEEDS)
         shapes = {(each.population, each.streams, sum(each.parts)) for each in those}
@@ -51,11 +53,12 @@ def test_configurations_cover_all_that_a_rollout_can_be_asked_for() -> None:
 @pytest.mark.parametrize("features", ["dt", "bertsekas"])
 def test_the_engines_of_this_machine_are_equal(features: str) -> None:
     chosen = configurations(10, (features,), SMALL)
-    assert compare_all(chosen, "python") == {
-        "equality.configurations": 10,
-        "equality.decisions": sum(each.decisions for each in chosen),
-        "equality.differences": 0,
-    }
+    found = compare_all(chosen, "python")
+    assert found["equality.configurations"] == 10
+    assert found["equality.differences"] == 0
+    stopping = [each for each in chosen if each.games_per_stream is not None]
+    going_on = sum(each.decisions for each in chosen) - sum(each.decisions for each in stopping)
+    assert going_on < found["equality.decisions"] <= going_on + sum(each.decisions for each in stopping)
 
 
 @pytest.mark.cuda
@@ -67,10 +70,10 @@ def test_the_cuda_engine_is_equal_to_the_cpu_engine() -> None:
 
 @pytest.fixture
 def configuration() -> Configuration:
-    return Configuration("dt", Rules(6, 8), "random", 3, 2, (4, 5), True, 0, 1)
+    return Configuration("dt", Rules(6, 8), "random", 3, 2, (4, 5), True, None, 0, 1)
 
 
-@pytest.mark.parametrize("name", ["_lines", "_games", "_columns"])
+@pytest.mark.parametrize("name", ["_lines", "_games", "_made", "_columns"])
 def test_one_bit_of_difference_is_found(
     monkeypatch: pytest.MonkeyPatch, configuration: Configuration, name: str
 ) -> None:
@@ -83,7 +86,7 @@ def test_one_bit_of_difference_is_found(
 
     compare(configuration, "python")
     monkeypatch.setattr(_equality, "Rollout", Wrong)
-    what = {"_columns": "boards"}.get(name, name.removeprefix("_"))
+    what = {"_columns": "boards", "_made": "decisions"}.get(name, name.removeprefix("_"))
     message = f"expected python to play as cpu does, got other {what} of candidate 1 and 0 more in Config"
     with pytest.raises(RuntimeError, match=message):
         compare(configuration, "python")

@@ -21,7 +21,8 @@ def test_the_pages_say_what_the_result_file_says(script: Any) -> None:
 
 def test_the_results_are_of_the_sources_that_are_here(figures: Any) -> None:
     # It skips, and does not fail: who changes a kernel need not have the GPU to measure it.
-    stale = figures.stale(json.loads(figures.CPU.read_text()), json.loads(figures.GPU.read_text()))
+    cpu, gpu = (json.loads(path.read_text()) for path in (figures.CPU, figures.GPU))
+    stale = figures.stale(cpu, gpu, figures.read_reproduced())
     if stale:
         pytest.skip("; ".join(stale))
 

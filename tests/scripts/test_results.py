@@ -39,7 +39,7 @@ def test_a_part_measured_again_replaces_the_old_one_and_leaves_the_others() -> N
 
 
 def test_parts_of_two_gpus_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected a report of one GPU, got parts of A and B"):
+    with pytest.raises(ValueError, match="expected a report of one GPU or processor, got parts of A and B"):
         merged({"parts": {"a": part("a")}}, {"b": part("b", gpu="B")})
 
 

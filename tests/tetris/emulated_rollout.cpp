@@ -29,12 +29,12 @@ void play(Job job, int64_t blocks, int warps) {
     }
 }
 
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
-             int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
-             int64_t start, int64_t decisions, int64_t blocks, int64_t warps) {
+void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made, int64_t height,
+             bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream,
+             bool share_streams, int64_t start, int64_t decisions, int64_t last_game, int64_t blocks, int64_t warps) {
     std::vector<Game> state(weights.size(0) * boards.size(1));
-    const Job job = make_job(weights, boards, lines, games, height, clear_on_overflow, pieces, piece_count, bag, seed,
-                             first_stream, share_streams, start, decisions, state.data());
+    const Job job = make_job(weights, boards, lines, games, made, height, clear_on_overflow, pieces, piece_count, bag, seed,
+                             first_stream, share_streams, start, decisions, last_game, state.data());
     if (job.rules.width == MAX_WIDTH) play<MAX_WIDTH>(job, blocks, static_cast<int>(warps));
     else play<0>(job, blocks, static_cast<int>(warps));
 }
@@ -42,8 +42,8 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
 
 STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
     m.def(
-        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, int height, "
+        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, int height, "
         "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
-        "int start, int decisions, int blocks, int warps) -> ()");
+        "int start, int decisions, int last_game, int blocks, int warps) -> ()");
 }
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }

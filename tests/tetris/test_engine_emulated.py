@@ -13,7 +13,7 @@ from kernels.build import CompilerMissingError, Extension
 from tetris import Rules, published
 from tetris.features import feature_names
 from tetris.native import extension, feature_struct
-from tetris.rollout import Rollout
+from tetris.rollout import _NEVER, Rollout
 
 HERE = Path(__file__).parent
 
@@ -43,24 +43,26 @@ def play_both(
     features: str,
     warps: int,
     blocks: int = 1,
+    splits: tuple[int, ...] = (1, 40),
     **options: Any,
 ) -> None:
     """Play on the CPU and on emulated threads, and compare; 0 warps a block: a warp a game."""
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
     operator, pieces = emulated(expected.names).advance, rules.piece_set
-    for decisions in (1, 40):
+    for decisions in splits:
         expected.advance(decisions)
         operator(
-            *(actual.weights, actual._columns, actual._lines, actual._games),
+            *(actual.weights, actual._columns, actual._lines, actual._games, actual._made),
             *(rules.height, rules.clear_on_overflow),
             *(sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"),
             *(actual.seed, actual.first_stream, actual.share_streams, actual.decisions, decisions),
-            *(blocks, warps),
+            *(_NEVER if actual.games_per_stream is None else actual.games_per_stream, blocks, warps),
         )
         actual.decisions += decisions
         assert torch.equal(actual._columns, expected._columns)
         assert torch.equal(actual._lines, expected._lines)
         assert torch.equal(actual._games, expected._games)
+        assert torch.equal(actual._made, expected._made)
     assert int(expected._games.sum()) > 0
 
 
@@ -96,6 +98,24 @@ def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
 def test_warps_that_go_together_share_out_games() -> None:
     weights = torch.tensor([published("dt10").weights])
     play_both(weights, Rules(4, 4), 300, "dt", warps=8)
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("games_per_stream", [1, 2])
+def test_a_stream_that_has_stopped_stays_as_it_is(warps: int, games_per_stream: int) -> None:
+    noise = torch.randn(2, 9, generator=torch.Generator().manual_seed(2))
+    weights = torch.stack([torch.tensor(published("dt10").weights) + noise[0], noise[1]])
+    streams = 40 if warps else 3
+    play_both(
+        *(weights, Rules(4, 4), streams, "dt", warps, 2, (1, 7, 30, 300, 5)),
+        games_per_stream=games_per_stream,
+    )
+
+
+@BOTH_WAYS
+def test_a_feature_a_column_is_played_until_the_first_game_ends(warps: int) -> None:
+    weights = torch.randn(2, len(feature_names("bertsekas")), generator=torch.Generator().manual_seed(1))
+    play_both(weights, Rules(10, 12), 20 if warps else 3, "bertsekas", warps, games_per_stream=1)
 
 
 @BOTH_WAYS

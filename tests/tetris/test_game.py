@@ -157,8 +157,9 @@ def test_play_counts_what_the_steps_did(clear_on_overflow: bool) -> None:
     rules = Rules(6, 6, clear_on_overflow, "bag")
     names = feature_names("dt")
     played = list(steps((), PieceStream(rules, 3, 1), _dt20(), names, rules, 0, 300))
-    rows, lines, games = play((), _dt20(), names, rules, 3, 1, 0, 300)
+    rows, lines, games, made = play((), _dt20(), names, rules, 3, 1, 0, 300)
     assert games > 2
+    assert made == 300
     assert (lines, games) == (sum(step.lines for step in played), sum(step.game_over for step in played))
     assert rows == (() if played[-1].game_over else played[-1].rows)
 
@@ -167,6 +168,19 @@ def test_play_in_stretches_is_play_in_one_go() -> None:
     rules = Rules(6, 6)
     names = feature_names("dt")
     whole = play((), _dt20(), names, rules, 3, 1, 0, 120)
-    rows, lines, games = play((), _dt20(), names, rules, 3, 1, 0, 50)
-    rows, more_lines, more_games = play(rows, _dt20(), names, rules, 3, 1, 50, 70)
-    assert (rows, lines + more_lines, games + more_games) == whole
+    rows, lines, games, made = play((), _dt20(), names, rules, 3, 1, 0, 50)
+    rows, more_lines, more_games, more_made = play(rows, _dt20(), names, rules, 3, 1, 50, 70)
+    assert (rows, lines + more_lines, games + more_games, made + more_made) == whole
+
+
+def test_play_stops_with_the_last_game_it_is_told() -> None:
+    rules = Rules(6, 6)
+    names = feature_names("dt")
+    played = list(steps((), PieceStream(rules, 3, 1), _dt20(), names, rules, 0, 300))
+    ends = [t for t, step in enumerate(played, start=1) if step.game_over]
+    assert len(ends) > 2
+    for last_game in (1, 2):
+        made = ends[last_game - 1]
+        lines = sum(step.lines for step in played[:made])
+        assert play((), _dt20(), names, rules, 3, 1, 0, 300, last_game) == ((), lines, last_game, made)
+    assert play((), _dt20(), names, rules, 3, 1, 0, 300, 0) == ((), 0, 0, 0)

@@ -72,6 +72,19 @@ def test_work_that_was_seen_before_leaves_the_device_no_pause(device: Device) ->
     assert device.sizes[0] * device.pace == pytest.approx(LAUNCH_SECONDS, rel=0.01)
 
 
+def test_work_that_becomes_cheaper_does_not_spoil_the_next_of_its_kind(device: Device) -> None:
+    for _ in range(2):
+        games, device.pace = Launches("work", steady=False), 1e-4
+        games.run(5000, device.launch)
+        device.pace = 1e-9
+        games.run(1 << 24, device.launch)
+        assert max(device.sizes) > 1 << 19
+        device.sizes.clear()
+    device.pace = 1e-4
+    Launches("work", steady=False).run(5000, device.launch)
+    assert max(device.sizes) * device.pace <= LAUNCH_SECONDS * 1.01
+
+
 def test_the_host_is_a_bounded_time_ahead(device: Device) -> None:
     ahead = []
 

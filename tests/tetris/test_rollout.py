@@ -113,6 +113,52 @@ def test_splitting_a_rollout_changes_nothing() -> None:
     assert torch.equal(whole.boards, split.boards)
 
 
+@pytest.mark.parametrize("board", [(4, 4), (10, 10), (6, 20)], ids=lambda board: f"{board[0]}x{board[1]}")
+@pytest.mark.parametrize("games", [1, 3])
+@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
+def test_streams_stop_alike_on_every_engine(board: tuple[int, int], games: int, portable: bool) -> None:
+    weights = torch.cat([torch.zeros(1, 9), weights_for("dt", board[0])])
+    options = {"features": "dt", "games_per_stream": games}
+    python = Rollout(weights, Rules(*board), 3, 5, "python", **options)
+    cpu = Rollout(weights, Rules(*board), 3, 5, "cpu", portable=portable, **options)
+    for decisions in (30, 0, 90):
+        assert_equal(python, cpu, decisions)
+    assert torch.equal(python._made, cpu._made)
+    assert int(cpu.advance(0).decisions[0]) < 3 * 120  # zero weights pile up in the left corner
+
+
+@pytest.mark.parametrize("device", ["python", "cpu"])
+def test_a_stream_stops_where_its_last_game_ends(device: str) -> None:
+    weights, rules = weights_for("dt", 10), Rules(10, 8)
+    limit = 200 if device == "python" else 20_000
+    one = {games: Rollout(weights, rules, 2, 5, device, games_per_stream=games) for games in (1, 2)}
+    first, second = (each.advance(limit) for each in one.values())
+    assert torch.equal(first.games[1:], torch.tensor([2, 2]))  # the random ones
+    assert torch.equal(second.games[1:], torch.tensor([4, 4]))
+    assert int(one[1].boards[1:].abs().sum()) == 0
+    assert torch.equal(one[1].advance(limit).decisions[1:], first.decisions[1:])
+    # The second game begins with the piece after the first one's last.
+    endless = Rollout(weights[1:2], rules, 1, 5, device)
+    assert int(endless.advance(int(one[2]._made[1, 0])).lines) == int(one[2]._lines[1, 0])
+
+
+def test_splitting_a_rollout_whose_streams_stop_changes_nothing() -> None:
+    weights, rules = weights_for("dt", 10), Rules(10, 6, pieces="bag")
+    whole, split = (Rollout(weights, rules, 3, 9, "cpu", games_per_stream=2) for _ in range(2))
+    for decisions in (1, 6, 0, 50, 343):
+        split.advance(decisions)
+    expected, result = whole.advance(400), split.advance(0)
+    assert torch.equal(expected.lines, result.lines)
+    assert torch.equal(expected.games, result.games)
+    assert torch.equal(expected.decisions, result.decisions)
+    assert int(expected.games[1:].min()) == 6
+
+
+def test_streams_that_have_stopped_cost_next_to_nothing() -> None:
+    games = Rollout(torch.zeros(100, 9), Rules(10, 10), 10, device="cpu", games_per_stream=1)
+    assert int(games.advance(1 << 40).games.sum()) == 1000  # a million seconds where they went on
+
+
 @pytest.mark.parametrize("device", ["python", "cpu"])
 def test_streams_are_shared_or_not(device: str) -> None:
     weights = weights_for("dt", 10)[:1].repeat(2, 1)
@@ -170,6 +216,7 @@ def test_check_is_called_and_may_end_the_rollout() -> None:
         ({"streams": 0}, "expected streams from 1"),
         ({"decisions": -1}, "expected decisions from 0"),
         ({"seed": -1}, "expected seed from 0"),
+        ({"games_per_stream": 0}, "expected games_per_stream from 1"),
         ({"device": "tpu"}, "expected device to be python, cpu or cuda, got 'tpu'"),
     ],
 )

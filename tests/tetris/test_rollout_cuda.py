@@ -76,6 +76,15 @@ def test_streams_are_those_of_the_cpu(games: int, options: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("games", [FEW, MANY])
+@pytest.mark.parametrize("games_per_stream", [1, 3])
+def test_streams_stop_as_on_the_cpu(games: int, games_per_stream: int) -> None:
+    weights = weights_for("dt", 10, 5)
+    one, other = both(weights, Rules(10, 6), games // 5, 8, features="dt", games_per_stream=games_per_stream)
+    assert_equal(one, other, 1, 60, 5000, 300)
+    assert int(other.advance(0).games[1:].min()) == games // 5 * games_per_stream
+
+
+@pytest.mark.parametrize("games", [FEW, MANY])
 @pytest.mark.parametrize("scale", [1e-40, 1e-33, 1e33, 1e37])
 def test_weights_of_any_size_play_as_on_the_cpu(games: int, scale: float) -> None:
     weights = weights_for("dt", 10, 2) * scale

@@ -22,9 +22,10 @@ struct Job {
     Pieces source;  // of no stream yet
     const float* weights;
     Game* state;
-    int32_t* boards;               // (games, width) columns, row r is bit r
-    int64_t *lines, *ended;        // (games,), added to
-    uint64_t first_stream, start;  // the first decision's number
+    int32_t* boards;                // (games, width) columns, row r is bit r
+    int64_t *lines, *ended, *made;  // (games,), added to
+    int64_t last_game;              // after so many a stream stops
+    uint64_t first_stream, start;   // the first decision's number
     uint32_t total, streams, decisions;
     bool share_streams;
     int kept;  // bytes of shared memory for what a warp's lanes keep of their boards
@@ -39,6 +40,11 @@ struct Job {
         Pieces own = source;
         own.stream = first_stream + (share_streams ? game % streams : game);
         return own.piece(start + made);
+    }
+    // How many games may end on a stream from here on, up to more than there can be in a launch.
+    __device__ uint32_t games_left(uint32_t game) const {
+        const int64_t left = last_game - ended[game];
+        return left > 0 ? (left < 0xFFFFFFFF ? static_cast<uint32_t>(left) : 0xFFFFFFFFu) : 0;
     }
 };
 
@@ -112,8 +118,8 @@ __device__ inline ThreadLanes::ColumnBits with_walls(const Geometry<ThreadLanes>
     return cells;
 }
 
-// The landing of the choice.
-__device__ inline void land(const Board<ThreadLanes>& board, int piece, const Choice& choice, bool clear_on_overflow,
+// The landing of the choice; whether it ends the game.
+__device__ inline bool land(const Board<ThreadLanes>& board, int piece, const Choice& choice, bool clear_on_overflow,
                             Game& game) {
     const Landing<ThreadLanes> landing(board, piece, choice.place == Choice::NONE ? 0 : choice.place, clear_on_overflow);
     game.lines += landing.lines;
@@ -122,6 +128,7 @@ __device__ inline void land(const Board<ThreadLanes>& board, int piece, const Ch
         const uint32_t inside = board.geometry.inside.slot[FIRST_COLUMN + i];
         game.columns[i] = landing.over ? 0 : landing.cells.slot[FIRST_COLUMN + i] & inside;
     }
+    return landing.over;
 }
 
 __device__ inline Game first_state(const Job& job, uint32_t i) {
@@ -138,6 +145,7 @@ __device__ inline void write_result(const Job& job, uint32_t i, const Game& game
     }
     job.lines[i] += game.lines;
     job.ended[i] += game.games;
+    job.made[i] += game.made;
 }
 
 constexpr int POOL = 2048;     // games that a block has in hand at a time
@@ -231,7 +239,8 @@ struct PoolPlayer {
         }
     }
 
-    __device__ __forceinline__ void decide(Game& game, uint32_t index, int piece) {
+    // One decision; whether it ends the game.
+    __device__ __forceinline__ bool decide(Game& game, uint32_t index, int piece) {
         const float* weights = job.weights + int64_t(job.candidate_of(index)) * List::COUNT;
         const auto geometry = job.geometry<BOARD_WIDTH>();
         const Decision decision(geometry, weights, job.rules.clear_on_overflow);
@@ -252,8 +261,8 @@ struct PoolPlayer {
             rest = all_places(piece, job.rules.width);
         }
         score_rest(search.ground, weights, rest, piece, choice);
-        land(board, piece, choice, job.rules.clear_on_overflow, game);
         ++game.made;
+        return land(board, piece, choice, job.rules.clear_on_overflow, game);
     }
 
     // Plays games first .. first + count - 1.
@@ -264,9 +273,12 @@ struct PoolPlayer {
         for (uint32_t base = 0; base < count; base += blockDim.x) {
             const uint32_t i = base + threadIdx.x;
             const bool exists = i < count;
-            if (exists) job.state[first + i] = first_state(job, first + i);
-            memory.queues.put(exists, static_cast<int>(i), exists ? job.piece(first + i, 0) : 0);
+            const bool stopped = exists && job.games_left(first + i) == 0;
+            const bool plays = exists && !stopped;
+            if (plays) job.state[first + i] = first_state(job, first + i);
+            memory.queues.put(plays, static_cast<int>(i), plays ? job.piece(first + i, 0) : 0);
             __syncwarp();
+            memory.queues.finish(__popc(__ballot_sync(~0u, stopped)));
         }
         int slot, piece;
         while (memory.queues.take(gang, slot, piece)) {
@@ -275,8 +287,10 @@ struct PoolPlayer {
             slot = __shfl_sync(~0u, slot, exists ? lane : 0);  // lanes without a game of their own play along
             const uint32_t index = first + slot;
             Game game = job.state[index];
-            decide(game, index, piece);
-            const bool finished = game.made == job.decisions;
+            const bool over = decide(game, index, piece);
+            // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
+            const bool finished =
+                game.made == job.decisions || (over && exists && game.games == job.games_left(index));
             if (exists && !finished) job.state[index] = game;
             if (exists && finished) write_result(job, index, game);
             memory.queues.put(exists && !finished, slot, job.piece(index, game.made));
@@ -353,6 +367,8 @@ struct WarpPlayer {
     }
 
     __device__ void play(uint32_t index) {
+        const uint32_t games_left = job.games_left(index);
+        if (games_left == 0) return;
         const Geometry<L> geometry(job.rules.width, job.rules.height);
         const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT,
                                 job.rules.clear_on_overflow);
@@ -362,9 +378,9 @@ struct WarpPlayer {
         int32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
         L::ColumnBits cells = geometry.walls;
         if (inside) cells.own = __brev(*stored);
-        uint32_t lines = 0, ended = 0;
+        uint32_t made = 0, lines = 0, ended = 0;
         int pieces = 0;
-        for (uint32_t made = 0; made < job.decisions; ++made) {
+        for (; made < job.decisions && ended < games_left; ++made) {
             // Each thread knows the piece of one of 32 decisions.
             if (made % WARP == 0) pieces = job.piece(index, made + L::lane());
             const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
@@ -394,6 +410,7 @@ struct WarpPlayer {
         if (L::lane() == 0) {
             job.lines[index] += lines;
             job.ended[index] += ended;
+            job.made[index] += made;
         }
     }
 

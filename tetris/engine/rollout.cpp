@@ -27,24 +27,27 @@ uint32_t turned(uint32_t column) {
     return __builtin_bswap32(column);
 }
 
-// Plays decisions start .. start + decisions - 1 on every stream. `boards` (population, streams, width) int32 columns,
-// `lines` and `games` (population, streams) int64 are carried on in place.
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
-             int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
-             int64_t start, int64_t decisions) {
-    check_arguments<Features>(weights, boards, lines, games, height, start, decisions);
+// Plays decisions start .. start + decisions - 1 on every stream, fewer where `last_game` games have ended on it: there it
+// stops for good. `boards` (population, streams, width) int32 columns; `lines`, `games` and `made`, the decisions,
+// (population, streams) int64; all are carried on in place.
+void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made, int64_t height,
+             bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream,
+             bool share_streams, int64_t start, int64_t decisions, int64_t last_game) {
+    check_arguments<Features>(weights, boards, lines, games, made, height, start, decisions, last_game);
     const int64_t population = weights.size(0), streams = boards.size(1);
     const int width = static_cast<int>(boards.size(2));
     const float* weight = weights.const_data_ptr<float>();
     auto* columns = reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>());
     int64_t* line_totals = lines.mutable_data_ptr<int64_t>();
     int64_t* game_totals = games.mutable_data_ptr<int64_t>();
+    int64_t* made_totals = made.mutable_data_ptr<int64_t>();
     const GameRules rules{width, static_cast<int>(height), clear_on_overflow};
 
     // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
     std::atomic<int64_t> next{0};
     const auto work = [&](int64_t, int64_t) {
         for (int64_t i = next++; i < population * streams; i = next++) {
+            if (game_totals[i] >= last_game) continue;
             const int64_t candidate = i / streams;
             const StreamPlayer<FastestLanes, Features> player(rules, weight + candidate * Features::COUNT);
             PieceSource source{};
@@ -56,10 +59,11 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
             StoredBoard board{};
             for (int c = 0; c < width; ++c) board.columns[c] = turned(columns[i * width + c]);
             Totals totals;
-            player.play(board, source, static_cast<uint64_t>(start + decisions), totals);
+            player.play(board, source, {static_cast<uint64_t>(start + decisions), last_game - game_totals[i]}, totals);
             for (int c = 0; c < width; ++c) columns[i * width + c] = turned(board.columns[c]);
             line_totals[i] += totals.lines;
             game_totals[i] += totals.games;
+            made_totals[i] += static_cast<int64_t>(source.t) - start;
         }
     };
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
@@ -69,9 +73,9 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
 
 STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
     m.def(
-        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, int height, "
+        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, int height, "
         "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
-        "int start, int decisions) -> ()");
+        "int start, int decisions, int last_game) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }

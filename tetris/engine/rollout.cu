@@ -46,14 +46,15 @@ void launch_warps(const Job& job, cudaStream_t stream) {
 }
 
 // Plays decisions start .. start + decisions - 1 on every stream; the arguments are rollout.cpp's. It waits for nothing:
-// `boards`, `lines` and `games` are carried on when the stream of the device comes to it.
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, int64_t height, bool clear_on_overflow,
-             int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream, bool share_streams,
-             int64_t start, int64_t decisions) {
-    check_arguments<Features>(weights, boards, lines, games, height, start, decisions);
+// `boards`, `lines`, `games` and `made` are carried on when the stream of the device comes to it.
+void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made, int64_t height,
+             bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream,
+             bool share_streams, int64_t start, int64_t decisions, int64_t last_game) {
+    check_arguments<Features>(weights, boards, lines, games, made, height, start, decisions, last_game);
     const int device = boards.get_device_index();
     STD_TORCH_CHECK(
-        weights.get_device_index() == device && lines.get_device_index() == device && games.get_device_index() == device,
+        weights.get_device_index() == device && lines.get_device_index() == device &&
+            games.get_device_index() == device && made.get_device_index() == device,
         "expected all tensors on one device");
     const int64_t population = weights.size(0), streams = boards.size(1), total = population * streams;
     if (decisions == 0 || total == 0) return;
@@ -64,8 +65,8 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, i
     const Tensor state =
         torch::stable::new_empty(boards, {few ? 0 : total, static_cast<int64_t>(sizeof(Game) / sizeof(int32_t))});
     auto* states = few ? nullptr : static_cast<Game*>(static_cast<void*>(state.mutable_data_ptr<int32_t>()));
-    const Job job = make_job(weights, boards, lines, games, height, clear_on_overflow, pieces, piece_count, bag, seed,
-                             first_stream, share_streams, start, decisions, states);
+    const Job job = make_job(weights, boards, lines, games, made, height, clear_on_overflow, pieces, piece_count, bag, seed,
+                             first_stream, share_streams, start, decisions, last_game, states);
     const cudaStream_t stream = cem_tetris::current_stream(boards);
     if (few) launch_warps(job, stream);
     else if (job.rules.width == MAX_WIDTH) launch_pool<MAX_WIDTH>(job, device, stream);

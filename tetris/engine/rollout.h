@@ -1,4 +1,4 @@
-// Playing on and on: pieces, landings, game over, and as many decisions as asked for.
+// Playing on and on: pieces, landings, game over, and as many decisions or games as asked for.
 #pragma once
 
 #include "philox.h"
@@ -74,6 +74,15 @@ struct Totals {
     int64_t lines = 0, games = 0;
 };
 
+// Where playing stops: before a decision, or as soon as so many games have ended.
+struct Goal {
+    uint64_t decision;
+    int64_t games;
+    TETRIS_FUNCTION bool reached(const PieceSource& pieces, const Totals& totals) const {
+        return pieces.t == decision || totals.games == games;
+    }
+};
+
 // The rules of a game, as far as they are not the pieces'.
 struct GameRules {
     int width, height;
@@ -96,12 +105,12 @@ class Player {
     Player(const Player&) = delete;  // the chooser refers to the geometry
     Player& operator=(const Player&) = delete;
 
-    // Plays until decision `end`, or until a column is higher than `limit` (than any can be, for no limit).
-    TETRIS_FUNCTION void play(StoredBoard& stored, PieceSource& pieces, uint64_t end, int limit, Totals& totals) const {
+    // Plays until the goal is reached, or until a column is higher than `limit` (than any can be, for no limit).
+    TETRIS_FUNCTION void play(StoredBoard& stored, PieceSource& pieces, const Goal& goal, int limit, Totals& totals) const {
         const Word tall = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
         const typename L::ColumnBits too_high = L::bits_everywhere(tall) & geometry_.inside;
         typename L::ColumnBits cells = load(stored);
-        while (pieces.t != end && !L::any(cells & too_high)) cells = decide(cells, pieces.next(), totals);
+        while (!goal.reached(pieces, totals) && !L::any(cells & too_high)) cells = decide(cells, pieces.next(), totals);
         store(cells, stored);
     }
 
@@ -143,14 +152,14 @@ class StreamPlayer {
    public:
     StreamPlayer(const GameRules& rules, const float* weights) : low_(rules, weights), tall_(rules, weights) {}
 
-    // Plays up to decision `end`.
-    void play(StoredBoard& board, PieceSource& pieces, uint64_t end, Totals& totals) const {
+    // Plays until the goal is reached.
+    void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) const {
         // Back only when the wall is well below the limit, not to go to and fro.
         constexpr int LIMIT = L::MAX_WALL, LOW = LIMIT - 2;
-        while (pieces.t != end) {
-            if (board_is_within(board, LIMIT)) low_.play(board, pieces, end, LIMIT, totals);
-            while (pieces.t != end && !board_is_within(board, LOW)) {
-                tall_.play(board, pieces, pieces.t + 1, NO_LIMIT, totals);
+        while (!goal.reached(pieces, totals)) {
+            if (board_is_within(board, LIMIT)) low_.play(board, pieces, goal, LIMIT, totals);
+            while (!goal.reached(pieces, totals) && !board_is_within(board, LOW)) {
+                tall_.play(board, pieces, {pieces.t + 1, goal.games}, NO_LIMIT, totals);
             }
         }
     }
@@ -172,8 +181,8 @@ template <class L, class List>
 class StreamPlayer<L, List, true> {
    public:
     StreamPlayer(const GameRules& rules, const float* weights) : player_(rules, weights) {}
-    void play(StoredBoard& board, PieceSource& pieces, uint64_t end, Totals& totals) const {
-        player_.play(board, pieces, end, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
+    void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) const {
+        player_.play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
     }
 
    private:
