@@ -1,7 +1,7 @@
 """A replay as a web page: a player in one file, without a network, and as a fragment for other pages.
 
-Markup and style are ``player.html``, the program is ``player_games.js`` and ``player.js``, beside this file. The
-player is an element, ``<tetris-player>``, with a shadow root: neither it nor the page changes the other's look.
+Markup and style are ``player.html``, the program is ``player_games.js`` and ``player.js``, beside this file.
+The player is an element, ``<tetris-player>``, with a shadow root, so that its look and the page's do not mix.
 """
 
 from __future__ import annotations
