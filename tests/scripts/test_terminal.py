@@ -39,7 +39,8 @@ class Pty:
         self.resize(columns, lines)
         self.before = termios.tcgetattr(self.side)
         self.seen = b""
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
         self.output = io.open(os.dup(self.side), "w", encoding="utf-8")  # noqa: SIM115, UP020
 
     def resize(self, columns: int, lines: int) -> None:
@@ -57,6 +58,13 @@ class Pty:
             assert time.monotonic() < due, f"{text!r} did not come"
             time.sleep(0.01)
 
+    def close(self) -> None:
+        """Close the side, which ends the reader, and only then the hand, whose number is free from then on."""
+        self.output.close()
+        os.close(self.side)
+        self.reader.join()
+        os.close(self.hand)
+
     def _read(self) -> None:
         try:
             while read := os.read(self.hand, 65536):
@@ -71,9 +79,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
     monkeypatch.setenv("COLORTERM", "truecolor")
     ends = Pty()
     yield ends
-    ends.output.close()
-    os.close(ends.side)
-    os.close(ends.hand)
+    ends.close()
 
 
 def shown(count: int) -> Iterator[Scene]:
