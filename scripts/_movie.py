@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -17,7 +18,6 @@ GIF_CELL, MP4_CELL = 12, 24
 """Size of a cell of the board, in pixels."""
 
 _FASTEST_GIF = 50.0
-_LAST_SECONDS = 2.0  # the last picture of a GIF stays so long before it begins again
 
 REMEDY = 'pip install -e ".[watch]"'
 
@@ -60,15 +60,18 @@ def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
     Raises:
         OSError: If the file cannot be written.
     """
-    import io
-
     from PIL import Image
 
-    images = (Image.fromarray(picture, mode="P") for picture in _pictures(scenes, title, GIF_CELL))
-    first = next(images)
-    first.putpalette(PALETTE.tobytes())
+    def images() -> Iterator[Image.Image]:
+        for picture in _pictures(scenes, title, GIF_CELL):
+            image = Image.fromarray(picture)
+            image.putpalette(PALETTE.tobytes())
+            yield image
+
+    rest = images()
+    first = next(rest)
     file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=images, duration=round(1000 / speed), loop=0)
+    first.save(file, "GIF", save_all=True, append_images=rest, duration=round(1000 / speed), loop=0)
     write_bytes(path, file.getvalue())
 
 

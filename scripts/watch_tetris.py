@@ -80,7 +80,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     ):
         metavar = f"OUT.{'json' if name == 'replay' else name}"
         parser.add_argument(f"--{name}", type=Path, metavar=metavar, help=f"write {what}")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.play and (arguments.games or arguments.decisions):
+        parser.error("--play goes on until you quit: expected no --games or --decisions")
+    return arguments
 
 
 def limited(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +27,15 @@ from tetris.replay import Replay
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
 SMALL = ("--board", "6x6", "--seed", 7)
+
+
+def read_until(hand: int, text: bytes) -> None:
+    """Read what a program writes to its terminal until a text comes."""
+    seen, due = b"", time.monotonic() + 60
+    while text not in seen:
+        assert time.monotonic() < due, seen[-2000:]
+        if select.select([hand], [], [], 1)[0]:
+            seen += os.read(hand, 65536)
 
 
 def recorded(script: Script, folder: Path, *arguments: object) -> Path:
@@ -146,6 +158,7 @@ def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path
         (("--html", "/no/such/out.html"), "/no/such: expected a folder to write to, found none"),
         (("--gif", "a.gif", "--speed", "100"), "expected a speed of at most 50 for a GIF, got 100"),
         (("--play",), "--play needs a terminal"),
+        (("--play", "--games", "1"), "--play goes on until you quit: expected no --games or --decisions"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
@@ -211,6 +224,26 @@ def test_a_full_disk_leaves_no_file(script: Script, tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_a_person_played_is_written_when_they_quit(tmp_path: Path) -> None:
+    hand, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    file = tmp_path / "mine.json"
+    script = ROOT / "scripts" / "watch_tetris.py"
+    command = [sys.executable, script, "--play", "--board", "6x6", "--seed", "7", "--replay", file]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    program = subprocess.Popen(command, stdin=side, stdout=side, stderr=subprocess.PIPE, env=environment)
+    read_until(hand, b"pieces 0 ")
+    os.write(hand, b"   q")
+    read_until(hand, b"mine.json: 3 pieces")
+    _, err = program.communicate(timeout=30)
+    os.close(side)
+    os.close(hand)
+    assert (program.returncode, err) == (0, b"")
+    replay = Replay.load(file)
+    assert (len(replay.placements), replay.controller, replay.seed) == (3, None, 7)
+    assert len(list(replay.after_states())) == 3
+
+
 def test_ctrl_c_in_a_terminal_gives_it_back() -> None:
     hand, side = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
@@ -218,18 +251,13 @@ def test_ctrl_c_in_a_terminal_gives_it_back() -> None:
     program = subprocess.Popen(
         command, stdin=side, stdout=side, stderr=subprocess.PIPE, env=environment, text=True
     )
-    seen, due = b"", time.monotonic() + 60
-    while b"margin" not in seen and time.monotonic() < due:
-        if select.select([hand], [], [], 1)[0]:
-            seen += os.read(hand, 65536)
+    read_until(hand, b"margin")
     program.send_signal(signal.SIGINT)
-    while select.select([hand], [], [], 1)[0]:
-        seen += os.read(hand, 65536)
+    read_until(hand, b"\x1b[?25h\x1b[?1049l")
     _, err = program.communicate(timeout=30)
     os.close(side)
     os.close(hand)
     assert (program.returncode, err) == (130, "interrupted\n")
-    assert seen.endswith(b"\x1b[?25h\x1b[?1049l")
 
 
 def test_another_file_is_no_controller(script: Script, tmp_path: Path) -> None:
