@@ -8,11 +8,16 @@ from pathlib import Path
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Replace a file by a text: should the machine stop in between, the file is the old one or the new.
+    """Replace a file by a text, written as UTF-8; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Replace a file: should the machine stop in between, the file is the old one or the new.
 
     Args:
         path: Where to write; its folder exists.
-        text: Written as UTF-8.
+        content: All that the file is to hold.
 
     Raises:
         OSError: If it cannot be written; a file that was there is untouched.
@@ -20,16 +25,16 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        _replace(target, temporary, text)
+        _replace(target, temporary, content)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
         raise OSError(error.errno, error.strerror, str(target)) from error
 
 
-def _replace(target: Path, temporary: Path, text: str) -> None:
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
+def _replace(target: Path, temporary: Path, content: bytes) -> None:
+    with temporary.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, target)

@@ -7,7 +7,7 @@ MDPTetris, the simulator of Thiery and Scherrer, "Building Controllers for Tetri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tetris.rules import PIECE_LETTERS
 
@@ -76,3 +76,23 @@ def _orientations(piece: int) -> tuple[Shape, ...]:
 
 PIECES: tuple[tuple[Shape, ...], ...] = tuple(_orientations(piece) for piece in range(len(PIECE_LETTERS)))
 """``PIECES[piece][orientation]``, in the order in which a decision tries them."""
+
+
+@lru_cache
+def placements_on(width: int) -> tuple[tuple[Shape, int], ...]:
+    """Return every placement on a board as (shape, column), in the order of its number.
+
+    That is by piece, then orientation, then column of the left edge: 162 on a board ten columns wide.
+    """
+    return tuple(
+        (shape, column) for shapes in PIECES for shape in shapes for column in range(width - shape.width + 1)
+    )
+
+
+@lru_cache
+def placement_numbers(width: int) -> dict[tuple[int, int, int], int]:
+    """Return the number of every placement on a board, by (piece, orientation, column)."""
+    return {
+        (shape.piece, shape.orientation, column): number
+        for number, (shape, column) in enumerate(placements_on(width))
+    }

@@ -1,0 +1,197 @@
+"""Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page.
+
+python scripts/watch_tetris.py dt20 --board 10x10
+python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
+python scripts/watch_tetris.py --play                      # the same pieces, with the keyboard
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from _common import Parser, check_writable, fail, one_line_errors, positive_int, run, seed
+from _movie import check_gif, check_mp4, write_gif, write_mp4
+from _playing import Player
+from _scoring import DEFAULT_SEED
+from _show import DEFAULT_CONTROLLER, Show, read_show
+from _terminal import Terminal, is_interactive
+from _watching import Watcher
+
+from tetris.controller import PUBLISHED
+from tetris.features import AfterState
+from tetris.files import write_text
+from tetris.judgement import judge
+from tetris.player import player_page
+from tetris.replay import DamagedReplayError, Replay
+from tetris.scene import Scene, scenes
+from tetris.text import scene_text
+
+DEFAULT_DECISIONS = 500
+"""Pieces that are played into a file or a pipe; a terminal has no end."""
+
+DEFAULT_SPEED = 5.0
+_EXPORTS = ("gif", "mp4", "html", "replay")
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "source",
+        nargs="?",
+        metavar="CONTROLLER | replay.json",
+        help=f"a published one ({', '.join(PUBLISHED)}), a controller.json, a run folder, or a replay "
+        f"(default: {DEFAULT_CONTROLLER})",
+    )
+    parser.add_argument("--board", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: 10x20)")
+    parser.add_argument(
+        "--rule", choices=["published", "clear-on-overflow"], help="when a game ends (default: published)"
+    )
+    parser.add_argument("--pieces", help="uniform, bag, or letters of IOTZSJL such as SZ (default: uniform)")
+    parser.add_argument("--seed", type=seed, help=f"of the pieces (default: {DEFAULT_SEED})")
+    limit = parser.add_mutually_exclusive_group()
+    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
+    limit.add_argument(
+        "--decisions",
+        type=positive_int,
+        metavar="N",
+        help=f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)",
+    )
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        default=DEFAULT_SPEED,
+        metavar="N",
+        help="pieces a second (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--play", action="store_true", help="play yourself; h asks the controller for a suggestion"
+    )
+    for name, what in (
+        ("gif", "an animation"),
+        ("mp4", "a video"),
+        ("html", "a page with a player"),
+        ("replay", "a replay"),
+    ):
+        metavar = f"OUT.{'json' if name == 'replay' else name}"
+        parser.add_argument(f"--{name}", type=Path, metavar=metavar, help=f"write {what}")
+    arguments = parser.parse_args(argv)
+    if arguments.play and (arguments.games or arguments.decisions):
+        parser.error("--play goes on until you quit: expected no --games or --decisions")
+    return arguments
+
+
+def limited(
+    played: Iterator[AfterState], arguments: argparse.Namespace, most: int | None
+) -> Iterator[AfterState]:
+    """Yield what is played as far as the arguments say, or else so many placements; None for no end."""
+    games = 0
+    for after in islice(played, arguments.decisions or (None if arguments.games else most)):
+        yield after
+        games += after.game_over
+        if games == arguments.games:
+            return
+
+
+def print_frames(show: Show, shown: Iterator[Scene]) -> None:
+    """Print every scene in plain text."""
+    for scene in shown:
+        text = scene_text(scene)
+        if show.controller is not None:
+            judged = judge(scene.rows, scene.after, show.controller)
+            values = zip(judged.names, judged.features, strict=True)
+            margin = "-" if judged.margin is None else f"{judged.margin:.2f}"
+            text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
+            text += f"\nvalue {judged.value:.2f}, margin {margin}"
+        print(f"{text}\n")
+
+
+def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
+    """Write the files that were asked for, and say so."""
+    if not replay.placements:
+        print("nothing was played, nothing is written", file=sys.stderr)
+        return
+    for name in _EXPORTS:
+        path = getattr(arguments, name)
+        if path is None:
+            continue
+        with one_line_errors():
+            if name == "gif":
+                write_gif(path, scenes(replay.rules, replay.after_states()), label, arguments.speed)
+            elif name == "mp4":
+                write_mp4(path, scenes(replay.rules, replay.after_states()), label, arguments.speed)
+            elif name == "html":
+                write_text(path, player_page(replay, label, arguments.speed))
+            else:
+                replay.save(path)
+        print(f"{path}: {len(replay.placements):,} pieces, {path.stat().st_size / 1e3:,.0f} kB")
+
+
+def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
+    """Let a person play; what they played is written however they leave."""
+    assert show.controller is not None
+    assert show.pieces is not None
+    terminal = Terminal(sys.stdout, sys.stdin.fileno())
+    title = replace(show, label="you").title
+    player = Player(terminal, show.rules, show.pieces, show.controller, title)
+    try:
+        with terminal:
+            player.run()
+    finally:
+        if exports:
+            export(Replay.of(player.played, show.rules, show.seed, show.stream), "a person", arguments)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Watch, play or write."""
+    arguments = parse_arguments(argv)
+    exports = any(getattr(arguments, name) for name in _EXPORTS)
+    interactive = is_interactive(sys.stdout)
+    with one_line_errors():
+        show = read_show(arguments)
+        if arguments.play and not interactive:
+            raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
+        for path in filter(None, (getattr(arguments, name) for name in _EXPORTS)):
+            check_writable(path)
+        if arguments.gif:
+            check_gif(arguments.speed)
+        if arguments.mp4:
+            check_mp4()
+    most = None if show.replay or (interactive and not exports) else DEFAULT_DECISIONS
+    played = limited(show.played(), arguments, most)
+    try:
+        if arguments.play:
+            play(show, arguments, exports)
+        elif exports:
+            replay = Replay.of(played, show.rules, show.seed, show.stream, show.controller)
+            export(replay, show.label, arguments)
+        elif interactive:
+            with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
+                shown = scenes(show.rules, played, show.pieces)
+                Watcher(terminal, shown, show.controller, show.title, arguments.speed).run()
+        else:
+            print_frames(show, scenes(show.rules, played, show.pieces))
+    except DamagedReplayError as error:
+        fail(f"{arguments.source} holds no valid replay: {error}")
+    return 0
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0.1 <= speed <= 1000:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of pieces a second from 0.1 to 1000, got {text!r}"
+        )
+    return speed
+
+
+if __name__ == "__main__":
+    run(main)

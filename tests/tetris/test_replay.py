@@ -1,0 +1,202 @@
+"""tetris/replay.py: what a replay holds, and what is noticed of damage."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tetris import LinearController, Rules, published, rollout
+from tetris.judgement import decisions
+from tetris.pieces import placement_numbers, placements_on
+from tetris.replay import DamagedReplayError, Replay
+from tetris.stream import PieceStream
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SMALL = Rules(6, 6, clear_on_overflow=True, pieces="bag")
+
+
+def recorded(rules: Rules, count: int, seed: int = 7, name: str = "dt20") -> Replay:
+    controller = published(name)
+    played = islice(decisions(controller, rules, PieceStream(rules, seed, 0)), count)
+    return Replay.of(played, rules, seed, 0, controller)
+
+
+def sealed(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the digest that belongs to them, as only a program would write it."""
+    told = {key: value for key, value in values.items() if key != "digest"}
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    return {**told, "digest": f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"}
+
+
+def packed(placements: bytes) -> str:
+    return base64.b64encode(zlib.compress(placements)).decode()
+
+
+@pytest.mark.parametrize("rules", [Rules(10, 10), SMALL, Rules(5, 8, pieces="SZ")])
+def test_a_replay_is_the_game_that_the_engines_play(rules: Rules) -> None:
+    replay = recorded(rules, 300)
+    controller = published("dt20")
+    played = rollout([controller.weights], rules, 1, 300, 7, "python", features="dt")
+    assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
+    assert len(list(replay.after_states())) == 300
+
+
+def test_a_replay_comes_back_from_its_file(tmp_path: Path) -> None:
+    replay = recorded(SMALL, 200)
+    assert replay.games > 0
+    replay.save(tmp_path / "replay.json")
+    loaded = Replay.load(tmp_path / "replay.json")
+    assert loaded == replay
+    assert loaded.controller == published("dt20")
+
+
+def test_a_person_has_no_controller_and_a_file_of_pieces_no_seed() -> None:
+    replay = Replay(Rules(), bytes([0, 17, 26]), 0, 0)
+    assert Replay.from_dict(json.loads(json.dumps(replay.to_dict()))) == replay
+
+
+def test_a_million_pieces_fit_into_few_megabytes() -> None:
+    replay = recorded(Rules(10, 20), 800)
+    assert len(replay.to_dict()["placements"]) / 800 < 1.3
+
+
+def test_placements_are_numbered_by_piece_orientation_and_column() -> None:
+    table = placements_on(10)
+    keys = [(shape.piece, shape.orientation, column) for shape, column in table]
+    assert len(table) == 162
+    assert keys == sorted(keys)
+    assert [placement_numbers(10)[key] for key in keys] == list(range(162))
+
+
+def test_every_damaged_character_is_noticed() -> None:
+    replay = recorded(SMALL, 60)
+    text = json.dumps(replay.to_dict())
+    for position in range(0, len(text), 7):
+        other = "1" if text[position] != "1" else "2"
+        damaged = text[:position] + other + text[position + 1 :]
+        try:
+            Replay.from_dict(json.loads(damaged))
+        except (ValueError, TypeError):
+            continue
+        pytest.fail(f"{damaged[position - 20 : position + 20]!r} passed")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 3}, "expected version 1 or 2 of the format, got 3"),
+        ({"format": "other"}, 'expected an object with "format": "cem-tetris-replay"'),
+        ({"lines": 99}, "the digest does not match: the file is damaged or was edited"),
+        ({"more": 1}, "expected the keys format, version, rules"),
+    ],
+)
+def test_another_or_an_edited_file_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Replay.from_dict({**recorded(SMALL, 5).to_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": 4}, "expected 4 placements, got more than 4"),
+        ({"count": 6}, "expected 6 placements, got 5"),
+        ({"count": -1}, "expected a count of 0 to"),
+        ({"placements": 5}, "expected placements to be a str, got int"),
+        ({"placements": "é"}, "expected placements as base64 of zlib"),
+        ({"placements": "AAAA"}, "expected placements as base64 of zlib"),
+        ({"placements": packed(bytes([0, 1, 2, 3, 255]))}, "of 6x6 with pieces bag, got 255 as number 5"),
+        ({"seed": None}, "expected a seed and a stream or neither"),
+        ({"seed": -1}, "expected the seed to be 0 to"),
+        ({"seed": 1.5}, "expected the seed to be 0 to"),
+        ({"lines": "many"}, "expected lines to be a whole number"),
+        ({"rules": {}}, "expected the rules to hold width"),
+        ({"controller": []}, "cem-tetris-controller"),
+    ],
+)
+def test_what_a_program_wrote_wrongly_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        Replay.from_dict(sealed({**recorded(SMALL, 5).to_dict(), **change}))
+
+
+def test_a_piece_that_the_rules_do_not_know_is_refused() -> None:
+    with pytest.raises(ValueError, match="of 10x20 with pieces ZS, got 0 as number 2"):
+        Replay(Rules(pieces="SZ"), bytes([60, 0]), 0, 0)
+
+
+def test_a_controller_that_cannot_play_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a board of width 10 for the features bdu, got 6x6"):
+        Replay(SMALL, b"", 0, 0, controller=published("bdu"))
+
+
+def test_other_pieces_than_those_of_the_seed_are_noticed_when_they_come() -> None:
+    replay = recorded(SMALL, 20)
+    other = Replay(SMALL, replay.placements, replay.lines, replay.games, seed=8, stream=0)
+    with pytest.raises(DamagedReplayError, match=r"expected . as piece \d+ of seed 8, got ."):
+        list(other.after_states())
+
+
+def test_other_lines_than_those_told_are_noticed_at_the_end() -> None:
+    replay = recorded(SMALL, 20)
+    other = Replay(SMALL, replay.placements, replay.lines + 1, replay.games)
+    played = other.after_states()
+    assert len(list(islice(played, 20))) == 20
+    with pytest.raises(DamagedReplayError, match=f"expected {replay.lines + 1} lines and"):
+        next(played)
+
+
+def test_a_replay_with_every_step_is_read_too() -> None:
+    game = json.loads((FIXTURES / "games.json").read_text())[0]
+    names = (
+        "piece",
+        "orientation",
+        "column",
+        "lines",
+        "landing_row",
+        "rows",
+        "features",
+        "value",
+        "game_over",
+    )
+    steps = [dict(zip(names, step, strict=True)) for step in game["steps"]]
+    values = {"format": "cem-tetris-replay", "version": 1, "rules": Rules().to_dict(), "steps": steps}
+    replay = Replay.from_dict({**values, "seed": game["seed"], "stream": 0, "controller": None})
+    assert [list(after.rows) for after in replay.after_states()] == [step["rows"] for step in steps]
+    with pytest.raises(ValueError, match="expected a placement on 10x20 as step 1"):
+        Replay.from_dict({**values, "steps": [{"piece": 9}]})
+    with pytest.raises(TypeError, match="expected steps to be a list, got NoneType"):
+        Replay.from_dict({**values, "steps": None})
+
+
+def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:
+    file = tmp_path / "replay.json"
+    file.write_text('{"format": "cem-tetris-replay", "ver')
+    with pytest.raises(ValueError, match=r"replay.json holds no valid replay: Unterminated string"):
+        Replay.load(file)
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    file = tmp_path / "replay.json"
+    file.write_text("mine")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        recorded(SMALL, 5).save(file)
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_controller_of_ones_own_travels_along(tmp_path: Path) -> None:
+    mine = LinearController("holes, max_height", (-4.0, -1.0), SMALL, "mine", {"seed": 1})
+    played = islice(decisions(mine, SMALL, PieceStream(SMALL, 1, 5)), 30)
+    Replay.of(played, SMALL, 1, 5, mine).save(tmp_path / "r.json")
+    loaded = Replay.load(tmp_path / "r.json")
+    assert loaded.controller == mine
+    assert len(list(loaded.after_states())) == 30

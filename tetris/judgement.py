@@ -1,0 +1,79 @@
+"""What a controller plays, and what it thinks of a placement: feature values, their sum, the margin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tetris.controller import LinearController
+from tetris.features import AfterState, feature_values
+from tetris.game import Pieces, Rows, after_states, choose, weighted_sums
+from tetris.rules import Rules
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A placement in the eyes of a controller.
+
+    Attributes:
+        names: Names of the features, in summation order.
+        features: Their values.
+        contributions: Each value times its weight, in float32.
+        value: The weighted sum, in float32 as the engines add it up.
+        margin: By how much the value exceeds that of the best other placement; negative where the controller
+            prefers another. None where the placement, or every other one, ends the game.
+    """
+
+    names: tuple[str, ...]
+    features: tuple[float, ...]
+    contributions: tuple[float, ...]
+    value: float
+    margin: float | None
+
+
+def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Iterator[AfterState]:
+    """Yield what a controller plays, without end; after a game over the next piece has an empty board.
+
+    Args:
+        controller: Who plays.
+        rules: The rules of the games.
+        pieces: ``pieces[t]`` is the piece of decision t.
+
+    Raises:
+        ValueError: If the controller cannot play on that board.
+    """
+    names, weights = controller.names_on(rules), controller.float32_weights
+    rows: Rows = ()
+    t = 0
+    while True:
+        after = choose(rows, pieces[t], weights, names, rules)
+        yield after
+        rows = () if after.game_over else after.rows
+        t += 1
+
+
+def judge(rows: Rows, after: AfterState, controller: LinearController) -> Judgement:
+    """Return what a controller thinks of one placement.
+
+    Args:
+        rows: The wall before.
+        after: What the placement makes of it.
+        controller: Who judges.
+
+    Raises:
+        ValueError: If the controller cannot play on that board.
+    """
+    names, weights = controller.names_on(after.rules), controller.float32_weights
+    others = [
+        other
+        for other in after_states(rows, after.shape.piece, after.rules)
+        if not other.game_over and (other.shape, other.column) != (after.shape, after.column)
+    ]
+    values = np.array([feature_values(each, names) for each in (after, *others)], dtype=np.float32)
+    sums = weighted_sums(values, weights).tolist()
+    with np.errstate(over="ignore"):
+        contributions = tuple((values[0] * weights).tolist())
+    margin = sums[0] - max(sums[1:]) if others and not after.game_over else None
+    return Judgement(names, tuple(values[0].tolist()), contributions, sums[0], margin)

@@ -1,0 +1,202 @@
+// The element tetris-player plays the replay in the JSON inside it, which tetris/player.py made and checked.
+
+const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
+const FASTEST_FALL = 12; // pieces a second; beyond, a fall would be two frames
+const FALL = 0.6; // share of a piece's time in which it falls
+const PLAY_ICON = "M4 2v12l9-6z";
+const PAUSE_ICON = "M3 2h4v12H3zM9 2h4v12H9z";
+
+class TetrisPlayer extends HTMLElement {
+  connectedCallback() {
+    if (this.shadowRoot) return;
+    if (document.readyState === "loading") { // what is inside may not have been read yet
+      document.addEventListener("DOMContentLoaded", () => this.connectedCallback(), { once: true });
+      return;
+    }
+    this.replay = JSON.parse(this.querySelector("script").textContent);
+    const template = document.getElementById("tetris-player");
+    this.attachShadow({ mode: "open" }).append(template.content.cloneNode(true));
+    this.tabIndex = 0;
+    this.find = (selector) => this.shadowRoot.querySelector(selector);
+    this.playing = false;
+    this.speed = this.replay.speed;
+    this.progress = FALL; // of the piece on its way: 0 as it comes, 1 when the next one comes
+    this.still = matchMedia("(prefers-reduced-motion: reduce)");
+    unpack(this.replay.placements).then(
+      (numbers) => this.begin(new Games(this.replay, numbers)),
+      (error) => { this.find(".rules").textContent = `The replay cannot be unpacked: ${error.message}`; },
+    );
+  }
+
+  begin(games) {
+    this.games = games;
+    this.count = games.numbers.length;
+    this.find("h2").textContent = this.replay.title;
+    this.find(".rules").textContent = this.replay.subtitle;
+    this.find(".position").max = this.count;
+    const speeds = [...new Set([...SPEEDS, this.speed])].sort((a, b) => a - b);
+    this.find(".speed").replaceChildren(
+      ...speeds.map((speed) => new Option(`${speed.toLocaleString()} pieces/s`, speed)),
+    );
+    this.find(".speed").value = this.speed;
+    this.listen();
+    new ResizeObserver(() => this.resize()).observe(this);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resize());
+    this.setPlaying(false);
+    this.resize();
+  }
+
+  listen() {
+    const on = (selector, event, act) => this.find(selector).addEventListener(event, act);
+    on(".position", "input", (event) => this.seek(Number(event.target.value) - 1));
+    on(".speed", "change", (event) => { this.speed = Number(event.target.value); });
+    on(".start", "click", () => this.seek(0));
+    on(".back", "click", () => this.seek(this.games.state.index - 1));
+    on(".step", "click", () => this.seek(this.games.state.index + 1));
+    on(".play", "click", () => this.setPlaying(!this.playing));
+    const keys = {
+      " ": () => this.setPlaying(!this.playing),
+      ArrowLeft: () => this.seek(this.games.state.index - 1),
+      ArrowRight: () => this.seek(this.games.state.index + 1),
+      ArrowUp: () => this.changeSpeed(1),
+      ArrowDown: () => this.changeSpeed(-1),
+      Home: () => this.seek(0),
+      End: () => this.seek(this.count - 1),
+    };
+    // A page of its own hears the keys wherever the focus is.
+    const keyboard = this.hasAttribute("page-keys") ? document : this;
+    keyboard.addEventListener("keydown", (event) => {
+      // A control that has the focus answers to the keys that are its own.
+      const own = event.composedPath()[0].tagName;
+      const taken = own === "SELECT" || (own === "BUTTON" && event.key === " ");
+      if (!(event.key in keys) || taken || event.ctrlKey || event.altKey || event.metaKey) return;
+      event.preventDefault();
+      keys[event.key]();
+    });
+  }
+
+  seek(index) {
+    this.setPlaying(false);
+    this.games.goTo(Math.min(Math.max(index, 0), this.count - 1));
+    this.progress = FALL;
+    this.draw();
+  }
+
+  changeSpeed(by) {
+    const { options, selectedIndex } = this.find(".speed");
+    const chosen = Math.min(Math.max(selectedIndex + by, 0), options.length - 1);
+    this.find(".speed").selectedIndex = chosen;
+    this.speed = Number(options[chosen].value);
+  }
+
+  setPlaying(playing) {
+    if (playing && this.games.state.index === this.count - 1) this.games.goTo(0);
+    this.playing = playing;
+    const name = playing ? "Pause" : "Play";
+    Object.assign(this.find(".play"), { title: name, ariaLabel: name });
+    this.find(".play path").setAttribute("d", playing ? PAUSE_ICON : PLAY_ICON);
+    cancelAnimationFrame(this.request);
+    this.last = undefined;
+    if (playing) this.request = requestAnimationFrame((now) => this.advance(now));
+  }
+
+  advance(now) {
+    this.progress += (Math.min(now - (this.last ?? now), 250) / 1000) * this.speed;
+    this.last = now;
+    const { index } = this.games.state;
+    const target = Math.min(index + Math.floor(this.progress), this.count - 1);
+    this.games.goTo(target);
+    this.progress -= Math.floor(this.progress);
+    if (target === this.count - 1) this.seek(target);
+    else this.request = requestAnimationFrame((next) => this.advance(next));
+    this.draw();
+  }
+
+  resize() {
+    const rows = this.replay.height + HEADROOM;
+    const room = Math.min(this.clientWidth * 0.58 / this.replay.width, innerHeight * 0.72 / rows, 26);
+    this.cell = Math.max(6, Math.floor(room));
+    this.colors = Object.fromEntries(
+      ["page", "empty", "line", "frame", "full", "full-edge", ...Array(7).keys()].map((name) => {
+        const variable = typeof name === "number" ? `--piece-${name}` : `--${name}`;
+        return [name, getComputedStyle(this).getPropertyValue(variable).trim()];
+      }),
+    );
+    this.draw();
+  }
+
+  /** Sets a canvas to so many cells, and returns what fills one: y counts from the bottom. */
+  painter(canvas, width, height, edge) {
+    const scale = devicePixelRatio || 1;
+    const [w, h] = [width * this.cell + 2 * edge, height * this.cell + edge];
+    Object.assign(canvas, { width: Math.round(w * scale), height: Math.round(h * scale) });
+    Object.assign(canvas.style, { width: `${w}px`, height: `${h}px` });
+    const context = canvas.getContext("2d");
+    context.scale(scale, scale);
+    const cell = (x, y, color, gap, alpha = 1) => {
+      context.globalAlpha = alpha;
+      context.fillStyle = color;
+      const [left, top] = [edge + x * this.cell, (height - 1 - y) * this.cell];
+      context.fillRect(left, top, this.cell - gap, this.cell - gap);
+    };
+    return { context, cell };
+  }
+
+  draw() {
+    const { games, replay, colors } = this;
+    const { state } = games;
+    const edge = Math.max(2, Math.round(this.cell / 6));
+    const rows = replay.height + HEADROOM;
+    const { context, cell } = this.painter(this.find(".board"), replay.width, rows, edge);
+    context.fillStyle = colors.frame;
+    const [width, height] = [replay.width * this.cell + 2 * edge, replay.height * this.cell + edge];
+    context.fillRect(0, HEADROOM * this.cell, width, height);
+    const now = games.look();
+    const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
+    const down = falls && now.row < replay.height ? this.progress / FALL : 1;
+    const row = Math.round(replay.height + (now.row - replay.height) * down);
+    for (let y = 0; y < rows; y++) {
+      for (let x = 0; x < replay.width; x++) {
+        const value = state.cells[y * replay.width + x];
+        if (y < replay.height) {
+          cell(x, y, colors.line, 0);
+          cell(x, y, colors.empty, 1);
+        }
+        if (value) cell(x, y, colors[value - 1], 1, 0.78);
+      }
+    }
+    for (const [x, y] of now.shape.cells) {
+      if (row + y < rows) cell(now.column + x, row + y, colors[now.piece], 1);
+    }
+    for (const y of down === 1 ? now.full : []) {
+      for (let x = 0; x < replay.width; x++) {
+        cell(x, y, colors["full-edge"], 0);
+        cell(x, y, colors.full, 1);
+      }
+    }
+    this.tell(now);
+  }
+
+  tell(now) {
+    const { state, all, numbers } = this.games;
+    const counts = {
+      lines: state.lines + now.full.length,
+      game: state.gameLines + now.full.length,
+      pieces: state.index + 1,
+      games: state.games + now.over,
+    };
+    for (const [name, count] of Object.entries(counts)) {
+      this.find(`.${name}`).textContent = count.toLocaleString();
+    }
+    this.find(".position").value = state.index + 1;
+    const { cell } = this.painter(this.find(".next"), 4, 4, 0);
+    const coming = numbers[state.index + 1];
+    if (coming === undefined) return;
+    const { piece } = all[coming].shape;
+    const shape = this.replay.shapes.find((each) => each.piece === piece);
+    const bottom = Math.floor((4 - shape.height) / 2);
+    for (const [x, y] of shape.cells) cell(x, bottom + y, this.colors[piece], 1);
+  }
+}
+
+customElements.define("tetris-player", TetrisPlayer);

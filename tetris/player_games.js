@@ -1,0 +1,90 @@
+// The games of a replay, for player.js: the board before any placement, by the rules of tetris/game.py.
+
+const HEADROOM = 4; // rows above the board: a piece that ends the game comes to rest there
+const SNAPSHOT = 256; // pieces between two boards that are kept, to go back from
+
+/** Every placement on a board, in the order of its number: by shape, then by column. */
+function placements(shapes, width) {
+  const all = [];
+  for (const shape of shapes) {
+    for (let column = 0; column <= width - shape.width; column++) all.push({ shape, column });
+  }
+  return all;
+}
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** A stream of games: the board before placement `index`, which can be any. */
+class Games {
+  constructor(replay, numbers) {
+    Object.assign(this, { width: replay.width, height: replay.height, clears: replay.clear_on_overflow });
+    this.numbers = numbers;
+    this.all = placements(replay.shapes, replay.width);
+    this.snapshots = [];
+    this.state = {
+      index: 0, lines: 0, gameLines: 0, games: 0,
+      cells: new Uint8Array(this.width * (this.height + HEADROOM)), // 0 empty, else the piece plus one
+    };
+  }
+
+  goTo(index) {
+    if (index < this.state.index) {
+      const kept = this.snapshots[Math.floor(index / SNAPSHOT)];
+      this.state = { ...kept, cells: kept.cells.slice() };
+    }
+    while (this.state.index < index) this.carryOut();
+    this.keep();
+  }
+
+  keep() {
+    const { index, cells } = this.state;
+    if (index % SNAPSHOT) return;
+    this.snapshots[index / SNAPSHOT] ??= { ...this.state, cells: cells.slice() };
+  }
+
+  /** What placement `index` does: where the piece rests, which rows it fills, if it ends the game. */
+  look() {
+    const { shape, column } = this.all[this.numbers[this.state.index]];
+    const { cells } = this.state;
+    let row = 0;
+    for (let x = 0; x < shape.width; x++) {
+      let height = this.height + HEADROOM;
+      while (height && !cells[(height - 1) * this.width + column + x]) height--;
+      const bottom = Math.min(...shape.cells.filter(([cx]) => cx === x).map(([, cy]) => cy));
+      row = Math.max(row, height - bottom);
+    }
+    const overflows = row + shape.height > this.height;
+    const full = [];
+    for (let y = row; y < row + shape.height && (this.clears || !overflows); y++) {
+      let count = shape.cells.filter(([, cy]) => cy === y - row).length;
+      for (let x = 0; x < this.width; x++) count += cells[y * this.width + x] > 0;
+      if (count === this.width) full.push(y);
+    }
+    const over = row + shape.height - full.length > this.height;
+    return { shape, column, row, full, over, piece: shape.piece };
+  }
+
+  carryOut() {
+    this.keep();
+    const { state, width } = this;
+    const { shape, column, row, full, over, piece } = this.look();
+    state.index++;
+    state.lines += full.length;
+    state.gameLines += full.length;
+    if (over) {
+      state.games++;
+      state.gameLines = 0;
+      state.cells.fill(0);
+      return;
+    }
+    for (const [x, y] of shape.cells) state.cells[(row + y) * width + column + x] = piece + 1;
+    for (const y of full.reverse()) {
+      state.cells.copyWithin(y * width, (y + 1) * width);
+      state.cells.fill(0, -width);
+    }
+  }
+}

@@ -1,0 +1,264 @@
+"""Replays: the rules, the seed, who played, and every placement, in a byte each.
+
+A placement's byte is its number among all placements on a board of that width, by piece, orientation and
+column: 162 on ten columns. So the bytes hold the pieces too, and a viewer needs no random numbers. They are
+compressed by zlib and written in base64, a megabyte for a million pieces. A digest tells damage.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tetris.controller import LinearController
+from tetris.features import AfterState, column_heights
+from tetris.files import write_text
+from tetris.game import Rows, landing_row, place
+from tetris.pieces import placement_numbers, placements_on
+from tetris.rules import PIECE_LETTERS, Rules
+from tetris.stream import PieceStream
+
+FORMAT = "cem-tetris-replay"
+VERSION = 2
+STEPS_VERSION = 1
+"""Replays with every step spelled out, features and all, as ``evaluate_tetris.py --replay`` writes them."""
+
+MOST_PLACEMENTS = 1 << 30
+"""More are refused: a small damaged or hostile file could otherwise unpack to fill the memory."""
+
+_KEYS = ("rules", "seed", "stream", "controller", "lines", "games", "count", "placements", "digest")
+
+
+class DamagedReplayError(ValueError):
+    """A replay whose placements are not what it says of them: other pieces, other lines."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What was played on one stream of games, from the empty board.
+
+    Example:
+        >>> replay = Replay(Rules(), bytes([0, 17, 160]), lines=0, games=0)
+        >>> [PIECE_LETTERS[after.shape.piece] for after in replay.after_states()]
+        ['I', 'O', 'L']
+
+    Attributes:
+        rules: The rules of the games.
+        placements: The number of every placement, a byte each.
+        lines: Lines removed, those of an unfinished game included.
+        games: Games that ended.
+        seed: Seed of the pieces; None where they came from elsewhere.
+        stream: Number of their stream; None where there is no seed.
+        controller: Who played; None for a person.
+
+    Raises:
+        ValueError: If a placement does not exist under the rules, the controller cannot play by them, or the
+            seed or stream is no unsigned 64-bit integer.
+    """
+
+    rules: Rules
+    placements: bytes
+    lines: int
+    games: int
+    seed: int | None = None
+    stream: int | None = None
+    controller: LinearController | None = None
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without playing."""
+        table = placements_on(self.rules.width)
+        numbers = np.frombuffer(self.placements, dtype=np.uint8)
+        known = [number for number, (shape, _) in enumerate(table) if shape.piece in self.rules.piece_set]
+        allowed = np.zeros(256, dtype=bool)
+        allowed[known] = True
+        wrong = np.flatnonzero(~allowed[numbers])
+        if len(wrong):
+            rules = f"{self.rules.board} with pieces {self.rules.pieces}"
+            raise ValueError(
+                f"expected placements of {rules}, got {numbers[wrong[0]]} as number {wrong[0] + 1}"
+            )
+        if self.controller is not None:
+            self.controller.names_on(self.rules)
+        if (self.seed is None) != (self.stream is None):
+            raise ValueError(
+                f"expected a seed and a stream or neither, got {self.seed!r} and {self.stream!r}"
+            )
+        for what, value in (("seed", self.seed), ("stream", self.stream)):
+            if value is not None and not (type(value) is int and 0 <= value < 1 << 64):
+                raise ValueError(f"expected the {what} to be 0 to 2^64 - 1 or null, got {value!r}")
+        for what, count in (("lines", self.lines), ("games", self.games)):
+            if type(count) is not int or count < 0:
+                raise ValueError(f"expected {what} to be a whole number of at least 0, got {count!r}")
+
+    @classmethod
+    def of(
+        cls,
+        played: Iterable[AfterState],
+        rules: Rules,
+        seed: int | None = None,
+        stream: int | None = None,
+        controller: LinearController | None = None,
+    ) -> Replay:
+        """Return the replay of what was played; see the class for the arguments."""
+        numbers, placements = placement_numbers(rules.width), bytearray()
+        lines = games = 0
+        for after in played:
+            placements.append(numbers[after.shape.piece, after.shape.orientation, after.column])
+            lines += after.lines
+            games += after.game_over
+        return cls(rules, bytes(placements), lines, games, seed, stream, controller)
+
+    def after_states(self) -> Iterator[AfterState]:
+        """Play the replay, one placement after the other; after a game over the next one has an empty board.
+
+        Raises:
+            DamagedReplayError: At the placement whose piece is not that of the seed, or at the end, if
+                lines and games are not those of the replay.
+        """
+        table = placements_on(self.rules.width)
+        pieces = None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
+        rows: Rows = ()
+        lines = games = 0
+        for t, number in enumerate(self.placements):
+            shape, column = table[number]
+            if pieces is not None and pieces[t] != shape.piece:
+                expected, got = PIECE_LETTERS[pieces[t]], PIECE_LETTERS[shape.piece]
+                raise DamagedReplayError(
+                    f"expected {expected} as piece {t + 1} of seed {self.seed}, got {got}"
+                )
+            row = landing_row(column_heights(rows, self.rules.width), shape, column)
+            after = place(rows, shape, column, row, self.rules)
+            lines += after.lines
+            games += after.game_over
+            yield after
+            rows = () if after.game_over else after.rows
+        if (lines, games) != (self.lines, self.games):
+            told = f"{self.lines} lines and {self.games} games"
+            raise DamagedReplayError(f"expected {told} from the placements, got {lines} and {games}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the replay as plain values, for JSON."""
+        values = {
+            "format": FORMAT,
+            "version": VERSION,
+            "rules": self.rules.to_dict(),
+            "seed": self.seed,
+            "stream": self.stream,
+            "controller": None if self.controller is None else self.controller.to_dict(),
+            "lines": self.lines,
+            "games": self.games,
+            "count": len(self.placements),
+            "placements": base64.b64encode(zlib.compress(self.placements, 9)).decode("ascii"),
+        }
+        return {**values, "digest": _digest(values)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Replay:
+        """Return the replay that ``to_dict`` (or ``evaluate_tetris.py --replay``) wrote.
+
+        Raises:
+            TypeError: If a value has the wrong type.
+            ValueError: If it is another format or version, it is damaged, or a value is out of range.
+        """
+        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
+            raise ValueError(f'expected an object with "format": "{FORMAT}"')
+        if values.get("version") == STEPS_VERSION:
+            return _from_steps(values)
+        if values.get("version") != VERSION:
+            known = f"version {STEPS_VERSION} or {VERSION}"
+            raise ValueError(f"expected {known} of the format, got {values.get('version')!r}")
+        if set(values) != {"format", "version", *_KEYS}:
+            keys = ", ".join(("format", "version", *_KEYS))
+            raise ValueError(f"expected the keys {keys}; got {', '.join(map(str, values))}")
+        if values["digest"] != _digest(values):
+            raise ValueError("the digest does not match: the file is damaged or was edited")
+        return cls(
+            rules=Rules.from_dict(values["rules"]),
+            placements=_unpacked(values["placements"], values["count"]),
+            lines=values["lines"],
+            games=values["games"],
+            seed=values["seed"],
+            stream=values["stream"],
+            controller=_controller(values["controller"]),
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the replay as JSON, whole or not at all.
+
+        Raises:
+            OSError: If the file cannot be written; a file that was there is untouched.
+        """
+        write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Replay:
+        """Read a replay from a JSON file.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If it holds no valid replay; the message names the file and the reason.
+        """
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(f"{path} holds no valid replay: {error}") from error
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    told = {key: value for key, value in values.items() if key != "digest"}
+    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _unpacked(text: object, count: object) -> bytes:
+    if type(count) is not int or not 0 <= count <= MOST_PLACEMENTS:
+        raise ValueError(f"expected a count of 0 to {MOST_PLACEMENTS}, got {count!r}")
+    if not isinstance(text, str):
+        raise TypeError(f"expected placements to be a str, got {type(text).__name__}")
+    unpacking = zlib.decompressobj()
+    try:
+        placements = unpacking.decompress(base64.b64decode(text, validate=True), count + 1)
+    except (binascii.Error, zlib.error, ValueError) as error:
+        raise ValueError(f"expected placements as base64 of zlib: {error}") from error
+    if len(placements) != count:
+        got = f"more than {count}" if len(placements) > count else len(placements)
+        raise ValueError(f"expected {count} placements, got {got}")
+    return placements
+
+
+def _controller(values: Mapping[str, Any] | None) -> LinearController | None:
+    return None if values is None else LinearController.from_dict(values)
+
+
+def _from_steps(values: Mapping[str, Any]) -> Replay:
+    rules, steps = Rules.from_dict(values.get("rules", {})), values.get("steps")
+    if not isinstance(steps, list):
+        raise TypeError(f"expected steps to be a list, got {type(steps).__name__}")
+    numbers, placements = placement_numbers(rules.width), bytearray()
+    lines = games = 0
+    for position, step in enumerate(steps, start=1):
+        try:
+            placements.append(numbers[step["piece"], step["orientation"], step["column"]])
+            lines += step["lines"]
+            games += step["game_over"]
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"expected a placement on {rules.board} as step {position}") from error
+    return Replay(
+        rules=rules,
+        placements=bytes(placements),
+        lines=lines,
+        games=games,
+        seed=values.get("seed"),
+        stream=values.get("stream"),
+        controller=_controller(values.get("controller")),
+    )
