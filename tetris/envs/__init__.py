@@ -3,7 +3,8 @@
 from tetris.envs.placement_features import PlacementFeatures
 from tetris.envs.registration import IDS, register_environments
 from tetris.envs.tetris_env import TetrisEnv
+from tetris.envs.vector_env import TetrisVectorEnv
 
-__all__ = ["IDS", "PlacementFeatures", "TetrisEnv"]
+__all__ = ["IDS", "PlacementFeatures", "TetrisEnv", "TetrisVectorEnv"]
 
 register_environments()

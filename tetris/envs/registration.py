@@ -29,5 +29,6 @@ def register_environments() -> None:
             register(
                 identifier,
                 entry_point="tetris.envs.tetris_env:TetrisEnv",
+                vector_entry_point="tetris.envs.vector_env:TetrisVectorEnv",
                 kwargs=dict(arguments),
             )
