@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -113,7 +112,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         self.single_action_space = single.action_space
         self.single_observation_space = observation_space(self.rules)
-        self.action_space: spaces.MultiDiscrete = batch_space(self.single_action_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
 
         numbers = self.rules.piece_set
@@ -276,7 +275,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         number = tensor.to(self.device, torch.int64).contiguous()
         if self.device.type == "cpu":
             least, most = map(int, torch.aminmax(number))
-            if least < 0 or most >= self.single_action_space.n:
+            if least < 0 or most >= action_count(self.rules.width):
                 wrong = least if least < 0 else most
                 raise ValueError(f"expected actions of {self.single_action_space}, got {wrong}")
         return number

@@ -7,6 +7,10 @@
 
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #include "step_tensors.h"
 
 namespace {
@@ -17,14 +21,48 @@ using L = ScalarLanes;
 // Below this many environments a thread, sharing them out costs more than it gains.
 constexpr int64_t GRAIN = 256;
 
-void write_board(const BoardBits& bits, int cells, int8_t* boards, int64_t i) {
-    int8_t* board = boards + i * cells;
-    int at = 0;
-    for (; at + 4 <= cells; at += 4) {
-        const uint32_t bytes = bytes_of(bits.word[at / 32] >> (at % 32));
-        std::memcpy(board + at, &bytes, sizeof bytes);
+struct Rows {
+    uint32_t row[MAX_HEIGHT];  // as `row_bits` says
+};
+
+Rows rows_of(const L::ColumnBits& cells, int width) {
+    Rows rows;
+#if defined(__SSE2__)
+    // Eight rows of all columns fit into a vector, a byte a column; its bytes' first bits are a row.
+    static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
+    const auto* slots = reinterpret_cast<const __m128i*>(cells.slot + FIRST_COLUMN);
+    const __m128i eight = _mm_set1_epi32(255);
+    const int board = (1 << width) - 1;
+    for (int first = 0; first < MAX_HEIGHT; first += 8) {
+        const auto part = [&](int i) {
+            return _mm_and_si128(_mm_srl_epi32(_mm_loadu_si128(slots + i), _mm_cvtsi32_si128(24 - first)), eight);
+        };
+        const __m128i high = _mm_packs_epi32(part(2), _mm_setzero_si128());
+        __m128i columns = _mm_packus_epi16(_mm_packs_epi32(part(0), part(1)), high);
+        for (int row = first; row < first + 8; ++row) {
+            rows.row[row] = static_cast<uint32_t>(_mm_movemask_epi8(columns) & board);
+            columns = _mm_add_epi8(columns, columns);
+        }
     }
-    for (; at < cells; ++at) board[at] = static_cast<int8_t>(bits.word[at / 32] >> (at % 32) & 1u);
+#else
+    for (int row = 0; row < MAX_HEIGHT; ++row) rows.row[row] = row_bits<L>(cells, row, width);
+#endif
+    return rows;
+}
+
+// Twelve cells a row are written, and what does not belong to it is overwritten by the next one.
+void write_board(const L::ColumnBits& columns, int width, int height, int8_t* boards, int64_t i) {
+    constexpr int GROUPS = 3;
+    const Rows rows = rows_of(columns, width);
+    int8_t cells[MAX_WIDTH * MAX_HEIGHT + 4 * GROUPS];
+    for (int row = 0; row < height; ++row) {
+        for (int group = 0; group < GROUPS; ++group) {
+            const uint32_t bytes = bytes_of(rows.row[row] >> (4 * group));
+            std::memcpy(cells + row * width + 4 * group, &bytes, sizeof bytes);
+        }
+    }
+    const int size = width * height;
+    std::memcpy(boards + i * size, cells, static_cast<size_t>(size));
 }
 
 // What is written of an environment's piece.
@@ -62,8 +100,7 @@ struct Cpu {
             tensors.terminated[i] = outcome.terminated;
             tensors.truncated[i] = outcome.truncated;
             if (tensors.final_board != nullptr) {
-                write_board(board_bits<L>(shown, geometry.width, geometry.height), geometry.width * geometry.height,
-                            tensors.final_board, i);
+                write_board(shown, geometry.width, geometry.height, tensors.final_board, i);
             }
             return static_cast<int>(episode.piece);
         });
@@ -87,7 +124,7 @@ struct Cpu {
             for (int64_t i = begin; i < end; ++i) {
                 L::ColumnBits columns = load_columns(geometry, all.columns + i, all.count);
                 masks.write(all, i, play(geometry, columns, i));
-                write_board(board_bits<L>(columns, width, height), width * height, all.board, i);
+                write_board(columns, width, height, all.board, i);
             }
         });
     }

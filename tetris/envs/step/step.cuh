@@ -15,9 +15,9 @@ constexpr int STEP_THREADS = 128;
 
 // What the threads of a block leave for each other.
 struct StepMemory {
-    // One more word than a board has, so that any stretch of four cells lies in two; an odd number, so that the threads
-    // of a warp write to different banks.
-    static constexpr int STRIDE = BOARD_WORDS + 1;
+    // A board is a string of bits, row after row from the bottom. It has one word more than it may need, so that any
+    // stretch of four cells lies in two; an odd number, so that the threads of a warp write to different banks.
+    static constexpr int STRIDE = (MAX_WIDTH * MAX_HEIGHT + 31) / 32 + 1;
     uint32_t board[STEP_THREADS * STRIDE];
     uint64_t mask[PIECES];
     uint8_t piece[STEP_THREADS];
@@ -53,9 +53,19 @@ struct StepBlock {
     }
 
     __device__ void leave_board(const L::ColumnBits& cells) {
-        const BoardBits bits = board_bits<L>(cells, job.task.rules.width, job.task.rules.height);
-        TETRIS_UNROLL for (int i = 0; i < BOARD_WORDS; ++i) memory.board[thread * StepMemory::STRIDE + i] = bits.word[i];
-        memory.board[thread * StepMemory::STRIDE + BOARD_WORDS] = 0;
+        const int width = job.task.rules.width;
+        uint32_t* words = memory.board + thread * StepMemory::STRIDE;
+        uint64_t pending = 0;
+        int bits = 0;
+        for (int row = 0; row < job.task.rules.height; ++row) {
+            pending |= static_cast<uint64_t>(row_bits<L>(cells, row, width)) << bits;
+            bits += width;
+            if (bits < 32) continue;
+            *words++ = static_cast<uint32_t>(pending);
+            pending >>= 32;
+            bits -= 32;
+        }
+        *words = static_cast<uint32_t>(pending);
     }
 
     __device__ void leave_piece(int piece) {
@@ -64,7 +74,7 @@ struct StepBlock {
         memory.piece[thread] = static_cast<uint8_t>(piece);
     }
 
-    // The 32 bits from one cell on, of which those of this board count.
+    // The bits from one cell on, of which those of this board count.
     __device__ uint32_t bits_from(int environment, int cell) const {
         const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
         return static_cast<uint32_t>((static_cast<uint64_t>(words[1]) << 32 | words[0]) >> (cell % 32));

@@ -118,33 +118,12 @@ TETRIS_FUNCTION Outcome step(const Task& task, const Geometry<L>& geometry, int6
     return outcome;
 }
 
-// A board as one string of bits, row after row from the bottom: bit row * width + column.
-constexpr int BOARD_WORDS = (MAX_WIDTH * MAX_HEIGHT + 31) / 32;
-struct BoardBits {
-    uint32_t word[BOARD_WORDS];
-};
-
+// The cells of a row, bit c for column c. Right of the board there are walls, which are full.
 template <class L>
-TETRIS_FUNCTION BoardBits board_bits(const typename L::ColumnBits& cells, int width, int height) {
-    BoardBits bits{};
-    uint64_t pending = 0;
-    int count = 0, words = 0;
-    for (int row = 0; row < height; ++row) {
-        uint32_t columns = 0;
-        TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-            columns |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u) << c;
-        }
-        // Right of the board there are walls, which are full.
-        pending |= static_cast<uint64_t>(columns & ((1u << width) - 1)) << count;
-        count += width;
-        if (count >= 32) {
-            bits.word[words++] = static_cast<uint32_t>(pending);
-            pending >>= 32;
-            count -= 32;
-        }
-    }
-    if (count > 0) bits.word[words] = static_cast<uint32_t>(pending);
-    return bits;
+TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
+    uint32_t bits = 0;
+    TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) bits |= (cells.slot[FIRST_COLUMN + c] >> (L::TOP - row) & 1u) << c;
+    return bits & ((1u << width) - 1);
 }
 
 // Four bits become the lowest bits of four bytes; the first becomes the first in memory.
