@@ -18,77 +18,80 @@ namespace {
 using namespace tetris;
 using L = ScalarLanes;
 
-// Below this many environments a thread, sharing them out costs more than it gains.
-constexpr int64_t GRAIN = 256;
+// Environments a thread has at least. They take a tenth of a millisecond; for less it is not worth waking a thread and
+// waiting for it, least of all where the processors have other work.
+constexpr int64_t GRAIN = 1024;
 
-struct Rows {
-    uint32_t row[MAX_HEIGHT];  // as `row_bits` says
-};
+// Bytes written for a row; those that do not belong to it are overwritten by the next one.
+constexpr int ROW_BYTES = 16;
 
-Rows rows_of(const L::ColumnBits& cells, int width) {
-    Rows rows;
+// Writes the cells of all rows, `width` bytes apart.
+void write_rows(const L::ColumnBits& columns, int width, [[maybe_unused]] int height, int8_t* cells) {
 #if defined(__SSE2__)
-    // Eight rows of all columns fit into a vector, a byte a column; its bytes' first bits are a row.
+    // Eight rows of all columns fit into a vector, a byte a column: the first bits of its bytes are the first row's cells.
     static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
-    const auto* slots = reinterpret_cast<const __m128i*>(cells.slot + FIRST_COLUMN);
-    const __m128i eight = _mm_set1_epi32(255);
-    const int board = (1 << width) - 1;
-    for (int first = 0; first < MAX_HEIGHT; first += 8) {
+    const auto* slots = reinterpret_cast<const __m128i*>(columns.slot + FIRST_COLUMN);
+    const __m128i low_byte = _mm_set1_epi32(255), one = _mm_set1_epi8(1);
+    TETRIS_UNROLL for (int first = 0; first < MAX_HEIGHT; first += 8) {
         const auto part = [&](int i) {
-            return _mm_and_si128(_mm_srl_epi32(_mm_loadu_si128(slots + i), _mm_cvtsi32_si128(24 - first)), eight);
+            return _mm_and_si128(_mm_srli_epi32(_mm_loadu_si128(slots + i), 24 - first), low_byte);
         };
-        const __m128i high = _mm_packs_epi32(part(2), _mm_setzero_si128());
-        __m128i columns = _mm_packus_epi16(_mm_packs_epi32(part(0), part(1)), high);
-        for (int row = first; row < first + 8; ++row) {
-            rows.row[row] = static_cast<uint32_t>(_mm_movemask_epi8(columns) & board);
-            columns = _mm_add_epi8(columns, columns);
+        const __m128i eight = _mm_packus_epi16(_mm_packs_epi32(part(0), part(1)), _mm_packs_epi32(part(2), part(2)));
+        TETRIS_UNROLL for (int row = 0; row < 8; ++row) {
+            const __m128i bytes = _mm_and_si128(_mm_srli_epi16(eight, 7 - row), one);
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(cells + (first + row) * width), bytes);
         }
     }
 #else
-    for (int row = 0; row < MAX_HEIGHT; ++row) rows.row[row] = row_bits<L>(cells, row, width);
-#endif
-    return rows;
-}
-
-// Twelve cells a row are written, and what does not belong to it is overwritten by the next one.
-void write_board(const L::ColumnBits& columns, int width, int height, int8_t* boards, int64_t i) {
-    constexpr int GROUPS = 3;
-    const Rows rows = rows_of(columns, width);
-    int8_t cells[MAX_WIDTH * MAX_HEIGHT + 4 * GROUPS];
     for (int row = 0; row < height; ++row) {
-        for (int group = 0; group < GROUPS; ++group) {
-            const uint32_t bytes = bytes_of(rows.row[row] >> (4 * group));
-            std::memcpy(cells + row * width + 4 * group, &bytes, sizeof bytes);
+        const uint32_t bits = row_bits<L>(columns, row, width);
+        for (int at = 0; at < ROW_BYTES; at += 4) {
+            const uint32_t bytes = bytes_of(bits >> at);
+            std::memcpy(cells + row * width + at, &bytes, sizeof bytes);
         }
     }
-    const int size = width * height;
-    std::memcpy(boards + i * size, cells, static_cast<size_t>(size));
+#endif
 }
 
-// What is written of an environment's piece.
-class Masks {
+void write_board(const L::ColumnBits& columns, int width, int height, int8_t* board) {
+    int8_t cells[MAX_WIDTH * MAX_HEIGHT + ROW_BYTES];
+    write_rows(columns, width, height, cells);
+    std::memcpy(board, cells, static_cast<size_t>(width * height));
+}
+
+// What is observed of an environment.
+class View {
    public:
-    explicit Masks(int width) : size_(MAX_ORIENTATIONS * width) {
+    View(const Environments& all, int width, int height)
+        : all_(all), width_(width), height_(height), size_(MAX_ORIENTATIONS * width) {
         for (int piece = 0; piece < PIECES; ++piece) {
             const uint64_t bits = mask_bits(piece, width);
             for (int action = 0; action < size_; ++action) bytes_[piece][action] = static_cast<int8_t>(bits >> action & 1u);
         }
     }
-    void write(const Environments& all, int64_t i, int piece) const {
-        all.current[i] = static_cast<uint8_t>(piece);
-        all.piece[i] = piece;
-        std::memcpy(all.mask + i * size_, bytes_[piece], static_cast<size_t>(size_));
+    int8_t* board(int8_t* boards, int64_t i) const { return boards + i * width_ * height_; }
+    void write(int64_t i, const L::ColumnBits& columns, int piece) const {
+        all_.current[i] = static_cast<uint8_t>(piece);
+        all_.piece[i] = piece;
+        std::memcpy(all_.mask + i * size_, bytes_[piece], static_cast<size_t>(size_));
+        write_board(columns, width_, height_, board(all_.board, i));
+    }
+    // The board that an episode ended with, or the one that was written before.
+    void write_final(int64_t i, const L::ColumnBits& shown, bool ended, int8_t* finals) const {
+        if (ended) write_board(shown, width_, height_, board(finals, i));
+        else std::memcpy(board(finals, i), board(all_.board, i), static_cast<size_t>(width_ * height_));
     }
 
    private:
-    int size_;
+    const Environments& all_;
+    int width_, height_, size_;
     int8_t bytes_[PIECES][MAX_ORIENTATIONS * MAX_WIDTH];
 };
 
 struct Cpu {
     static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
-        each(all, task, [&](const Geometry<L>& geometry, L::ColumnBits& columns, int64_t i) {
-            L::ColumnBits shown;
+        each(all, task, [&](const Geometry<L>& geometry, const View& view, int64_t i) {
+            L::ColumnBits columns = load_columns(geometry, all.columns + i, all.count), shown;
             Episode episode{all.time[i], tensors.length[i], all.current[i], tensors.ended[i]};
             const Outcome outcome = tetris::step<L>(task, geometry, tensors.actions[i], all.seed[i], all.stream[i], episode,
                                                     columns, shown);
@@ -99,33 +102,35 @@ struct Cpu {
             tensors.reward[i] = outcome.reward;
             tensors.terminated[i] = outcome.terminated;
             tensors.truncated[i] = outcome.truncated;
+            view.write(i, columns, episode.piece);
             if (tensors.final_board != nullptr) {
-                write_board(shown, geometry.width, geometry.height, tensors.final_board, i);
+                view.write_final(i, shown, outcome.terminated || outcome.truncated, tensors.final_board);
             }
-            return static_cast<int>(episode.piece);
         });
     }
 
     static void observe(const Tensor&, const Environments& all, const Task& task) {
-        each(all, task, [&](const Geometry<L>&, const L::ColumnBits&, int64_t i) {
-            return task.piece(all.seed[i], all.stream[i], all.time[i]);
+        each(all, task, [&](const Geometry<L>& geometry, const View& view, int64_t i) {
+            const int piece = task.piece(all.seed[i], all.stream[i], all.time[i]);
+            view.write(i, load_columns(geometry, all.columns + i, all.count), piece);
         });
     }
 
    private:
-    // Calls `play(geometry, columns, i)` for every environment i and writes what is seen of it: its columns as they then
-    // are, and the piece that was returned.
+    // Calls `play(geometry, view, i)` for every environment i, compiled for the usual width and for any.
     template <class Play>
     static void each(const Environments& all, const Task& task, const Play& play) {
-        const int width = task.rules.width, height = task.rules.height;
-        const Geometry<L> geometry(width, height);
-        const Masks masks(width);
+        if (task.rules.width == MAX_WIDTH) each_on<MAX_WIDTH>(all, task, play);
+        else each_on<0>(all, task, play);
+    }
+
+    template <int WIDTH, class Play>
+    static void each_on(const Environments& all, const Task& task, const Play& play) {
+        const int width = WIDTH > 0 ? WIDTH : task.rules.width, height = task.rules.height;
+        const View view(all, width, height);
         torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) {
-                L::ColumnBits columns = load_columns(geometry, all.columns + i, all.count);
-                masks.write(all, i, play(geometry, columns, i));
-                write_board(columns, width, height, all.board, i);
-            }
+            const Geometry<L> geometry(width, height);
+            for (int64_t i = begin; i < end; ++i) play(geometry, view, i);
         });
     }
 };
