@@ -34,6 +34,7 @@ from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 import tetris.envs
+from tetris.envs.vector_checks import OUTPUTS
 from tetris.files import write_text
 from tetris.names import unknown_name
 
@@ -139,7 +140,7 @@ def make_courses(arguments: argparse.Namespace) -> list[Course]:
     best = choose_device(arguments.device)
     if best == "python":
         return courses
-    for output in tetris.envs.vector_env.OUTPUTS:
+    for output in OUTPUTS:
         envs = gymnasium.make_vec(arguments.id, arguments.num_envs, output=output, autoreset_mode=mode)
         courses.append(_course(f"cpu, {output}", f"env.cpu.{output}.{arguments.num_envs}", envs, output))
     if best == "cuda":

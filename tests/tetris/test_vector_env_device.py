@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from kernels.build import CompilerMissingError, Extension, compile_check
 from kernels.cuda import find_nvcc, known_architectures
 from tetris import Rules
-from tetris.envs import TetrisVectorEnv, native
+from tetris.envs import TetrisVectorEnv, native, vector_env
 
 HERE = Path(__file__).parent
 THREADS = 128
@@ -77,12 +77,14 @@ def test_it_plays_what_the_cpu_plays(emulated: Any, rules: Rules, count: int, mo
     assert ended > 0
 
 
-def test_an_action_outside_the_space_is_the_nearest_in_it(emulated: Any) -> None:
+def test_an_action_outside_the_space_is_the_nearest_in_it(
+    emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     both = make_both(emulated, 3, Rules(6, 8))
     for envs in both:
         envs.reset(seed=0)
     # A GPU does not look at them before.
-    both[1]._checked_actions = lambda actions: actions  # type: ignore[method-assign, assignment, return-value]
+    monkeypatch.setattr(vector_env, "checked_actions", lambda actions, *_: actions)
     least, most = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
     expected = both[0].step(torch.tensor([0, 23, 23]))
     assert same(expected, both[1].step(torch.tensor([least, most, 24])))

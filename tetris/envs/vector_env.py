@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
-import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -15,11 +14,18 @@ from gymnasium.vector.utils import batch_space
 from tetris.envs import native, rendering
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import TetrisEnv, observation_space
+from tetris.envs.vector_checks import (
+    checked_actions,
+    checked_device,
+    checked_int,
+    checked_mask,
+    checked_output,
+)
+from tetris.envs.vector_finals import final_arrays, final_tensors
 
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
 
-OUTPUTS = ("numpy", "torch")
 # As enum Autoreset in step.h numbers them.
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
 
@@ -95,19 +101,16 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode)
         self.rules = single.rules
         self.render_mode = render_mode
-        self.num_envs = _checked_int("num_envs", num_envs, 1, 1 << 31)
-        self.device = _checked_device(device)
-        self.output = output or ("torch" if self.device.type == "cuda" else "numpy")
-        if self.output not in OUTPUTS or (self.device.type, self.output) == ("cuda", "numpy"):
-            known = " or ".join(OUTPUTS) if self.device.type == "cpu" else "torch on a GPU"
-            raise ValueError(f"expected output to be {known}, got {output!r}")
+        self.num_envs = checked_int("num_envs", num_envs, 1, 1 << 31)
+        self.device = checked_device(device)
+        self.output = checked_output(output, self.device)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
-        self._first_stream = _checked_int("first_stream", first_stream, 0, 1 << 62)
+        self._first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
         limit = (
             0
             if max_episode_steps is None
-            else _checked_int("max_episode_steps", max_episode_steps, 1, 2**31 - 1)
+            else checked_int("max_episode_steps", max_episode_steps, 1, 2**31 - 1)
         )
 
         self.single_action_space = single.action_space
@@ -149,7 +152,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         chosen = self._chosen((options or {}).get("reset_mask"))
         if isinstance(seed, int):
-            _checked_int("seed", seed, 0, (1 << 64) - 1)
+            checked_int("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
         elif seed is None and not self._begun:
             seed = int(self.np_random.integers(1 << 63))
@@ -180,7 +183,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
-        number = self._checked_actions(actions)
+        number = checked_actions(actions, self.num_envs, action_count(self.rules.width), self.device)
         board, piece, mask = self._views()
         reward = self._empty(self.num_envs, dtype=torch.float32)
         terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
@@ -194,8 +197,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         infos = self._infos(mask)
         if same_step:
             # The next game begins with the piece that the ended one showed last.
-            add = self._add_finals_as_numpy if self.output == "numpy" else self._add_finals
-            add(infos, {"board": final_board, "piece": piece}, mask, terminated | truncated)
+            finals = final_arrays if self.output == "numpy" else final_tensors
+            infos.update(finals(final_board, piece, mask, terminated | truncated))
         observation = self._given({"board": board, "piece": piece})
         return observation, *(self._as_output(each) for each in (reward, terminated, truncated)), infos
 
@@ -239,61 +242,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         everywhere = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
         return self._given({"action_mask": mask, "_action_mask": everywhere})
 
-    def _add_finals(
-        self, infos: dict[str, Any], final: dict[str, torch.Tensor], mask: torch.Tensor, done: torch.Tensor
-    ) -> None:
-        """Add what games showed last, those that have just ended; without looking whether there are any."""
-        infos["final_obs"] = {**final, "piece": final["piece"].clone()}
-        # NumPy's copy for the CPU: torch would wake its threads for so few bytes, and wait for them.
-        last_mask = mask.clone() if mask.is_cuda else torch.from_numpy(mask.numpy().copy())
-        infos["final_info"] = {"action_mask": last_mask, "_action_mask": done.clone()}
-        infos["_final_obs"], infos["_final_info"] = done, done.clone()
-
-    def _add_finals_as_numpy(
-        self, infos: dict[str, Any], final: dict[str, torch.Tensor], mask: torch.Tensor, done: torch.Tensor
-    ) -> None:
-        """The same as Gymnasium's wrappers expect it: nothing or an array of dictionaries."""
-        ended = done.numpy()
-        where = np.flatnonzero(ended)
-        if not len(where):
-            return
-        boards, pieces = (final[name].numpy()[where] for name in ("board", "piece"))
-        shown = np.full(self.num_envs, None, dtype=object)
-        for i, board, piece in zip(where.tolist(), boards, pieces, strict=True):
-            shown[i] = {"board": board, "piece": piece}
-        last_mask = np.zeros(mask.shape, dtype=np.int8)
-        last_mask[where] = mask.numpy()[where]
-        infos["final_obs"], infos["_final_obs"] = shown, ended
-        infos["final_info"] = {"action_mask": last_mask, "_action_mask": ended.copy()}
-        infos["_final_info"] = ended.copy()
-
-    def _checked_actions(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
-        tensor = actions if isinstance(actions, torch.Tensor) else torch.from_numpy(np.asarray(actions))
-        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-            raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
-        if tensor.shape != (self.num_envs,):
-            raise ValueError(f"expected actions of shape ({self.num_envs},), got {tuple(tensor.shape)}")
-        number = tensor.to(self.device, torch.int64).contiguous()
-        if self.device.type == "cpu":
-            least, most = map(int, torch.aminmax(number))
-            if least < 0 or most >= action_count(self.rules.width):
-                wrong = least if least < 0 else most
-                raise ValueError(f"expected actions of {self.single_action_space}, got {wrong}")
-        return number
-
     def _chosen(self, mask: Any) -> torch.Tensor:
         """The games to reset, as bools on the device."""
         if mask is None:
             return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        if not isinstance(mask, (np.ndarray, torch.Tensor)):
-            raise TypeError(f"expected reset_mask to be an array or a tensor, got {mask!r}")
-        tensor = torch.as_tensor(mask)
-        if tensor.dtype != torch.bool or tensor.shape != (self.num_envs,):
-            got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
-            raise ValueError(f"expected reset_mask to hold bools of shape ({self.num_envs},), got {got}")
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected reset() of all games first, got a reset_mask")
-        return tensor.to(self.device)
+        return checked_mask(mask, self.num_envs).to(self.device)
 
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
         """Let the chosen games begin streams of a seed, or those of them that have one their own seed's."""
@@ -306,7 +261,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             if not self._begun and None in seed:
                 drawn = self.np_random.integers(1 << 63, size=self.num_envs).tolist()
                 seed = [own if own is not None else new for own, new in zip(seed, drawn, strict=True)]
-            known = [0 if own is None else _checked_int("seed", own, 0, (1 << 64) - 1) for own in seed]
+            known = [0 if own is None else checked_int("seed", own, 0, (1 << 64) - 1) for own in seed]
             seeds = torch.tensor([_signed(own) for own in known], dtype=torch.int64, device=self.device)
             streams = torch.zeros_like(seeds)
             chosen = chosen & torch.tensor([own is not None for own in seed], device=self.device)
@@ -317,20 +272,3 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
 def _signed(seed: int) -> int:
     return seed if seed < 1 << 63 else seed - (1 << 64)
-
-
-def _checked_int(name: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"expected {name} to be an int, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"expected {name} from {low} to {high}, got {value}")
-    return int(value)
-
-
-def _checked_device(device: str | torch.device) -> torch.device:
-    chosen = torch.device(device)
-    if chosen.type not in ("cpu", "cuda"):
-        raise ValueError(f"expected device to be cpu or cuda, got {device!r}")
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"expected a GPU for device {device}, torch {torch.__version__} finds none")
-    return chosen
