@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -183,7 +184,7 @@ def test_a_seed_of_some_games_leaves_the_others_alone() -> None:
     rules = Rules(pieces="bag")
     expected = [PieceStream(rules, 5, 0)[1], PieceStream(rules, 9, 0)[0]]
     assert observation["piece"][:2].tolist() == expected
-    assert plain(envs.reset(seed=3)) == plain(envs.reset(seed=3))
+    assert plain(envs.reset(seed=3)) == plain(envs.reset(seed=np.uint64(3)))
 
 
 def test_without_a_seed_games_differ() -> None:
@@ -221,6 +222,25 @@ def test_wrappers_of_gymnasium_work() -> None:
     assert found
     for info in found:
         assert (info["episode"]["l"][info["_episode"]] > 2).all()
+
+
+def test_videos_of_its_games_can_be_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("moviepy")
+    envs = TetrisVectorEnv(3, 10, 10, render_mode="rgb_array")
+    recorded = gymnasium.wrappers.vector.RecordVideo(envs, str(tmp_path / "videos"), video_length=20)
+    recorded.reset(seed=1)
+    for _ in range(30):
+        recorded.step(np.zeros(3, dtype=np.int64))
+    recorded.close()
+    assert list(tmp_path.rglob("*.mp4"))
+
+
+def test_what_an_operator_gets_is_checked() -> None:
+    envs = TetrisVectorEnv(2, output="torch")
+    envs.reset(seed=0)
+    envs._time = envs._time.to(torch.int32)
+    with pytest.raises(RuntimeError, match="expected time of the documented type and shape"):
+        envs.step([0, 0])
 
 
 def test_every_game_is_drawn() -> None:

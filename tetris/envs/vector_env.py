@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 import numpy.typing as npt
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -151,8 +152,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             ValueError: If the seed is out of range, or the number of seeds or the shape of the mask is wrong.
         """
         chosen = self._chosen((options or {}).get("reset_mask"))
-        if isinstance(seed, int):
-            checked_int("seed", seed, 0, (1 << 64) - 1)
+        if isinstance(seed, (int, np.integer)):
+            seed = checked_int("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
         elif seed is None and not self._begun:
             seed = int(self.np_random.integers(1 << 63))

@@ -107,6 +107,12 @@ inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
             static_cast<int32_t>(limit)};
 }
 
+// Boards and masks are written four bytes at a time.
+inline void check_aligned(const Tensor& tensor, const char* name) {
+    STD_TORCH_CHECK(reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % sizeof(uint32_t) == 0, "expected ", name,
+                    " at an address that is a multiple of four");
+}
+
 // The operators of a device, which plays: `Device::step(board, environments, tensors, task)`, and `observe` likewise.
 template <class Device>
 struct Operators {
@@ -116,6 +122,9 @@ struct Operators {
                      int64_t piece_count, bool bag, int64_t autoreset, int64_t limit) {
         const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask);
         const Task task = task_of(board, clear_on_overflow, pieces, piece_count, bag, autoreset, limit);
+        check_aligned(board, "board");
+        check_aligned(mask, "mask");
+        check_aligned(final_board, "final_board");
         const StepTensors tensors = step_tensors_of(actions, length, ended, reward, terminated, truncated, final_board, board,
                                                     task.autoreset);
         if (all.count > 0) Device::step(board, all, tensors, task);
@@ -125,6 +134,8 @@ struct Operators {
     static void observe(const Tensor& seed, const Tensor& stream, const Tensor& columns, const Tensor& time, Tensor current,
                         Tensor board, Tensor piece, Tensor mask, int64_t pieces, int64_t piece_count, bool bag) {
         const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask);
+        check_aligned(board, "board");
+        check_aligned(mask, "mask");
         if (all.count > 0) Device::observe(board, all, task_of(board, false, pieces, piece_count, bag, 0, 0));
     }
 };
