@@ -36,7 +36,7 @@ def checked_device(device: str | torch.device) -> torch.device:
         raise ValueError(f"expected device to be cpu or cuda, got {device!r}")
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"expected a GPU for device {device}, torch {torch.__version__} finds none")
-    return chosen
+    return torch.empty(0, device=chosen).device  # with its number: torch's current GPU may later be another
 
 
 def checked_output(output: str | None, device: torch.device) -> str:

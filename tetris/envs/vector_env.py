@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 import torch
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -108,16 +110,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
         self._first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
-        limit = (
-            0
-            if max_episode_steps is None
-            else checked_int("max_episode_steps", max_episode_steps, 1, 2**31 - 1)
-        )
+        if max_episode_steps is not None:
+            max_episode_steps = checked_int("max_episode_steps", max_episode_steps, 1, (1 << 31) - 1)
 
         self.single_action_space = single.action_space
         self.single_observation_space = observation_space(self.rules)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
 
         numbers = self.rules.piece_set
         self._source = (
@@ -125,13 +123,19 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             len(numbers),
             self.rules.pieces == "bag",
         )
-        self._task = (clear_on_overflow, *self._source, _MODES.index(self.autoreset_mode), limit or 0)
+        mode = _MODES.index(self.autoreset_mode)
+        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
         self._operators = native.operators(cuda=self.device.type == "cuda")
         self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
         self._seed, self._stream, self._time = (self._empty(num_envs, dtype=torch.int64) for _ in range(3))
         self._length = self._empty(num_envs, dtype=torch.int32)
         self._current, self._ended = (self._empty(num_envs, dtype=torch.uint8) for _ in range(2))
         self._begun = False
+
+    @cached_property
+    def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
+        """The space of all games' observations, made when it is asked for: it holds bounds for every cell."""
+        return batch_space(self.single_observation_space, self.num_envs)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
