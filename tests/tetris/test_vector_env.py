@@ -1,0 +1,311 @@
+"""The vector environment: its games are those of single environments and of rollouts, in every mode."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from kernels import CompilerMissingError
+from tetris import Rollout, Rules, published
+from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv, native
+from tetris.game import choose
+from tetris.stream import PieceStream
+
+RULES = (
+    Rules(10, 20),
+    Rules(10, 10, clear_on_overflow=True),
+    Rules(4, 4),
+    Rules(7, 24, pieces="bag"),
+    Rules(5, 5, clear_on_overflow=True, pieces="SZ"),
+)
+MODES = tuple(AutoresetMode)
+
+
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    try:
+        native.operators()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+
+
+def plain(value: Any) -> Any:
+    """Arrays and tensors as lists, for comparison."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.dtype == object):
+        return [plain(each) for each in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic, torch.Tensor)) else value
+
+
+def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> int:
+    """Play random actions in both and compare all they return; the number of games that ended."""
+    rng = np.random.default_rng(0)
+    assert plain(fast.reset(seed=seeds)) == plain(slow.reset(seed=seeds))
+    ended = 0
+    for _ in range(steps):
+        actions = rng.integers(0, fast.single_action_space.n, fast.num_envs)
+        results = [list(copy.deepcopy(envs.step(actions))) for envs in (fast, slow)]
+        done = results[0][2] | results[0][3]
+        ended += int(done.sum())
+        assert results[0][0] in fast.observation_space
+        assert plain(results[0]) == plain(results[1])
+        if fast.metadata["autoreset_mode"] is AutoresetMode.DISABLED and done.any():
+            options = [{"reset_mask": done.copy()} for _ in range(2)]
+            again = [envs.reset(options=option) for envs, option in zip((fast, slow), options, strict=True)]
+            assert plain(again[0][0]) == plain(again[1][0])
+            assert plain(again[0][1]["action_mask"][done]) == plain(again[1][1]["action_mask"][done])
+    return ended
+
+
+@pytest.mark.parametrize("limit", [None, 7])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_it_plays_as_single_environments_do(rules: Rules, mode: AutoresetMode, limit: int | None) -> None:
+    options: dict[str, Any] = {**rules.to_dict(), "max_episode_steps": limit}
+    fast = gymnasium.make_vec("CemTetris/Tetris-v0", 5, autoreset_mode=mode, **options)
+    assert isinstance(fast, TetrisVectorEnv)
+    slow = gymnasium.make_vec(
+        "CemTetris/Tetris-v0",
+        5,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": mode},
+        **options,
+    )
+    assert isinstance(slow, SyncVectorEnv)
+    assert fast.observation_space == slow.observation_space
+    assert fast.action_space == slow.action_space
+    ended = play_beside(fast, slow, 60, [0, 3, 1, (1 << 63) - 1, 2])
+    assert ended > 5
+
+
+@pytest.mark.parametrize("rules", RULES[:4], ids=str)
+def test_its_games_are_those_of_a_rollout_when_the_same_placements_are_chosen(rules: Rules) -> None:
+    controller = published("dellacherie")
+    weights = np.array(controller.weights, dtype=np.float32)
+    names = controller.names_on(rules)
+    seed, first, count, decisions = (1 << 64) - 5, 9, 4, 60
+    envs = TetrisVectorEnv(
+        count, **rules.to_dict(), autoreset_mode=AutoresetMode.SAME_STEP, first_stream=first
+    )
+    observation, _ = envs.reset(seed=seed)
+    lines, games = np.zeros(count), np.zeros(count)
+    for _ in range(decisions):
+        actions = []
+        for board, piece in zip(observation["board"], observation["piece"].tolist(), strict=True):
+            rows = [sum(int(cell) << c for c, cell in enumerate(row)) for row in board]
+            while rows and rows[-1] == 0:
+                rows.pop()
+            after = choose(tuple(rows), piece, weights, names, rules)
+            actions.append(after.shape.orientation * rules.width + after.column)
+        observation, rewards, terminations, _, _ = envs.step(actions)
+        lines += rewards
+        games += terminations
+    played = Rollout([weights], rules, count, seed, "cpu", features="dellacherie", first_stream=first)
+    result = played.advance(decisions)
+    assert (int(result.lines), int(result.games)) == (lines.sum(), games.sum())
+    columns = 1 << np.arange(rules.width)
+    assert (observation["board"] @ columns).tolist() == played.boards[0].tolist()
+
+
+@pytest.mark.parametrize("count", [1, 255, 1025])
+def test_any_number_of_environments_on_any_number_of_threads(count: int) -> None:
+    before = torch.get_num_threads()
+    seen = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            envs = TetrisVectorEnv(count, 10, 7, autoreset_mode=AutoresetMode.SAME_STEP)
+            rng = np.random.default_rng(1)
+            envs.reset(seed=4)
+            seen.append([plain(envs.step(rng.integers(0, 40, count))) for _ in range(8)])
+    finally:
+        torch.set_num_threads(before)
+    assert seen[0] == seen[1]
+    pieces = [PieceStream(Rules(10, 7), 4, stream)[8] for stream in range(count)]
+    assert seen[0][-1][0]["piece"] == pieces
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_torch_and_numpy_say_the_same(mode: AutoresetMode) -> None:
+    both = [TetrisVectorEnv(6, 6, 6, output=output, autoreset_mode=mode) for output in ("numpy", "torch")]
+    for envs in both:
+        envs.reset(seed=1)
+    generator = torch.Generator().manual_seed(0)
+    ended = 0
+    for _ in range(40):
+        actions = torch.randint(0, 24, (6,), generator=generator)
+        one, other = both[0].step(actions.numpy()), both[1].step(actions)
+        assert all(isinstance(each, torch.Tensor) for each in (*other[0].values(), *other[1:4]))
+        assert plain(one[:4]) == plain(other[:4])
+        assert plain(one[4]["action_mask"]) == plain(other[4]["action_mask"])
+        done = one[2]
+        ended += int(done.sum())
+        assert ("final_obs" in other[4]) == (mode is AutoresetMode.SAME_STEP)
+        if mode is AutoresetMode.SAME_STEP:
+            assert other[4]["_final_obs"].tolist() == done.tolist()
+            assert ("final_obs" in one[4]) == bool(done.any())
+            for i in np.flatnonzero(done):
+                last = {name: each[i] for name, each in other[4]["final_obs"].items()}
+                assert plain(one[4]["final_obs"][i]) == plain(last)
+                assert plain(one[4]["final_info"]["action_mask"][i]) == plain(
+                    other[4]["final_info"]["action_mask"][i]
+                )
+    assert ended > 3
+
+
+def test_without_autoreset_an_ended_game_stays_as_it_is() -> None:
+    envs = TetrisVectorEnv(2, 4, 4, autoreset_mode="Disabled", max_episode_steps=3)
+    envs.reset(seed=[0, 1])
+    for _ in range(3):
+        observation, _, terminations, truncations, _ = envs.step([0, 8])
+    assert (terminations | truncations).all()
+    again = envs.step([5, 5])
+    assert plain(again[:4]) == plain((observation, np.zeros(2), terminations, truncations))
+    first = envs.reset(options={"reset_mask": np.array([True, False])})[0]
+    assert not first["board"][0].any()
+    assert plain(first["board"][1]) == plain(observation["board"][1])
+    assert envs.step([0, 0])[0]["board"][0].sum() == 4
+
+
+def test_a_seed_of_some_games_leaves_the_others_alone() -> None:
+    envs = TetrisVectorEnv(3, pieces="bag")
+    envs.reset(seed=[5, 6, None])
+    envs.step([0, 0, 0])
+    observation, _ = envs.reset(seed=[None, 9, 10], options={"reset_mask": np.array([True, True, False])})
+    rules = Rules(pieces="bag")
+    expected = [PieceStream(rules, 5, 0)[1], PieceStream(rules, 9, 0)[0]]
+    assert observation["piece"][:2].tolist() == expected
+    assert plain(envs.reset(seed=3)) == plain(envs.reset(seed=np.uint64(3)))
+
+
+def test_without_a_seed_games_differ() -> None:
+    pieces = [TetrisVectorEnv(30).reset()[0]["piece"].tolist() for _ in range(2)]
+    assert pieces[0] != pieces[1]  # wrong once in 7^30
+
+
+def test_returned_arrays_are_the_caller_s() -> None:
+    envs = TetrisVectorEnv(3)
+    observation, infos = envs.reset(seed=0)
+    observation["board"][:] = 1
+    observation["piece"][:] = 0
+    infos["action_mask"][:] = 0
+    other = TetrisVectorEnv(3)
+    other.reset(seed=0)
+    assert plain(envs.step([3, 4, 5])) == plain(other.step([3, 4, 5]))
+
+
+@pytest.mark.parametrize("identifier", IDS)
+def test_every_id_has_a_vector_environment(identifier: str) -> None:
+    envs = gymnasium.make_vec(identifier, num_envs=2)
+    inner = gymnasium.make(identifier).unwrapped
+    assert isinstance(envs, TetrisVectorEnv)
+    assert isinstance(inner, TetrisEnv)
+    assert envs.rules == inner.rules
+    assert envs.spec is not None
+    envs.close()
+
+
+def test_wrappers_of_gymnasium_work() -> None:
+    envs: Any = gymnasium.make_vec("CemTetris/Tetris-10x10-v0", num_envs=4)
+    envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(envs)
+    envs.reset(seed=0)
+    found = [info for _ in range(60) if "episode" in (info := envs.step([0, 1, 2, 3])[4])]
+    assert found
+    for info in found:
+        assert (info["episode"]["l"][info["_episode"]] > 2).all()
+
+
+def test_videos_of_its_games_can_be_recorded(tmp_path: Path) -> None:
+    pytest.importorskip("moviepy")
+    envs = TetrisVectorEnv(3, 10, 10, render_mode="rgb_array")
+    recorded = gymnasium.wrappers.vector.RecordVideo(envs, str(tmp_path / "videos"), video_length=20)
+    recorded.reset(seed=1)
+    for _ in range(30):
+        recorded.step(np.zeros(3, dtype=np.int64))
+    recorded.close()
+    assert list(tmp_path.rglob("*.mp4"))
+
+
+def test_what_an_operator_gets_is_checked() -> None:
+    envs = TetrisVectorEnv(2, output="torch")
+    envs.reset(seed=0)
+    envs._time = envs._time.to(torch.int32)
+    with pytest.raises(RuntimeError, match="expected time of the documented type and shape"):
+        envs.step([0, 0])
+
+
+def test_every_game_is_drawn() -> None:
+    for mode in ("ansi", "rgb_array"):
+        envs = TetrisVectorEnv(2, render_mode=mode)
+        single = TetrisEnv(render_mode=mode)
+        envs.reset(seed=[8, 9])
+        single.reset(seed=9)
+        envs.step([3, 4])
+        single.step(4)
+        pictures = envs.render()
+        assert pictures is not None
+        assert len(pictures) == 2
+        assert np.array_equal(pictures[1], single.render())
+    with pytest.warns(UserWarning, match="without specifying any render mode"):
+        TetrisVectorEnv(1).render()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"num_envs": 0}, ValueError, "expected num_envs from 1 to 2147483648, got 0"),
+        ({"num_envs": 1.5}, TypeError, "expected num_envs to be an int, got 1.5"),
+        ({"height": 30}, ValueError, "expected the board's height to be 4 to 24, got 30"),
+        ({"device": "meta"}, ValueError, "expected device to be cpu or cuda, got 'meta'"),
+        ({"output": "jax"}, ValueError, "expected output on cpu to be numpy or torch, got 'jax'"),
+        ({"autoreset_mode": "Never"}, ValueError, "'Never' is not a valid AutoresetMode"),
+        ({"max_episode_steps": 0}, ValueError, "expected max_episode_steps from 1 to"),
+        ({"first_stream": -1}, ValueError, "expected first_stream from 0 to"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        TetrisVectorEnv(**arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a GPU for device cuda"):
+        TetrisVectorEnv(1, device="cuda")
+
+
+def bad_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
+    yield {"actions": [0]}, ValueError, r"expected actions of shape \(2,\), got \(1,\)"
+    yield {"actions": [0.0, 1.0]}, TypeError, "expected actions to be integers, got torch.float64"
+    yield {"actions": [0, 40]}, ValueError, "expected actions from 0 to 39, got 40"
+    yield {"actions": [-1, 0]}, ValueError, "expected actions from 0 to 39, got -1"
+    yield {"seed": -1}, ValueError, "expected seed from 0 to 18446744073709551615, got -1"
+    yield {"seed": [1]}, ValueError, "expected 2 seeds, got 1"
+    yield {"seed": [1, "a"]}, TypeError, "expected seed to be an int, got 'a'"
+    yield {"options": {"reset_mask": [True, False]}}, TypeError, "expected reset_mask to be an array"
+    yield {"options": {"reset_mask": np.zeros(2)}}, ValueError, "expected reset_mask to hold bools"
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), [*bad_calls()])
+def test_bad_calls_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    envs = TetrisVectorEnv(2)
+    envs.reset(seed=0)
+    with pytest.raises(error, match=message):
+        envs.step(**arguments) if "actions" in arguments else envs.reset(**arguments)
+
+
+def test_games_have_to_begin_first() -> None:
+    envs = TetrisVectorEnv(2)
+    with pytest.raises(gymnasium.error.ResetNeeded, match="got step"):
+        envs.step([0, 0])
+    with pytest.raises(gymnasium.error.ResetNeeded, match="got a reset_mask"):
+        envs.reset(seed=1, options={"reset_mask": np.ones(2, dtype=bool)})

@@ -1,0 +1,127 @@
+"""The vector environment's CUDA kernels: they compile, and emulated threads play what the CPU plays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gymnasium.vector import AutoresetMode
+
+from kernels.build import CompilerMissingError, Extension, compile_check
+from kernels.cuda import find_nvcc, known_architectures
+from tetris import Rules
+from tetris.envs import TetrisVectorEnv, native, vector_env
+
+HERE = Path(__file__).parent
+THREADS = 128
+"""Of a block: STEP_THREADS in step.cuh."""
+
+
+@pytest.fixture(scope="module")
+def emulated() -> Any:
+    """The operators of emulated_step.cpp."""
+    library = Extension(
+        name="tetris_emulated_step",
+        sources=(HERE / "emulated_step.cpp",),
+        include_dirs=(*native.extension().include_dirs, HERE),
+        defines=(("TETRIS_LIBRARY", "tetris_emulated_step"),),
+        reason="step kernels on emulated threads",
+    )
+    try:
+        library.load()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    return torch.ops.tetris_emulated_step
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    pairs = [(one[key], other[key]) for key in one] if isinstance(one, dict) else zip(one, other, strict=True)
+    return all(same(*pair) for pair in pairs)
+
+
+def make_both(emulated: Any, count: int, rules: Rules, **options: Any) -> list[TetrisVectorEnv]:
+    both = [TetrisVectorEnv(count, **rules.to_dict(), output="torch", **options) for _ in range(2)]
+    both[1]._operators = emulated
+    return both
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize(
+    ("rules", "count"),
+    [
+        (Rules(10, 20), THREADS + 1),
+        (Rules(10, 24, clear_on_overflow=True), 33),
+        (Rules(5, 5, clear_on_overflow=True), 2 * THREADS + 3),  # boards of 25 bytes
+        (Rules(7, 7, pieces="bag"), THREADS),
+        (Rules(9, 13, pieces="SZ"), 7),
+        (Rules(4, 4), 1),
+    ],
+)
+def test_it_plays_what_the_cpu_plays(emulated: Any, rules: Rules, count: int, mode: AutoresetMode) -> None:
+    both = make_both(emulated, count, rules, autoreset_mode=mode, max_episode_steps=25, first_stream=1 << 40)
+    assert same(*(envs.reset(seed=(1 << 64) - 3) for envs in both))
+    generator = torch.Generator().manual_seed(0)
+    ended = 0
+    for _ in range(40):
+        actions = torch.randint(0, 4 * rules.width, (count,), generator=generator)
+        one, other = (envs.step(actions) for envs in both)
+        assert same(one, other)
+        done = one[2] | one[3]
+        ended += int(done.sum())
+        if mode is AutoresetMode.DISABLED and done.any():
+            assert same(*(envs.reset(options={"reset_mask": done}) for envs in both))
+    assert ended > 0
+
+
+def test_an_action_outside_the_space_is_the_nearest_in_it(
+    emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = make_both(emulated, 3, Rules(6, 8))
+    for envs in both:
+        envs.reset(seed=0)
+    # A GPU does not look at them before.
+    monkeypatch.setattr(vector_env, "checked_actions", lambda actions, *_: actions)
+    least, most = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
+    expected = both[0].step(torch.tensor([0, 23, 23]))
+    assert same(expected, both[1].step(torch.tensor([least, most, 24])))
+
+
+@pytest.mark.slow
+def test_the_cuda_kernels_compile_for_every_gpu() -> None:
+    try:
+        newest = known_architectures(find_nvcc())[-1]
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    library = native.extension(cuda=True)
+    archs = ["sm_75", "sm_80", "sm_90", newest]
+    compile_check(library.sources[0], archs, include_dirs=library.include_dirs, defines=library.defines)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_a_gpu_plays_what_the_cpu_plays_and_nothing_waits_for_it(mode: AutoresetMode) -> None:
+    count = 10_000
+    cpu, gpu = (
+        TetrisVectorEnv(count, output="torch", autoreset_mode=mode, device=device)
+        for device in ("cpu", "cuda")
+    )
+    cpu.reset(seed=1)
+    gpu.reset(seed=1)
+    actions = torch.randint(0, 40, (60, count), generator=torch.Generator().manual_seed(0))
+    there = actions.cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        results = [gpu.step(each) for each in there]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for each, (observation, *outcome, infos) in zip(actions, results, strict=True):
+        assert observation["board"].is_cuda
+        expected = cpu.step(each)
+        assert same(expected[0], {name: tensor.cpu() for name, tensor in observation.items()})
+        assert same(expected[1:4], [tensor.cpu() for tensor in outcome])
+        assert torch.equal(expected[4]["action_mask"], infos["action_mask"].cpu())

@@ -1,0 +1,82 @@
+"""A wrapper that adds what a controller looks at: the features of the board that every placement leads to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
+
+from tetris.envs.placements import action_count
+from tetris.envs.tetris_env import Observation, TetrisEnv
+from tetris.features import feature_names, feature_values
+from tetris.game import after_states
+
+
+class PlacementFeatures(
+    gymnasium.Wrapper[Observation, np.int64, Observation, np.int64], RecordConstructorArgs
+):
+    """Adds the features of every placement's after-state to the observation.
+
+    The observation gets the key ``features``: shape (actions, features), float32, a row for each action, 0
+    for those that `info["action_mask"]` excludes. `info["ends_game"]` (int8) is 1 for the actions that end
+    the game. A linear controller plays the action with the greatest ``features @ weights`` of those that do
+    not.
+
+    Example:
+        >>> import gymnasium, tetris.envs
+        >>> env = PlacementFeatures(gymnasium.make("CemTetris/Tetris-v0"), features="dellacherie")
+        >>> observation, info = env.reset(seed=1)
+        >>> observation["features"].shape
+        (40, 6)
+
+    Args:
+        env: The environment, made from one of the ids of `TetrisEnv`.
+        features: Name of a feature set, or feature names separated by commas.
+
+    Raises:
+        TypeError: If the environment is another one.
+        ValueError: If there is no such feature.
+    """
+
+    def __init__(self, env: gymnasium.Env[Observation, np.int64], features: str = "dt") -> None:
+        """Wrap an environment; see the class."""
+        RecordConstructorArgs.__init__(self, features=features)
+        gymnasium.Wrapper.__init__(self, env)
+        inner = env.unwrapped
+        if not isinstance(inner, TetrisEnv):
+            raise TypeError(f"expected a TetrisEnv, got {inner!r}")
+        self._env = inner
+        self.names = feature_names(features, inner.rules.width)
+        """Names of the features, in the order of their columns."""
+        if not isinstance(env.observation_space, spaces.Dict):
+            raise TypeError(f"expected an observation space of dictionaries, got {env.observation_space}")
+        shape = (action_count(inner.rules.width), len(self.names))
+        self.observation_space = spaces.Dict(
+            {**env.observation_space.spaces, "features": spaces.Box(-np.inf, np.inf, shape, np.float32)}
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin a game; see `TetrisEnv.reset`."""
+        return self._extended(*self.env.reset(seed=seed, options=options))
+
+    def step(self, action: np.int64) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
+        """Place the piece; see `TetrisEnv.step`."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        extended, info = self._extended(observation, info)
+        return extended, reward, terminated, truncated, info
+
+    def _extended(self, observation: Observation, info: dict[str, Any]) -> tuple[Observation, dict[str, Any]]:
+        inner, width = self._env, self._env.rules.width
+        values = np.zeros((action_count(width), len(self.names)), dtype=np.float32)
+        ends = np.zeros(action_count(width), dtype=np.int8)
+        # Where a game is over its wall is no board to place a piece on.
+        for after in () if inner.is_over else after_states(inner.rows, inner.piece, inner.rules):
+            action = after.shape.orientation * width + after.column
+            values[action] = feature_values(after, self.names)
+            ends[action] = after.game_over
+        return {**observation, "features": values}, {**info, "ends_game": ends}

@@ -1,0 +1,89 @@
+"""Checks of what a vector environment is given, and its conversion to tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+OUTPUTS = ("numpy", "torch")
+
+
+def checked_int(name: str, value: object, low: int, high: int) -> int:
+    """Return a number of a range.
+
+    Raises:
+        TypeError: If it is no int.
+        ValueError: If it is out of the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"expected {name} to be an int, got {value!r}")
+    if not low <= value <= high:
+        raise ValueError(f"expected {name} from {low} to {high}, got {value}")
+    return int(value)
+
+
+def checked_device(device: str | torch.device) -> torch.device:
+    """Return a device that the engine plays on.
+
+    Raises:
+        ValueError: If it is neither the CPU nor a GPU that is there.
+    """
+    chosen = torch.device(device)
+    if chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f"expected device to be cpu or cuda, got {device!r}")
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"expected a GPU for device {device}, torch {torch.__version__} finds none")
+    return torch.empty(0, device=chosen).device  # with its number: torch's current GPU may later be another
+
+
+def checked_output(output: str | None, device: torch.device) -> str:
+    """Return what arrays are made for the caller: by default NumPy's on the CPU, torch's on a GPU.
+
+    Raises:
+        ValueError: If there are no such arrays on the device.
+    """
+    known = OUTPUTS if device.type == "cpu" else ("torch",)
+    if output not in (None, *known):
+        raise ValueError(f"expected output on {device} to be {' or '.join(known)}, got {output!r}")
+    return output or known[0]
+
+
+def checked_actions(
+    actions: npt.ArrayLike | torch.Tensor, num_envs: int, count: int, device: torch.device
+) -> torch.Tensor:
+    """Return the actions of all games, int64 on the device; their values are looked at on the CPU alone.
+
+    Raises:
+        TypeError: If they are no integers.
+        ValueError: If their shape is wrong, or one is not from 0 to ``count - 1``.
+    """
+    tensor = actions if isinstance(actions, torch.Tensor) else torch.from_numpy(np.asarray(actions))
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
+    if tensor.shape != (num_envs,):
+        raise ValueError(f"expected actions of shape ({num_envs},), got {tuple(tensor.shape)}")
+    number = tensor.to(device, torch.int64).contiguous()
+    if device.type == "cpu":
+        least, most = map(int, torch.aminmax(number))
+        if least < 0 or most >= count:
+            raise ValueError(f"expected actions from 0 to {count - 1}, got {least if least < 0 else most}")
+    return number
+
+
+def checked_mask(mask: Any, num_envs: int) -> torch.Tensor:
+    """Return a mask of games.
+
+    Raises:
+        TypeError: If it is no array.
+        ValueError: If it does not hold a bool for every game.
+    """
+    if not isinstance(mask, (np.ndarray, torch.Tensor)):
+        raise TypeError(f"expected reset_mask to be an array or a tensor, got {mask!r}")
+    tensor = torch.as_tensor(mask)
+    if tensor.dtype != torch.bool or tensor.shape != (num_envs,):
+        got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+        raise ValueError(f"expected reset_mask to hold bools of shape ({num_envs},), got {got}")
+    return tensor

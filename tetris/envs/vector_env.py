@@ -1,0 +1,279 @@
+"""Many games of Tetris at once on the C++ engine or on a GPU, as a Gymnasium vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import torch
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from tetris.envs import native, rendering
+from tetris.envs.placements import action_count
+from tetris.envs.tetris_env import TetrisEnv, observation_space
+from tetris.envs.vector_checks import (
+    checked_actions,
+    checked_device,
+    checked_int,
+    checked_mask,
+    checked_output,
+)
+from tetris.envs.vector_finals import final_arrays, final_tensors
+
+Array = Any
+"""A NumPy array or a torch tensor, by the environment's ``output``."""
+
+# As enum Autoreset in step.h numbers them.
+_MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+
+
+class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
+    """Many independent games of `TetrisEnv`, which describes actions, observations, rewards and arguments.
+
+    ``gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=1024)`` makes one, for every id of `TetrisEnv`.
+    ``vectorization_mode="sync"`` makes one out of single environments instead, which needs no compiler.
+
+    Observations, rewards (float32), terminations and truncations are those of all games, one after the
+    other; ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. They are new arrays in every
+    step. With ``device="cuda"`` they are torch tensors on the GPU, made there, and a step waits for nothing.
+
+    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollout`; with
+    a sequence of seeds game i plays stream 0 of its own, as ``TetrisEnv.reset(seed=...)`` does. A game that
+    has ended is followed by the next one on its stream.
+
+    When a game ends, ``autoreset_mode`` says what follows. ``NEXT_STEP``: the next step ignores the action
+    and begins a game. ``SAME_STEP``: the step begins a game at once, what the ended one showed is in
+    ``infos["final_obs"]`` and ``infos["final_info"]``, for the games of ``infos["_final_obs"]``. As NumPy
+    these are there only where a game has ended, and ``final_obs`` is an array of dictionaries, as Gymnasium's
+    wrappers expect; as torch tensors they are always there and batched like the observation. ``DISABLED``: a
+    game stays as it is, without rewards, until ``reset(options={"reset_mask": mask})`` with a bool for every
+    game.
+
+    Example:
+        >>> import gymnasium, tetris.envs
+        >>> envs = gymnasium.make_vec("CemTetris/Tetris-10x10-v0", num_envs=3)
+        >>> observation, infos = envs.reset(seed=1)
+        >>> observation["board"].shape, infos["action_mask"].shape
+        ((3, 10, 10), (3, 40))
+        >>> observation, rewards, terminations, truncations, infos = envs.step([0, 1, 2])
+        >>> rewards
+        array([0., 0., 0.], dtype=float32)
+
+    Args:
+        num_envs: Games, at least 1.
+        width: See `TetrisEnv`.
+        height: See `TetrisEnv`.
+        clear_on_overflow: See `TetrisEnv`.
+        pieces: See `TetrisEnv`.
+        render_mode: See `TetrisEnv`; ``render`` returns a picture of every game.
+        device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
+        output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
+        autoreset_mode: An `AutoresetMode` or its value.
+        max_episode_steps: Truncates a game after so many placements; None: never.
+        first_stream: Number of the first game's stream, 0 to 2^62.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range, or there is no GPU for ``"cuda"``.
+        kernels.build.CompilerMissingError: If there is no compiler.
+        kernels.build.BuildError: If the engine could not be built.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        width: int = 10,
+        height: int = 20,
+        clear_on_overflow: bool = False,
+        pieces: str = "uniform",
+        render_mode: str | None = None,
+        *,
+        device: str | torch.device = "cpu",
+        output: str | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        max_episode_steps: int | None = None,
+        first_stream: int = 0,
+    ) -> None:
+        """Set up the spaces and the engine; see the class."""
+        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode)
+        self.rules = single.rules
+        self.render_mode = render_mode
+        self.num_envs = checked_int("num_envs", num_envs, 1, 1 << 31)
+        self.device = checked_device(device)
+        self.output = checked_output(output, self.device)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
+        self._first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
+        if max_episode_steps is not None:
+            max_episode_steps = checked_int("max_episode_steps", max_episode_steps, 1, (1 << 31) - 1)
+
+        self.single_action_space = single.action_space
+        self.single_observation_space = observation_space(self.rules)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+        numbers = self.rules.piece_set
+        self._source = (
+            sum(piece << 4 * i for i, piece in enumerate(numbers)),
+            len(numbers),
+            self.rules.pieces == "bag",
+        )
+        mode = _MODES.index(self.autoreset_mode)
+        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
+        self._operators = native.operators(cuda=self.device.type == "cuda")
+        self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
+        self._seed, self._stream, self._time = (self._empty(num_envs, dtype=torch.int64) for _ in range(3))
+        self._length = self._empty(num_envs, dtype=torch.int32)
+        self._current, self._ended = (self._empty(num_envs, dtype=torch.uint8) for _ in range(2))
+        self._begun = False
+
+    @cached_property
+    def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
+        """The space of all games' observations, made when it is asked for: it holds bounds for every cell."""
+        return batch_space(self.single_observation_space, self.num_envs)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Begin games on empty boards.
+
+        Args:
+            seed: Chooses the pieces, 0 to 2^64 - 1, for all games or one for each; see the class. None goes
+                on with those that come next.
+            options: ``{"reset_mask": mask}``, bools of shape (num_envs,): the games to begin; others go on.
+
+        Returns:
+            Observation and infos of all games.
+
+        Raises:
+            gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
+            TypeError: If the seed or the mask has the wrong type.
+            ValueError: If the seed is out of range, or the number of seeds or the shape of the mask is wrong.
+        """
+        chosen = self._chosen((options or {}).get("reset_mask"))
+        if isinstance(seed, (int, np.integer)):
+            seed = checked_int("seed", seed, 0, (1 << 64) - 1)
+            super().reset(seed=seed)
+        elif seed is None and not self._begun:
+            seed = int(self.np_random.integers(1 << 63))
+        if seed is not None:
+            self._choose_pieces(seed, chosen)
+        for state in (self._columns, self._length, self._ended):
+            state.masked_fill_(chosen, 0)
+        self._begun = True
+        observation, mask = self._observe()
+        return self._given(observation), self._infos(mask)
+
+    def step(
+        self, actions: npt.ArrayLike | torch.Tensor
+    ) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
+        """Place a piece in every game.
+
+        Args:
+            actions: ``orientation * width + column`` for every game, integers of shape (num_envs,). On a GPU
+                one outside the action space is taken for the nearest in it, for looking would mean to wait.
+
+        Returns:
+            Observation, lines removed, terminations, truncations, infos; see the class.
+
+        Raises:
+            gymnasium.error.ResetNeeded: If the games have not begun.
+            TypeError: If the actions are no integers.
+            ValueError: If their shape is wrong, or one is not of the action space.
+        """
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
+        number = checked_actions(actions, self.num_envs, action_count(self.rules.width), self.device)
+        board, piece, mask = self._views()
+        reward = self._empty(self.num_envs, dtype=torch.float32)
+        terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
+        same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        final_board = torch.empty_like(board) if same_step else board.new_empty(0)
+        self._operators.step(
+            *(number, self._seed, self._stream, self._columns, self._time, self._length, self._current),
+            *(self._ended, board, piece, mask, reward, terminated, truncated, final_board),
+            *self._task,
+        )
+        infos = self._infos(mask)
+        if same_step:
+            # The next game begins with the piece that the ended one showed last.
+            finals = final_arrays if self.output == "numpy" else final_tensors
+            infos.update(finals(final_board, piece, mask, terminated | truncated))
+        observation = self._given({"board": board, "piece": piece})
+        return observation, *(self._as_output(each) for each in (reward, terminated, truncated)), infos
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Draw every game in the render mode that was chosen."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("You are calling render method without specifying any render mode.")
+            return None
+        draw = rendering.text if self.render_mode == "ansi" else rendering.frame
+        observation, _ = self._observe()
+        boards, pieces = observation["board"].cpu().numpy(), observation["piece"].tolist()
+        return tuple(draw(board, piece) for board, piece in zip(boards, pieces, strict=True))
+
+    def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def _views(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """New tensors for boards, pieces and masks."""
+        count, width, height = self.num_envs, self.rules.width, self.rules.height
+        return (
+            self._empty(count, height, width, dtype=torch.int8),
+            self._empty(count, dtype=torch.int64),
+            self._empty(count, action_count(width), dtype=torch.int8),
+        )
+
+    def _observe(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        board, piece, mask = self._views()
+        self._operators.observe(
+            *(self._seed, self._stream, self._columns, self._time, self._current, board, piece, mask),
+            *self._source,
+        )
+        return {"board": board, "piece": piece}, mask
+
+    def _as_output(self, tensor: torch.Tensor) -> Array:
+        return tensor.numpy() if self.output == "numpy" else tensor
+
+    def _given(self, tensors: dict[str, torch.Tensor]) -> dict[str, Array]:
+        return {name: self._as_output(tensor) for name, tensor in tensors.items()}
+
+    def _infos(self, mask: torch.Tensor) -> dict[str, Any]:
+        everywhere = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        return self._given({"action_mask": mask, "_action_mask": everywhere})
+
+    def _chosen(self, mask: Any) -> torch.Tensor:
+        """The games to reset, as bools on the device."""
+        if mask is None:
+            return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+        if not self._begun:
+            raise gymnasium.error.ResetNeeded("expected reset() of all games first, got a reset_mask")
+        return checked_mask(mask, self.num_envs).to(self.device)
+
+    def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
+        """Let the chosen games begin streams of a seed, or those of them that have one their own seed's."""
+        if isinstance(seed, int):
+            seeds = torch.full((self.num_envs,), _signed(seed), dtype=torch.int64, device=self.device)
+            streams = torch.arange(self.num_envs, dtype=torch.int64, device=self.device) + self._first_stream
+        else:
+            if len(seed) != self.num_envs:
+                raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
+            if not self._begun and None in seed:
+                drawn = self.np_random.integers(1 << 63, size=self.num_envs).tolist()
+                seed = [own if own is not None else new for own, new in zip(seed, drawn, strict=True)]
+            known = [0 if own is None else checked_int("seed", own, 0, (1 << 64) - 1) for own in seed]
+            seeds = torch.tensor([_signed(own) for own in known], dtype=torch.int64, device=self.device)
+            streams = torch.zeros_like(seeds)
+            chosen = chosen & torch.tensor([own is not None for own in seed], device=self.device)
+        self._seed = torch.where(chosen, seeds, self._seed)
+        self._stream = torch.where(chosen, streams, self._stream)
+        self._time.masked_fill_(chosen, 0)
+
+
+def _signed(seed: int) -> int:
+    return seed if seed < 1 << 63 else seed - (1 << 64)
