@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tetris import LinearController, resolve
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 
 GOOD = {
     "dellacherie": "dellacherie",

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tetris.features import feature_names, feature_sets
+from tetris.feature_sets import feature_names, feature_sets
 from tetris.files import write_text
 from tetris.names import unknown_name
 from tetris.rules import Rules
