@@ -29,12 +29,11 @@ from _common import (
     run,
     table,
 )
-from _controllers import named
 from _machine import gpu, machine, source_digest, versions
 from _scoring import GPU_STREAMS
 from tqdm import tqdm
 
-from tetris import LinearController, Rollout, Rules
+from tetris import LinearController, Rollout, Rules, resolve
 from tetris.files import write_text
 from tetris.names import unknown_name
 
@@ -181,7 +180,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="*",
         metavar="CONTROLLER",
         default=DEFAULT_CONTROLLERS,
-        help="published ones, bertsekas, files or run folders, each of another feature set "
+        help="by name, files or run folders, each of another feature set "
         f"(default: {' '.join(DEFAULT_CONTROLLERS)})",
     )
     parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
@@ -307,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
-        controllers = [named(text) for text in arguments.controllers]
+        controllers = [resolve(text) for text in arguments.controllers]
         if arguments.json:
             check_writable(arguments.json)
         courses = make_courses(choose_engines(arguments.device), controllers, rules)

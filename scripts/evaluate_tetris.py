@@ -26,7 +26,7 @@ from _common import (
 )
 from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, score_table
 
-from tetris.controller import PUBLISHED, LinearController, resolve
+from tetris.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.files import write_text
 from tetris.game import Pieces, Step, steps
 from tetris.rules import Rules
@@ -47,7 +47,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "controllers",
         nargs="+",
         metavar="CONTROLLER",
-        help=f"a published one ({', '.join(PUBLISHED)}), a controller.json or a run folder",
+        help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
     parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
     parser.add_argument(

@@ -37,7 +37,7 @@ from _training import Training
 
 from cem import Interrupted, StopRequest, TrainingResult
 from tetris import LinearController, Rollout, feature_names
-from tetris.features import feature_sets
+from tetris.feature_sets import feature_sets
 from tetris.names import unknown_name
 
 _NOT_SETTINGS = ("config", "out", "resume", "time_limit")

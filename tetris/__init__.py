@@ -1,7 +1,7 @@
 """Tetris for linear controllers: rules, features, rollouts, scores. Knows nothing of training."""
 
 from tetris.controller import LinearController, published, resolve
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 from tetris.rollout import Rollout, RolloutResult, rollout
 from tetris.rules import Rules
 from tetris.score import Score

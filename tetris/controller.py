@@ -1,4 +1,4 @@
-"""Linear controllers: a feature set and its weights, on disk as JSON, and the published ones by name.
+"""Linear controllers: a feature set and its weights, on disk as JSON; published and learned ones by name.
 
 Published weights, as far as they are known: Fahey (2003) for Pierre Dellacherie's; Thiery and Scherrer,
 "Building Controllers for Tetris" (ICGA Journal 32, 2009) for BCTS, also called DU, and BDU; Gabillon,
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tetris.features import feature_names, feature_sets
+from tetris.feature_sets import feature_names, feature_sets
 from tetris.files import write_text
 from tetris.names import unknown_name
 from tetris.rules import Rules
@@ -27,6 +27,9 @@ FORMAT = "cem-tetris-controller"
 VERSION = 1
 FILE_NAME = "controller.json"
 """What a run calls the controller in its folder."""
+
+LEARNED = Path(__file__).resolve().parent / "controllers"
+"""The folder of the controllers that were learned with this package and come with it; each says how."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 _KEYS = ("format", "version", "name", "features", "weights", "rules", "provenance")
@@ -216,10 +219,16 @@ def published(name: str) -> LinearController:
     return PUBLISHED[plain]
 
 
-def resolve(text: str) -> LinearController:
-    """Return the controller that a person names: a published one, a JSON file, or a run folder.
+def known_names() -> tuple[str, ...]:
+    """Return the names of the controllers that come with the package: published ones, then learned ones."""
+    return (*PUBLISHED, *sorted(file.stem for file in LEARNED.glob("*.json")))
 
-    Names go before files: a folder called ``dt20`` is ``./dt20``.
+
+def resolve(text: str) -> LinearController:
+    """Return the controller that a person names: one that comes with the package, a file, or a run folder.
+
+    Names go before files: a folder called ``dt20`` is ``./dt20``. Case, blanks, hyphens and underscores do
+    not matter in them.
 
     Raises:
         OSError: If the file cannot be read.
@@ -228,6 +237,8 @@ def resolve(text: str) -> LinearController:
     name = _plain(text)
     if name in PUBLISHED:
         return PUBLISHED[name]
+    if name in known_names():
+        return LinearController.load(LEARNED / f"{name}.json")
     path = Path(text)
     if text and path.is_dir():
         path = path / FILE_NAME
@@ -237,7 +248,7 @@ def resolve(text: str) -> LinearController:
         return LinearController.load(path)
     if path.suffix == ".json" or os.sep in text:
         raise ValueError(f"expected a controller at {text}, found no such file or folder")
-    raise unknown_name("file, a run folder or a controller", text, PUBLISHED)
+    raise unknown_name("file, a run folder or a controller", text, known_names())
 
 
 def _plain(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The features of an after-state, and the feature sets by name.
+"""The features of an after-state, by name.
 
 Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are Thiery and
 Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013); heights and differences are
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 
-from tetris.names import unknown_name
 from tetris.pieces import PIECES, Shape
 from tetris.rules import MAX_WIDTH, PIECE_LETTERS, Rules
 
@@ -348,95 +347,6 @@ def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
 
 FEATURES: Mapping[str, Feature] = _FEATURES
 """Every feature by name."""
-
-
-def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the heights and the differences of a board, left to right."""
-    heights = tuple(f"column_height_{index}" for index in range(width))
-    return heights + tuple(f"height_difference_{index}" for index in range(width - 1))
-
-
-def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return the feature sets by name, each in summation order; ``du`` is another name for ``bcts``.
-
-    Args:
-        width: Columns of the board; ``bertsekas`` and ``bdu`` follow it.
-    """
-    dellacherie = (
-        "landing_height",
-        "eroded_cells",
-        "row_transitions",
-        "column_transitions",
-        "holes",
-        "wells",
-    )
-    bcts = (*dellacherie, "hole_depth", "rows_with_holes")
-    dt = (*("wells_fast" if name == "wells" else name for name in bcts), "diversity")
-    dt_surface = (
-        *dt,
-        "max_height",
-        "deep_wells_2",
-        "deep_wells_3",
-        "bumpiness",
-        "flat_steps",
-        "single_steps",
-        "double_steps",
-        "highest_hole",
-        "fitting_pieces",
-        "nearly_full_rows",
-    )
-    dt_full = (
-        *dt_surface,
-        "thin_covers",
-        "adjacent_rows_with_holes",
-        "fits_s",
-        "fits_z",
-        "flat_pairs",
-        "rising_pairs",
-        "falling_pairs",
-    )
-    bertsekas = (*surface_features(width), "max_height", "holes")
-    return {
-        "dellacherie": dellacherie,
-        "bcts": bcts,
-        "du": bcts,
-        "dt": dt,
-        "dt_surface": dt_surface,
-        "dt_full": dt_full,
-        "bertsekas": bertsekas,
-        "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
-    }
-
-
-def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the features of a set, in summation order.
-
-    Example:
-        >>> feature_names("holes, wells")
-        ('holes', 'wells')
-
-    Args:
-        features: Name of a feature set, or feature names separated by commas; case and blanks do not matter.
-        width: Columns of the board.
-
-    Raises:
-        ValueError: If a name is unknown, comes twice, or names a column that the board does not have.
-    """
-    text = features.strip().lower()
-    sets = feature_sets(width)
-    if text in sets:
-        return sets[text]
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name not in FEATURES:
-            on_any_board = [known for known in FEATURES if known not in surface_features()]
-            known = [*sets, *on_any_board, "column_height_N", "height_difference_N"]
-            raise unknown_name("feature set or feature", name, known)
-        if name in surface_features() and name not in surface_features(width):
-            raise ValueError(f"expected features of a board of width {width}, got {name!r}")
-        if names.count(name) > 1:
-            raise ValueError(f"expected every feature once, got {name!r} twice")
-    return names
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from tetris import native
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 from tetris.game import Rows, play
 from tetris.launches import Launches
 from tetris.rules import Rules

@@ -57,7 +57,7 @@ def test_controllers_stand_side_by_side(script: Script) -> None:
 
 def test_figure_is_the_median_of_steady_play(monkeypatch: pytest.MonkeyPatch) -> None:
     (engine,) = benchmark_tetris.choose_engines("python")
-    rules, controllers = benchmark_tetris.Rules(6, 6), [benchmark_tetris.named("dt20")]
+    rules, controllers = benchmark_tetris.Rules(6, 6), [benchmark_tetris.resolve("dt20")]
     (course,) = benchmark_tetris.make_courses([engine], controllers, rules)
     seconds = iter([0.0, 1.0, 1.0, 2.0, 2.0, 6.0])
     monkeypatch.setattr(benchmark_tetris.time, "perf_counter", lambda: next(seconds))

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tetris.controller import LinearController, published
-from tetris.features import FEATURES, column_heights, feature_names, feature_values
+from tetris.feature_sets import feature_names
+from tetris.features import FEATURES, column_heights, feature_values
 from tetris.game import landing_row, place, steps
 from tetris.pieces import PIECES
 from tetris.rules import Rules

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tetris.controller import PUBLISHED, LinearController, published, resolve
+from tetris.controller import LEARNED, PUBLISHED, LinearController, known_names, published, resolve
 from tetris.rules import Rules
 
 
@@ -154,7 +154,7 @@ def test_resolve_reads_a_file_and_a_run_folder(tmp_path: Path) -> None:
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
     with pytest.raises(
-        ValueError, match="dellacherie, bcts, bdu, dt10, dt20; got 'dt200'; did you mean 'dt20'"
+        ValueError, match="dellacherie, bcts, bdu, dt10, dt20, bertsekas; got 'dt200'; did you mean 'dt20'"
     ):
         resolve("dt200")
 
@@ -167,3 +167,18 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_run_folder_without_a_controller_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"to hold controller\.json, found none"):
         resolve(str(tmp_path))
+
+
+def test_learned_controllers_come_with_the_package_and_tell_how_they_came_about() -> None:
+    names = known_names()[len(PUBLISHED) :]
+    assert "bertsekas" in names
+    for name in names:
+        controller = resolve(name)
+        assert controller == resolve(f" {name.upper()} ")
+        assert controller.name == name == (LEARNED / f"{name}.json").stem
+        assert {"command", "config", "seed", "versions", "score"} <= controller.provenance.keys()
+
+
+def test_a_name_that_is_nearly_known_is_helped() -> None:
+    with pytest.raises(ValueError, match=r"bertsekas.*got 'bertseka'"):
+        resolve("bertseka")

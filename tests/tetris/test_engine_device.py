@@ -10,7 +10,7 @@ import kernels
 import tetris
 from kernels.build import CompilerMissingError, compile_check
 from kernels.cuda import find_nvcc, known_architectures
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 from tetris.native import feature_struct
 
 ENGINE = Path(tetris.__file__).parent / "engine"

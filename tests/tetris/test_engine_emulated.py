@@ -11,7 +11,7 @@ import torch
 
 from kernels.build import CompilerMissingError, Extension
 from tetris import Rules, published
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 from tetris.native import extension, feature_struct
 from tetris.rollout import _NEVER, Rollout
 

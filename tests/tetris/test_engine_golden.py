@@ -14,7 +14,7 @@ import kernels
 import tetris
 from kernels.build import Extension
 from tetris.controller import published
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 from tetris.game import place
 from tetris.native import feature_struct
 from tetris.pieces import PIECES

@@ -10,14 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tetris.features import (
-    FEATURES,
-    AfterState,
-    column_heights,
-    feature_names,
-    feature_sets,
-    feature_values,
-)
+from tetris.feature_sets import feature_names, feature_sets
+from tetris.features import FEATURES, AfterState, column_heights, feature_values
 from tetris.game import landing_row, place
 from tetris.pieces import PIECES
 from tetris.rules import Rules

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tetris.features import column_heights, feature_names
+from tetris.feature_sets import feature_names
+from tetris.features import column_heights
 from tetris.game import Weights, after_states, choose, landing_row, place, play, steps, weighted_sums
 from tetris.pieces import PIECES
 from tetris.rules import Rules

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tetris.controller import published
-from tetris.features import column_heights, feature_names, feature_values
+from tetris.feature_sets import feature_names
+from tetris.features import column_heights, feature_values
 from tetris.game import landing_row, place, steps
 from tetris.pieces import PIECES
 from tetris.rules import Rules

@@ -7,7 +7,7 @@ import torch
 
 from kernels.toolchain import CompilerMissingError
 from tetris.controller import published
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 from tetris.rollout import Rollout, rollout
 from tetris.rules import Rules
 

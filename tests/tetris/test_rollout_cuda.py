@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tetris import Rollout, Rules, published, rollout
-from tetris.features import feature_names
+from tetris.feature_sets import feature_names
 
 pytestmark = [
     pytest.mark.cuda,
