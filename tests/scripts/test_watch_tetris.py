@@ -147,7 +147,7 @@ def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dt200",), "dellacherie, bcts, bdu, dt10, dt20; got 'dt200'; did you mean 'dt20'?"),
+        (("dt200",), "dellacherie, bcts, bdu, dt10, dt20, bertsekas; got 'dt200'; did you mean 'dt20'?"),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),

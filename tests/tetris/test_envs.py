@@ -17,7 +17,8 @@ from gymnasium.utils.env_checker import check_env
 from tetris import Rules, published
 from tetris.envs import IDS, PlacementFeatures, TetrisEnv
 from tetris.envs.placements import action_count, action_mask, placement
-from tetris.features import feature_names, feature_values
+from tetris.feature_sets import feature_names
+from tetris.features import feature_values
 from tetris.game import Rows, after_states, play
 from tetris.stream import PieceStream
 
@@ -175,7 +176,7 @@ def test_a_controller_that_looks_at_the_features_plays_as_in_a_rollout() -> None
             observation, info = env.reset()
     inner = env.unwrapped
     assert isinstance(inner, TetrisEnv)
-    assert (inner.rows, lines, games) == play((), weights, names, rules, 7, 3, 0, 150)
+    assert (inner.rows, lines, games, 150) == play((), weights, names, rules, 7, 3, 0, 150)
     assert inner.is_over is False
 
 

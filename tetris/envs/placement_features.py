@@ -11,7 +11,8 @@ from gymnasium.utils import RecordConstructorArgs
 
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import Observation, TetrisEnv
-from tetris.features import feature_names, feature_values
+from tetris.feature_sets import feature_names
+from tetris.features import feature_values
 from tetris.game import after_states
 
 
