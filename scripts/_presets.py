@@ -74,7 +74,7 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
 
 # 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. A
 # stream needs fifty to a hundred decisions from the empty board to steady play, so none is shorter than 1000;
-# a good candidate ends a dozen games or more a generation, on all its streams together.
+# a good candidate ends some games a generation on the highest board, on all its streams together.
 _CUDA: Mapping[str, Setting] = {
     "population": 512,
     "elites": 40,

@@ -92,7 +92,7 @@ def test_it_plays_what_the_cpu_plays(
 
 def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
     weights = torch.tensor([published("dt10").weights])
-    play_both(weights, Rules(4, 4), 1120, "dt", warps=2)
+    play_both(weights, Rules(4, 4), 2100, "dt", warps=2)
 
 
 def test_warps_that_go_together_share_out_games() -> None:

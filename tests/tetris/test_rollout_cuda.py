@@ -97,6 +97,12 @@ def test_one_candidate_plays_many_streams_and_many_candidates_one_each() -> None
     assert_equal(*both(weights_for("dt", 10, MANY), rules, 1, 7, features="dt"), 40)
 
 
+def test_many_games_end_and_begin_again_within_a_few_decisions() -> None:
+    one, other = both(weights_for("dt", 10, 2), Rules(10, 4), MANY // 2, 11, features="dt")
+    assert_equal(one, other, 1, 9)
+    assert int(other.advance(0).games.sum()) > MANY // 10
+
+
 def test_a_rollout_has_no_operation_that_waits_for_the_device() -> None:
     weights = weights_for("dt", 10, 8).cuda()
     rollout(weights, streams=500, decisions=100, device="cuda")  # compiled, and its pace known
