@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from torch import Tensor
 from tqdm import tqdm
 
 from cem._checks import check_real
@@ -43,30 +44,36 @@ class GenerationRecord:
         best_fitness: The best fitness of all generations.
         generation_best: The best fitness of this one.
         elite_mean: The mean fitness of its elites.
+        elite_worst: The fitness of the worst of its elites: the threshold that the others missed.
         std_mean: The mean of the new standard deviation over the dimensions.
         seconds: The wall time it took, in seconds: on the CPU from asking for its candidates to knowing its
             statistics; on other devices from the moment the results of the generation before (for the first
             of a run: the work queued before it) were complete to the moment its own were.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
         metrics: What the objective measured besides, by name.
+        distribution: Mean and standard deviation of the new distribution, shape (dim,) each, on the CPU, not
+            to be changed; None where nobody told.
     """
 
     generation: int
     best_fitness: float
     generation_best: float
     elite_mean: float
+    elite_worst: float
     std_mean: float
     seconds: float
     elapsed_s: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    distribution: tuple[Tensor, Tensor] | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, float]:
-        """Return all of it in one flat dict: the fields in the order above, then the metrics.
+        """Return all numbers in one flat dict: the fields in the order above, then the metrics.
 
         Raises:
             ValueError: If a metric has the name of a field.
         """
-        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "metrics"}
+        apart = ("metrics", "distribution")
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in apart}
         clash = own.keys() & self.metrics.keys()
         if clash:
             raise ValueError(f"expected metrics under names of their own, got {', '.join(sorted(clash))}")
@@ -198,13 +205,16 @@ class MetricsWriter(Callback):
     empty file.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
         """Name the file; it is opened when the run starts.
 
         Args:
             path: The file; its folder must exist by then.
+            distribution: Whether each line ends with the new distribution: ``mean`` and ``std``, lists of dim
+                numbers.
         """
         self.path = Path(path)
+        self._distribution = distribution
         self._descriptor: int | None = None
 
     def on_start(self, plan: RunPlan) -> None:
@@ -227,10 +237,17 @@ class MetricsWriter(Callback):
 
         Raises:
             OSError: If it could not be written, with the path; the file then ends with the line before.
-            ValueError: If a metric has the name of a field of the record.
+            ValueError: If a metric has the name of a field of the record, or of a part of the distribution.
         """
         assert self._descriptor is not None, "on_start opens the file"
-        values = {name: value if math.isfinite(value) else None for name, value in record.as_dict().items()}
+        values: dict[str, Any] = {
+            name: value if math.isfinite(value) else None for name, value in record.as_dict().items()
+        }
+        if self._distribution and record.distribution is not None:
+            for name, vector in zip(("mean", "std"), record.distribution, strict=True):
+                if name in values:
+                    raise ValueError(f"expected metrics under names of their own, got {name}")
+                values[name] = vector.tolist()  # finite: the search refuses anything else
         line = (json.dumps(values) + "\n").encode("utf-8")
         end = os.lseek(self._descriptor, 0, os.SEEK_END)
         try:

@@ -290,6 +290,7 @@ class CrossEntropyMethod:
         figures = {
             "generation_best": self._elite_fitness[0],
             "elite_mean": self._elite_fitness.mean(),
+            "elite_worst": self._elite_fitness[-1],
             "std_mean": self._std.mean().double(),
         }
         tensors = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
@@ -326,8 +327,9 @@ class CrossEntropyMethod:
         """Read the figures of the last generation, all at once.
 
         Returns:
-            ``best_fitness`` so far, ``generation_best`` and ``elite_mean`` fitness of the last generation
-            (NaN before the first), and ``std_mean``, the mean of the standard deviation over the dimensions.
+            ``best_fitness`` so far, ``generation_best``, ``elite_mean`` and ``elite_worst`` fitness of the
+            last generation (NaN before the first), and ``std_mean``, the mean of the standard deviation over
+            the dimensions.
 
         Raises:
             ValueError: As ``check``.

@@ -11,7 +11,7 @@ from cem._checks import check_integer
 from cem.host_copy import HostCopy
 
 USABLE = "expected at least one finite fitness and finite elites"
-_STATISTICS = ("best_fitness", "generation_best", "elite_mean", "std_mean")
+_STATISTICS = ("best_fitness", "generation_best", "elite_mean", "elite_worst", "std_mean")
 
 
 class Snapshot:
@@ -82,6 +82,18 @@ class Snapshot:
         self.check()
         values = self._copy.values()
         return {name: float(values[name]) for name in _STATISTICS}
+
+    def distribution(self) -> tuple[Tensor, Tensor]:
+        """Return mean and standard deviation as they were then, shape (dim,), on the CPU, not to be changed.
+
+        Waits for this copy alone.
+
+        Raises:
+            ValueError: As ``check``.
+        """
+        self.check()
+        values = self._copy.values()
+        return values["mean"], values["std"]
 
     def state_dict(self) -> dict[str, Any]:
         """Return what ``CrossEntropyMethod.state_dict`` returned then; waits for this copy alone.

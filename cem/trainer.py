@@ -277,6 +277,7 @@ class Trainer:
             seconds=seconds,
             elapsed_s=self.elapsed_s,
             metrics=told.metrics.read(seconds),
+            distribution=told.snapshot.distribution(),
         )
         for callback in self._callbacks:
             callback.on_generation(record)

@@ -149,7 +149,7 @@ class Training:
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(
-                MetricsWriter(folder.metrics),
+                MetricsWriter(folder.metrics, distribution=True),
                 _ControllerWriter(self),
                 ProgressBar(("lines/s",)),
                 *callbacks,

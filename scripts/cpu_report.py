@@ -88,6 +88,8 @@ def training(folder: Path, seeds: int) -> list[dict[str, Any]]:
         total = time.perf_counter() - began
         controller = json.loads((out / "controller.json").read_text())
         metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        for record in metrics:
+            del record["mean"], record["std"]
         provenance = controller["provenance"]
         runs.append(
             {

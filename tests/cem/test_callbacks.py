@@ -3,8 +3,10 @@ import io
 import json
 import math
 import os
+from dataclasses import replace
 
 import pytest
+import torch
 
 from cem import GenerationRecord, MetricsWriter, ProgressBar, RunPlan
 
@@ -15,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 def record(generation, best=1.0, **metrics):
-    return GenerationRecord(generation, best, best, best / 2, 0.1, 2.0, 2.0 * generation, metrics)
+    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, 2.0, 2.0 * generation, metrics)
 
 
 def write(path, generations, start=0):
@@ -38,11 +40,33 @@ class TestMetricsWriter:
             "best_fitness": 1.0,
             "generation_best": 1.0,
             "elite_mean": 0.5,
+            "elite_worst": 0.25,
             "std_mean": 0.1,
             "seconds": 2.0,
             "elapsed_s": 2.0,
             "games": 10,
         }
+
+    def test_a_line_ends_with_the_distribution_where_that_is_asked_for(self, tmp_path):
+        distribution = (torch.tensor([1.0, -2.0]), torch.tensor([0.5, 0.0]))
+        told = replace(record(1), distribution=distribution)
+        for asked, name in ((True, "with.jsonl"), (False, "without.jsonl")):
+            writer = MetricsWriter(tmp_path / name, distribution=asked)
+            writer.on_start(RunPlan(0, None, None))
+            writer.on_generation(told)
+            writer.on_end()
+        plain, whole = (
+            json.loads((tmp_path / f"{name}.jsonl").read_text()) for name in ("without", "with")
+        )
+        assert whole == {**plain, "mean": [1.0, -2.0], "std": [0.5, 0.0]}
+
+    def test_a_metric_cannot_take_the_name_of_the_distribution(self, tmp_path):
+        writer = MetricsWriter(tmp_path / "m.jsonl", distribution=True)
+        writer.on_start(RunPlan(0, None, None))
+        told = replace(record(1, std=3.0), distribution=(torch.zeros(1), torch.ones(1)))
+        with pytest.raises(ValueError, match="expected metrics under names of their own, got std"):
+            writer.on_generation(told)
+        writer.on_end()
 
     def test_lines_are_there_as_soon_as_they_are_written(self, tmp_path):
         writer = MetricsWriter(tmp_path / "m.jsonl")

@@ -108,6 +108,7 @@ def test_a_snapshot_says_what_the_search_says(dtype):
         "best_fitness": optimizer.best_fitness,
         "generation_best": float(optimizer.elite_fitness[0]),
         "elite_mean": float(optimizer.elite_fitness.mean()),
+        "elite_worst": float(optimizer.elite_fitness[-1]),
         "std_mean": float(optimizer.std.mean()),
     }
 

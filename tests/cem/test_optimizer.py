@@ -216,6 +216,7 @@ class TestBest:
             "best_fitness": 9.0,
             "generation_best": 5.0,
             "elite_mean": 4.5,
+            "elite_worst": 4.0,
             "std_mean": 1.0,
         }
 

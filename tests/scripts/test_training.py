@@ -80,10 +80,13 @@ def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
     training.trainer.run()
     first, *_ = (json.loads(line) for line in training.folder.metrics.read_text().splitlines())
     assert list(first) == [
-        *("generation", "best_fitness", "generation_best", "elite_mean", "std_mean", "seconds", "elapsed_s"),
+        *("generation", "best_fitness", "generation_best", "elite_mean", "elite_worst", "std_mean"),
+        *("seconds", "elapsed_s"),
         *("stage", "board_width", "board_height", "mean_fitness", "lines", "games", "decisions"),
         *("lines/s", "decisions/s"),
+        *("mean", "std"),
     ]
+    assert (len(first["mean"]), len(first["std"])) == (2, 2)
     assert [type(first[name]) for name in ("mean_fitness", "lines", "games", "decisions")] == [
         *(float, int, int, int)
     ]
