@@ -55,6 +55,11 @@ class RunFolder:
         """The metrics as a picture."""
         return self.path / "learning_curve.png"
 
+    @property
+    def report(self) -> Path:
+        """All that is known of the run, as a page."""
+        return self.path / "report.html"
+
     def check_free(self) -> None:
         """Make sure before any work is done that a run can begin here.
 
@@ -79,7 +84,7 @@ class RunFolder:
             ValueError: If there is no run here, or its recipe is damaged.
         """
         if not self.config.is_file():
-            raise ValueError(f"expected a run to resume in {self.path}, found no {self.config.name} there")
+            raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there")
         settings = read_settings(self.config)
         missing = [field.name for field in fields(Recipe) if field.name not in settings]
         try:

@@ -216,7 +216,7 @@ def test_checkpoint_of_another_run_is_refused(script: Script, tmp_path: Path, wh
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--resume", "/no/such"), "expected a run to resume in /no/such, found no config.json there"),
+        (("--resume", "/no/such"), "expected a run in /no/such, found no config.json there"),
         (("--resume", "x", "--seed", "3"), "a resumed run keeps its settings: expected no --seed"),
         (("--resume", "x", "--out", "y"), "not allowed with argument --resume"),
     ],

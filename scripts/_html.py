@@ -1,0 +1,65 @@
+"""Pieces of HTML that the pages of reports are made of; all text given to them is escaped."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escaped(text: object) -> str:
+    """Return text as HTML shows it; `Markup` as it is."""
+    return text if isinstance(text, Markup) else html.escape(str(text))
+
+
+def html_table(
+    header: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "", *, label: str = ""
+) -> Markup:
+    """Return a table; where it is too wide it scrolls by itself. The first cell of a row names the row.
+
+    Args:
+        header: A cell a column.
+        rows: As many cells each.
+        caption: What stands above it.
+        label: What a screen reader calls it; the caption if empty.
+    """
+    head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
+    body = "\n".join(
+        f'<tr><th scope="row">{escaped(row[0])}</th>'
+        + "".join(f"<td>{escaped(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    above = f"<caption>{escaped(caption)}</caption>" if caption else ""
+    name = html.escape(label or caption, quote=True)
+    return Markup(
+        f'<div class="wide" role="region" tabindex="0" aria-label="{name}"><table>{above}\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+    )
+
+
+def section(title: str, *parts: str, name: str) -> Markup:
+    """Return a section with its heading, to which ``name`` is the anchor."""
+    return Markup(f'<section id="{name}">\n<h2>{escaped(title)}</h2>\n{"".join(parts)}</section>\n')
+
+
+def paragraph(text: object) -> Markup:
+    """Return a paragraph."""
+    return Markup(f"<p>{escaped(text)}</p>\n")
+
+
+def details(summary: str, content: str) -> Markup:
+    """Return content that is folded away at first."""
+    return Markup(f"<details><summary>{escaped(summary)}</summary>\n{content}</details>\n")
+
+
+def json_script(values: Mapping[str, object], name: str) -> Markup:
+    """Return values as JSON in a script element that nothing runs and no text in it can end."""
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return Markup(f'<script type="application/json" id="{name}">{text}</script>\n')

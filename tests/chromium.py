@@ -1,0 +1,156 @@
+"""A headless Chromium for tests, driven by its DevTools protocol over two pipes: nothing to install."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_SECONDS = 60.0
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium or Chrome; None where there is none."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+class Page:
+    """A page in a browser of its own: ``with Page(program, folder) as page: page.open(file)``.
+
+    Attributes:
+        problems: What the page wrote to the console as a warning or an error, exceptions it did not catch, and
+            requests for anything but files.
+    """
+
+    def __init__(self, program: str, profile: Path, width: int = 1000, height: int = 800) -> None:
+        """Start the browser; ``profile`` is a folder for what it keeps, the size is the window's, in pixels."""
+        self.problems: list[str] = []
+        self._size = width, height
+        self._number = 0
+        self._loaded = False
+        self._buffer = b""
+        theirs, self._to = os.pipe()
+        self._from, answers = os.pipe()
+        command = [
+            *(program, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"),
+            *("--no-first-run", "--disable-extensions", "--disable-dev-shm-usage"),
+            f"--user-data-dir={profile}",
+        ]
+        # The browser reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.
+        moved = f"exec {theirs}<&{theirs}; exec 8<&{theirs} 9>&{answers}; exec 3<&8 4>&9; exec \"$@\""
+        self._process = subprocess.Popen(
+            ["bash", "-c", moved, "bash", *command],
+            pass_fds=(theirs, answers),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs)
+        os.close(answers)
+
+    def __enter__(self) -> Page:
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session: str = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+        self.resize(*self._size)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._to)  # the browser ends when nobody talks to it
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._from)
+
+    def open(self, file: Path, ready: str = "true") -> None:
+        """Open a file and wait until it is loaded and an expression of JavaScript is true."""
+        self._loaded = False
+        self.call("Page.navigate", url=file.resolve().as_uri())
+        due = time.monotonic() + _SECONDS
+        while not (self.evaluate("document.readyState") == "complete" and self._loaded and self.evaluate(ready)):
+            assert time.monotonic() < due, f"{file} is not ready: {ready}; {self.problems}"
+            time.sleep(0.02)
+
+    def evaluate(self, expression: str) -> Any:
+        """Return the value of an expression of JavaScript, awaited, as plain values."""
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """Press and release a key, named as in ``KeyboardEvent.key``."""
+        text = {"text": key} if len(key) == 1 else {}
+        codes = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9}
+        named = {"key": key, "windowsVirtualKeyCode": codes.get(key, ord(key[0]))}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **named, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    def resize(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Set the size of the window in pixels, and whether dark colours are preferred."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
+        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[feature])
+
+    def screenshot(self, path: Path) -> None:
+        """Write a picture of the whole page."""
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the DevTools protocol on the page."""
+        return self._call(method, self._session, **parameters)
+
+    def _call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            told = self._read()
+            if told.get("id") == self._number:
+                assert "error" not in told, (method, told["error"])
+                answer: dict[str, Any] = told["result"]
+                return answer
+            self._note(told.get("method"), told.get("params", {}))
+
+    def _read(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            assert select.select([self._from], [], [], _SECONDS)[0], "the browser is silent"
+            read = os.read(self._from, 1 << 20)
+            assert read, "the browser has ended"
+            self._buffer += read
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        told: dict[str, Any] = json.loads(message)
+        return told
+
+    def _note(self, event: str | None, told: dict[str, Any]) -> None:
+        if event == "Page.loadEventFired":
+            self._loaded = True
+        elif event == "Runtime.exceptionThrown":
+            self.problems.append(json.dumps(told["exceptionDetails"]))
+        elif event == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
+            self.problems.append(json.dumps(told["args"]))
+        elif event == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
+            self.problems.append(json.dumps(told["entry"]))
+        elif event == "Network.requestWillBeSent":
+            url = told["request"]["url"]
+            if not url.startswith(("file:", "data:", "blob:")):
+                self.problems.append(f"request for {url}")
