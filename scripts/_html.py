@@ -36,10 +36,11 @@ def html_table(
         + "</tr>"
         for row in rows
     )
-    above = f"<caption>{escaped(caption)}</caption>" if caption else ""
+    # Not as a caption element: that would scroll away with a wide table.
+    above = f"<h3>{escaped(caption)}</h3>\n" if caption else ""
     name = html.escape(label or caption, quote=True)
     return Markup(
-        f'<div class="wide" role="region" tabindex="0" aria-label="{name}"><table>{above}\n'
+        f'{above}<div class="wide" role="region" tabindex="0" aria-label="{name}"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
     )
 

@@ -1,80 +1,165 @@
-"""The picture of a run: lines per game over the generations, stage by stage."""
+"""Pictures of training with matplotlib: lines per game of one run, stage by stage, or of several runs."""
 
 from __future__ import annotations
 
 import io
-import json
-from itertools import groupby
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from _run_record import Metrics, stages_of
 
 from cem.checkpoint import write_atomically
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
+REMEDY = 'expected matplotlib for a picture, found none: pip install -e ".[plot]"'
+SUFFIXES = (".png", ".svg", ".pdf")
 
+ACROSS: Mapping[str, str] = {
+    "generation": "generation",
+    "decisions": "decisions",
+    "seconds": "wall time of training [s]",
+}
+"""What a learning curve can be drawn across, and what its axis is called."""
+
+_Y_TITLE = "lines per game (in training, log scale)"
 _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     # Told apart by dashes and shade, not by colour.
-    ("generation_best", "best candidate", {"color": "0.65", "linestyle": ":"}),
-    ("elite_mean", "mean of the elites", {"color": "0.45", "linestyle": "--"}),
+    ("generation_best", "best candidate", {"color": "0.55", "linestyle": ":"}),
+    ("elite_mean", "mean of the elites", {"color": "0.4", "linestyle": "--"}),
     ("mean_fitness", "mean of the distribution", {"color": "0.0", "linestyle": "-"}),
 )
+# The colours of Okabe and Ito, which the colour-blind can tell apart; in grey dashes and markers differ.
+_COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
+_DASHES = ("-", "--", ":", "-.")
+_MARKERS = "osv^DP"
+_MARKS = 10  # markers on a curve, about
 
 
-def draw_learning_curve(metrics: Path, picture: Path, title: str) -> bool:
-    """Draw a metrics file.
+def draw_learning_curve(
+    metrics: Sequence[Metrics], picture: Path, title: str, across: str = "generation"
+) -> bool:
+    """Draw the best candidate, the elites and the mean of a run.
 
     Args:
-        metrics: A ``metrics.jsonl`` with at least one line.
-        picture: The PNG to write, whole or not at all.
+        metrics: A record a generation, at least one.
+        picture: The file to write, whole or not at all; one of `SUFFIXES` says what it is.
         title: What stands above it.
+        across: One of `ACROSS`.
 
     Returns:
         False where matplotlib is not installed.
 
     Raises:
-        OSError: If a file cannot be read or written.
+        OSError: If the file cannot be written.
     """
+    figure = _figure()
+    if figure is None:
+        return False
+    axes, x = figure.add_subplot(), _across(metrics, across)
+    for name, label, style in _SERIES:
+        axes.plot(x, _values(metrics, name), label=label, linewidth=1.6, **style)
+    if any(record.get("elite_worst") is not None for record in metrics):
+        edges = (_values(metrics, name) for name in ("elite_worst", "generation_best"))
+        axes.fill_between(x, *edges, color="0.85", linewidth=0, label="elites, from worst to best")
+    _finish(axes, title, across)
+    if across == "generation":
+        axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
+    _mark_stages(axes, metrics, x)
+    axes.legend(loc="lower right", framealpha=0.9)
+    _save(figure, picture)
+    return True
+
+
+def draw_learning_curves(
+    runs: Mapping[str, Sequence[Metrics]], picture: Path, across: str = "decisions"
+) -> bool:
+    """Draw the mean of the elites of several runs over each other; see `draw_learning_curve`.
+
+    Args:
+        runs: The records of each run by its name.
+        picture: The file to write.
+        across: One of `ACROSS`.
+    """
+    figure = _figure()
+    if figure is None:
+        return False
+    axes = figure.add_subplot()
+    for number, (name, metrics) in enumerate(runs.items()):
+        axes.plot(
+            _across(metrics, across),
+            _values(metrics, "elite_mean"),
+            label=name,
+            linewidth=1.6,
+            color=_COLORS[number % len(_COLORS)],
+            linestyle=_DASHES[number % len(_DASHES)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            markevery=max(1, len(metrics) // _MARKS),
+            markersize=4,
+        )
+    _finish(axes, "mean of the elites", across)
+    axes.legend(loc="lower right", framealpha=0.9)
+    _save(figure, picture)
+    return True
+
+
+def _figure() -> Any:
     try:
         # Not pyplot: it keeps global state and looks for a display.
         from matplotlib.figure import Figure
     except ImportError:
-        return False
-    records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    generations = [record["generation"] for record in records]
-    for name, label, style in _SERIES:
-        axes.plot(generations, [record[name] for record in records], label=label, linewidth=1.6, **style)
+        return None
+    return Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
+
+
+def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
+    if across == "decisions":
+        return list(itertools.accumulate(record["decisions"] for record in metrics))
+    return [record["elapsed_s" if across == "seconds" else across] for record in metrics]
+
+
+def _values(metrics: Sequence[Metrics], name: str) -> list[float]:
+    values = (record.get(name) for record in metrics)
+    return [float("nan") if value is None else value for value in values]
+
+
+def _finish(axes: Any, title: str, across: str) -> None:
     axes.set_yscale("symlog", linthresh=1.0)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(bottom=0.0)
-    axes.set_xlim(0.5, max(len(records), 2) + 0.5)
-    axes.set_xlabel("generation")
-    axes.set_ylabel("lines per game (in training, log scale)")
+    axes.set_xlabel(ACROSS[across])
+    axes.set_ylabel(_Y_TITLE)
+    if across == "decisions":
+        from matplotlib.ticker import EngFormatter
+
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
     axes.set_title(title, loc="left", fontsize="medium", pad=18)
-    _mark_stages(axes, records)
-    axes.legend(loc="lower right", framealpha=0.9)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    write_atomically(picture, image.getvalue())
-    return True
 
 
-def _mark_stages(axes: Any, records: list[dict[str, Any]]) -> None:
-    def stage(record: dict[str, Any]) -> tuple[int, str]:
-        return record["stage"], f"{record['board_width']}x{record['board_height']}"
-
-    for (_, board), group in groupby(records, stage):
-        generations = [record["generation"] for record in group]
-        if generations[0] > 1:
-            axes.axvline(generations[0] - 0.5, color="0.3", linewidth=0.8)
-        middle = (generations[0] + generations[-1]) / 2
+def _mark_stages(axes: Any, metrics: Sequence[Metrics], x: Sequence[float]) -> None:
+    """Draw a line half-way between two stages, and write the board above each."""
+    places = {record["generation"]: place for place, record in enumerate(metrics)}
+    for board, first, last in stages_of(metrics):
+        begin, end = places[first], places[last]
+        if begin:
+            axes.axvline((x[begin - 1] + x[begin]) / 2, color="0.3", linewidth=0.8)
         axes.annotate(
             board,
-            (middle, 1.0),
+            ((x[begin] + x[end]) / 2, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, 3),
             textcoords="offset points",
             ha="center",
             fontsize="small",
         )
+
+
+def _save(figure: Any, picture: Path) -> None:
+    image = io.BytesIO()
+    kind = picture.suffix.lower().removeprefix(".")
+    # An SVG would hold the date otherwise: the same run is to give the same file.
+    figure.savefig(image, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    write_atomically(picture, image.getvalue())

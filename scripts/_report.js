@@ -158,10 +158,7 @@ function weights(figure) {
   figure.append(panels);
   run.features.forEach((name, feature) => {
     const panel = document.createElement("div");
-    const heading = document.createElement("h3");
-    const value = Object.assign(document.createElement("span"), { textContent: amount(run.mean[feature].at(-1)) });
-    heading.append(`${name} `, value);
-    panel.append(heading);
+    panel.append(Object.assign(document.createElement("h3"), { textContent: name }));
     panels.append(panel);
     add(panel, () => {
       title.textContent = title.textContent.replace(/Horizontal: [^.]*/, `Horizontal: ${X_TITLES[state.across]}`);

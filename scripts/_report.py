@@ -7,16 +7,15 @@ which scores are measured, so that it is the same whenever a report is made. Loo
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from _html import Markup, details, escaped, json_script, paragraph, section
+from _report_data import chart_values, distinct_names, recorded_game, shown_places
 from _report_tables import (
     LEARNED,
+    cost_table,
     generation_table,
     lines_text,
     score_tables,
@@ -24,80 +23,23 @@ from _report_tables import (
     stage_table,
     weight_table,
 )
-from _run_record import RunRecord, stages_of
-from _scoring import DEFAULT_SEED
+from _run_record import RunRecord
 
 from tetris.files import write_text
-from tetris.judgement import decisions
 from tetris.player import player_assets, player_fragment
-from tetris.replay import Replay
 from tetris.score import ESTIMATOR
-from tetris.stream import PieceStream
-
-GAME_DECISIONS = 400
-"""Placements of the game that a report holds: under a second of play in Python, half a kilobyte."""
-
-MOST_POINTS = 500
-"""Generations that charts and tables show at most; of longer runs every second, third, ... is shown."""
 
 _FOLDER = Path(__file__).parent
-_DIGITS = 5
 
 
-def shown_places(run: RunRecord) -> list[int]:
-    """Return the places of the generations to show: at most `MOST_POINTS` steps apart alike, and the last."""
-    last = run.generations - 1
-    step = math.ceil(run.generations / MOST_POINTS)
-    return [*range(0, last, step), last]
-
-
-def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
-    """Return what the charts draw of a run: lists with a value a generation, null where there is none.
-
-    Args:
-        run: The run.
-        name: What to call it.
-    """
-    places = shown_places(run)
-    metrics = [run.metrics[place] for place in places]
-    made = list(itertools.accumulate(record["decisions"] for record in run.metrics))
-    values: dict[str, Any] = {
-        "name": name,
-        "stages": [{"board": on, "first": first} for on, first, _ in stages_of(run.metrics)],
-        "generation": [record["generation"] for record in metrics],
-        "decisions": [made[place] for place in places],
-        "seconds": [_short(record["elapsed_s"]) for record in metrics],
-        "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
-        "features": list(run.feature_names),
-    }
-    for key in ("generation_best", "elite_mean", "elite_worst", "mean_fitness", "std_mean"):
-        values[key] = [_short(record.get(key)) for record in metrics]
-    for key in ("mean", "std"):
-        values[key] = [
-            [_short(record[key][feature]) if key in record else None for record in metrics]
-            for feature in range(len(run.feature_names))
-        ]
-    return values
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
-
-
-def recorded_game(run: RunRecord) -> Replay:
-    """Play the game of a report: `GAME_DECISIONS` placements on the board that the controller is for."""
-    rules = run.recipe.rules
-    played = decisions(run.controller, rules, PieceStream(rules, DEFAULT_SEED, 0))
-    return Replay.of(islice(played, GAME_DECISIONS), rules, DEFAULT_SEED, 0, run.controller)
-
-
-def report_page(run: RunRecord) -> str:
-    """Return the report of a run as a page."""
-    state = f"{run.generations} of {run.recipe.total_generations} generations"
+def report_page(run: RunRecord, across: str = "generation") -> str:
+    """Return the report of a run as a page; charts are across generation, decisions or seconds at first."""
+    recipe = run.recipe
+    state = f"{run.generations} of {recipe.total_generations} generations"
     parts = [
-        paragraph(f"Preset {run.recipe.preset}: {run.title}, for {run.recipe.board} by the {run.recipe.rule} rule."),
+        paragraph(f"Preset {recipe.preset}: {run.title}, for {recipe.board} by the {recipe.rule} rule."),
         _tiles([*_best_scores(run), *_costs(run, state)]),
-        section("Learning curve", _axis_choice(), _learning_figure(), name="learning"),
+        section("Learning curve", _axis_choice(), _figure("learning"), name="learning"),
         section("Scores", *_scores([(_label(score, LEARNED), score) for score in run.scores]), name="scores"),
         section("A game", _game(run, run.name), name="game"),
         section("Weights", *_weights(run), name="weights"),
@@ -109,23 +51,21 @@ def report_page(run: RunRecord) -> str:
             name="numbers",
         ),
     ]
-    return _page(run.name, parts, [chart_values(run, run.name)], "generation")
+    return _page(run.name, parts, [chart_values(run, run.name)], across)
 
 
-def comparison_page(runs: Sequence[RunRecord]) -> str:
-    """Return a page that sets at least two runs side by side."""
+def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str:
+    """Return a page that sets at least two runs side by side; see `report_page`."""
     names = distinct_names(runs)
     scored = [
-        (_label(score, name), score)
-        for name, run in zip(names, runs, strict=True)
-        for score in run.scores
+        (_label(score, name), score) for name, run in zip(names, runs, strict=True) for score in run.scores
     ]
     parts = [
         paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
         section("Learning curves", _axis_choice(), _curve_choice(), _figure("curves"), name="learning"),
         section("Scores", *_scores(_without_repetitions(scored)), name="scores"),
         section("Spread of the search", _figure("spread"), name="spread"),
-        section("Throughput", *_throughputs(runs, names), _figure("speed"), name="throughput"),
+        section("Throughput", cost_table(runs, names), _figure("speed"), name="throughput"),
         section("Configuration", settings_table(runs, names), name="configuration"),
         section("Weights", weight_table(runs, names), name="weights"),
         section("Games", *(_game(run, name) for name, run in zip(names, runs, strict=True)), name="game"),
@@ -139,25 +79,16 @@ def comparison_page(runs: Sequence[RunRecord]) -> str:
         ),
     ]
     values = [chart_values(run, name) for name, run in zip(names, runs, strict=True)]
-    return _page("Training runs compared", parts, values, "decisions")
+    return _page("Training runs compared", parts, values, across)
 
 
-def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the names of runs, numbered where they would be the same."""
-    names = [run.name for run in runs]
-    return [
-        name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
-        for place, name in enumerate(names)
-    ]
-
-
-def write_report(path: Path, runs: Sequence[RunRecord]) -> None:
-    """Write the report of a run, or the comparison of several, whole or not at all.
+def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generation") -> None:
+    """Write the report of a run, or the comparison of several, whole or not at all; see `report_page`.
 
     Raises:
         OSError: If the file cannot be written.
     """
-    write_text(path, report_page(runs[0]) if len(runs) == 1 else comparison_page(runs))
+    write_text(path, report_page(runs[0], across) if len(runs) == 1 else comparison_page(runs, across))
 
 
 def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], across: str) -> str:
@@ -191,7 +122,7 @@ def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], acro
 
 def _tiles(figures: Sequence[tuple[str, str, str]]) -> Markup:
     tiles = "".join(
-        f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd><dd class=\"more\">{escaped(more)}</dd></div>\n"
+        f'<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd><dd class="more">{escaped(more)}</dd></div>\n'
         for name, value, more in figures
     )
     return Markup(f'<dl class="tiles">\n{tiles}</dl>\n')
@@ -235,8 +166,8 @@ def _without_repetitions(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[t
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for place, (label, score) in enumerate(scored):
         learned = score["controller"] == LEARNED
-        what = place if learned else (label, score["board"], score["rule"], score["pieces"])
-        kept.setdefault(what if learned else (*what, score["decisions"]), (label, score))
+        what = (label, *(score[name] for name in ("board", "rule", "pieces", "decisions")))
+        kept.setdefault(place if learned else what, (label, score))
     return sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
 
 
@@ -252,21 +183,16 @@ def _weights(run: RunRecord) -> list[str]:
 
 
 def _throughput(run: RunRecord) -> str:
-    lines = sum(record["lines"] for record in run.metrics)
     seconds = max(run.seconds, 1e-9)
     return (
-        f"{_amount(run.decisions)} decisions and {_amount(lines)} lines in {_duration(run.seconds)}: "
-        f"{_amount(run.decisions / seconds)} decisions and {_amount(lines / seconds)} lines a second, "
+        f"{_amount(run.decisions)} decisions and {_amount(run.lines)} lines in {_duration(run.seconds)}: "
+        f"{_amount(run.decisions / seconds)} decisions and {_amount(run.lines / seconds)} lines a second, "
         f"on the engine {run.recipe.device}."
     )
 
 
-def _throughputs(runs: Sequence[RunRecord], names: Sequence[str]) -> list[Markup]:
-    return [paragraph(f"{name}: {_throughput(run)}") for name, run in zip(names, runs, strict=True)]
-
-
 def _duration(seconds: float) -> str:
-    if seconds < 120:
+    if seconds < 600:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
@@ -283,16 +209,17 @@ def _figure(chart: str) -> Markup:
     return Markup(f'<figure data-chart="{chart}"></figure>\n')
 
 
-def _learning_figure() -> Markup:
-    return _figure("learning")
-
-
 def _axis_choice() -> Markup:
     choices = (("generation", "generations"), ("decisions", "decisions"), ("seconds", "wall time"))
     inputs = "".join(
-        f'<label><input type="radio" name="across" value="{value}"> {text}</label>\n' for value, text in choices
+        f'<label><input type="radio" name="across" value="{value}"> {text}</label>\n'
+        for value, text in choices
     )
-    return Markup(f'<fieldset class="choice"><legend>All charts across</legend>\n{inputs}</fieldset>\n')
+    hint = "Point at a chart, or use the arrow keys where it has the focus, to read its values."
+    return Markup(
+        f'<fieldset class="choice"><legend>All charts across</legend>\n{inputs}</fieldset>\n'
+        f'<p class="hint">{hint}</p>\n'
+    )
 
 
 def _curve_choice() -> Markup:

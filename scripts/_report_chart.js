@@ -25,7 +25,7 @@ function linearTicks(low, high, most) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
   const ticks = [];
-  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) ticks.push(n * step);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n++) ticks.push(n * step || 0);
   return ticks;
 }
 
@@ -176,19 +176,22 @@ class Chart {
 
   scaleY(height) {
     const { spec } = this;
-    const [low, high] = spec.ends ?? extent(spec.series.flatMap(({ y, low, high }) => [...y, ...(low ?? []), ...(high ?? [])]));
-    const most = Math.max(2, Math.floor(height / 60));
+    const values = spec.series.flatMap((series) => [...series.y, ...(series.low ?? []), ...(series.high ?? [])]);
+    const [low, high] = spec.ends ?? extent(values);
+    const most = Math.max(4, Math.floor(height / 60));
     if (spec.log === undefined) return linear(spec.zero ? 0 : low, high, most);
     return logarithmic(low >= spec.log ? 10 ** Math.floor(Math.log10(low)) : 0, high, spec.log);
   }
 
   drawStages(picture, text) {
-    const stages = this.spec.stages ?? [];
+    const { stages = [], small } = this.spec;
+    const [top, bottom] = this.ends;
     stages.forEach(({ at, board }, number) => {
-      const [from, to] = [Math.max(this.toX(at), this.left), this.toX(stages[number + 1]?.at ?? this.places.at(-1))];
-      const [top, bottom] = this.ends;
-      if (number) picture.append(svg("path", { class: "stage", d: `M${from} ${top - 12}V${bottom}` }));
-      if (to - from > 7 * board.length && !this.spec.small) text(board, { x: (from + to) / 2, y: top - 4, "text-anchor": "middle" });
+      const from = Math.max(this.toX(at), this.left);
+      const to = this.toX(stages[number + 1]?.at ?? this.places.at(-1));
+      if (number) picture.append(svg("path", { class: "stage", d: `M${from} ${small ? top : top - 12}V${bottom}` }));
+      if (small || to - from < 7 * board.length) return;
+      text(board, { x: (from + to) / 2, y: top - 4, "text-anchor": "middle" });
     });
   }
 

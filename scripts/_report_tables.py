@@ -48,11 +48,11 @@ def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Sc
         low, high = score["ci95"]
         interval = f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
         name = Markup(f"<strong>{escaped(label)}</strong>") if score["controller"] == LEARNED else label
-        value = "no game ended" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
+        value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
         row = [name, value, interval, place.picture(score), f"{score['games']:,}", f"{score['decisions']:,}"]
         rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
     if papers:
-        header.append("literature")
+        header.append("literature, about")
     return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}")
 
 
@@ -67,11 +67,17 @@ class _Scale:
 
     def __init__(self, scores: Sequence[Score]) -> None:
         ends = [end for score in scores for end in score["ci95"] if end]
-        self._low, self._high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+        self._low: float = min(ends, default=0.0)
+        self._high: float = max(ends, default=1.0)
+        open_ended = [score["ci95"][1] is None for score in scores]
+        if all(open_ended):
+            self._low = 0.0
+        if any(open_ended):  # room for the arrow
+            self._high *= 2
         self._log = self._high > _LOG_FROM * self._low > 0
-        if all(score["ci95"][1] is None for score in scores):
-            self._low, self._high, self._log = 0.0, 1.5 * self._high, False
-        self.label = f"{lines_text(self._low)} … {lines_text(self._high)}{' (log)' * self._log}"
+        ends_shown = (lines_text(self._low), "log" * self._log, lines_text(self._high))
+        spans = "".join(f"<span>{end}</span>" for end in ends_shown)
+        self.label = Markup(f'<span class="ends">{spans}</span>')
 
     def picture(self, score: Score) -> Markup:
         """Return an interval as a small picture: a line with ends, the estimate as a dot."""
@@ -82,7 +88,7 @@ class _Scale:
         dot = "" if estimate is None else f'<circle cx="{self._at(estimate):.1f}" cy="{middle}" r="3.5"/>'
         name = f"more than {lines_text(low)}" if high is None else f"{lines_text(low)} to {lines_text(high)}"
         return Markup(
-            f'<svg class="interval" width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{name}">'
+            f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">'
             f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
         )
 
@@ -91,7 +97,7 @@ class _Scale:
         if self._log:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low))
         share = (value - low) / (high - low) if high > low else 0.5
-        return _MARGIN + share * (_WIDTH - 2 * _MARGIN)
+        return _MARGIN + min(max(share, 0.0), 1.0) * (_WIDTH - 2 * _MARGIN)
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
@@ -101,13 +107,25 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
     header = ["feature", *(names if len(runs) > 1 else ["weight"])]
     spread = runs[0].spread if len(runs) == 1 else None
     if spread is not None:
-        header.append("spread in the end")
+        header.append("standard deviation in the end")
         columns.append(dict(zip(runs[0].feature_names, spread, strict=True)))
     rows = [
         [feature, *(f"{column[feature]:.4f}" if feature in column else "–" for column in columns)]
         for feature in features
     ]
     return html_table(header, rows, label="Learned weights")
+
+
+def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
+    """Return what runs cost, and how fast they were."""
+    header = ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"]
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        seconds = max(run.seconds, 1e-9)
+        done = f"{run.generations} of {run.recipe.total_generations}"
+        speeds = [f"{count / seconds:,.0f}" for count in (run.decisions, run.lines)]
+        rows.append([name, run.recipe.device, done, f"{seconds:,.1f}", f"{run.decisions:,}", *speeds])
+    return html_table(header, rows, label="What the runs cost")
 
 
 def settings_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
@@ -124,7 +142,8 @@ def settings_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
         if different
         else paragraph("All runs have the same settings and versions.")
     )
-    return Markup(table + details("What is the same", html_table(["setting", "value"], same, label="The same")))
+    alike = html_table(["setting", "value"], same, label="What is the same")
+    return Markup(table + details("What is the same", alike))
 
 
 def _setting(value: object) -> str:

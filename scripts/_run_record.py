@@ -17,7 +17,14 @@ from tetris import LinearController
 Metrics = dict[str, Any]
 """A line of ``metrics.jsonl``."""
 
-_NUMBERS = ("generation", "stage", "board_width", "board_height", "decisions", "lines", "seconds", "elapsed_s")
+_NUMBERS = (
+    "generation",
+    *("stage", "board_width", "board_height"),
+    "seconds",
+    "elapsed_s",
+    "lines",
+    "decisions",
+)
 _FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "mean_fitness")
 _GREATEST = 1e300  # refuses NaN and infinities, too
 _SCORED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "games", "lines", "decisions")
@@ -41,7 +48,7 @@ class RunRecord:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """The measurements after training, as `Measurement.to_dict` gives them; empty where there are none."""
+        """The measurements after training, as `Measurement.to_dict` gives them; empty before."""
         return list(self.controller.provenance.get("score") or [])
 
     @property
@@ -58,6 +65,11 @@ class RunRecord:
     def decisions(self) -> int:
         """The decisions of all generations so far."""
         return sum(record["decisions"] for record in self.metrics)
+
+    @property
+    def lines(self) -> int:
+        """The lines that all candidates removed so far."""
+        return sum(record["lines"] for record in self.metrics)
 
     @property
     def seconds(self) -> float:
@@ -140,7 +152,7 @@ def _check_record(record: Any) -> None:
             raise ValueError(f"expected {name} to be a number, got {record.get(name)!r}")
     for name in (*_FIGURES, "elite_worst"):
         value = record.get(name)
-        if name not in record and name in _FIGURES or not (value is None or _is_number(value)):
+        if (name not in record and name in _FIGURES) or not (value is None or _is_number(value)):
             raise ValueError(f"expected {name} to be a number or null, got {value!r}")
 
 
@@ -153,7 +165,7 @@ def _check_weights(path: Path, metrics: Sequence[Metrics], count: int) -> None:
         for name in ("mean", "std"):
             vector = record.get(name, [0.0] * count)  # older runs recorded none
             if not (isinstance(vector, list) and len(vector) == count and all(map(_is_number, vector))):
-                raise ValueError(f"{path}: line {number}: expected {name} to be {count} numbers, got {vector!r}")
+                raise ValueError(f"{path}: line {number}: expected {name} to be {count} numbers")
 
 
 def _check_scores(path: Path, scores: object) -> None:

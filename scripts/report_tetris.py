@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _common import Parser, check_writable, one_line_errors, run
+from _learning_curve import ACROSS, REMEDY, SUFFIXES, draw_learning_curve, draw_learning_curves
 from _report import write_report
+from _report_data import distinct_names
 from _run_folder import RunFolder
-from _run_record import read_run
+from _run_record import RunRecord, read_run
 
 COMPARISON = Path("comparison.html")
 
@@ -29,9 +31,37 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--out",
         type=Path,
         metavar="FILE.html",
-        help=f"(default: report.html in the folder of one run, {COMPARISON} for several)",
+        help=f"the page (default: report.html in the folder of one run, {COMPARISON} of several)",
     )
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help=f"a picture, too: {', '.join(SUFFIXES)} (needs matplotlib)"
+    )
+    parser.add_argument(
+        "--across",
+        choices=tuple(ACROSS),
+        help="the horizontal axis, at first (default: generation for one run, decisions for several)",
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.plot is not None and arguments.plot.suffix.lower() not in SUFFIXES:
+        parser.error(f"--plot: expected a name that ends with {', '.join(SUFFIXES)}, got {arguments.plot}")
+    arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
+    return arguments
+
+
+def plot(runs: Sequence[RunRecord], picture: Path, across: str) -> None:
+    """Draw the learning curves.
+
+    Raises:
+        OSError: If the picture cannot be written.
+        ValueError: If matplotlib is not installed.
+    """
+    if len(runs) == 1:
+        drawn = draw_learning_curve(runs[0].metrics, picture, runs[0].title, across)
+    else:
+        curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
+        drawn = draw_learning_curves(curves, picture, across)
+    if not drawn:
+        raise ValueError(REMEDY)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,11 +69,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     one = len(arguments.runs) == 1
     with one_line_errors():
-        out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
-        check_writable(out)
         runs = [read_run(path) for path in arguments.runs]
-        write_report(out, runs)
-    print(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")
+        out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
+        for path in filter(None, (out, arguments.plot)):
+            check_writable(path)
+        if arguments.plot is not None:
+            plot(runs, arguments.plot, arguments.across)
+            print(f"{arguments.plot}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
+        write_report(out, runs, arguments.across)
+        print(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")
     return 0
 
 

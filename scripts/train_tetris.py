@@ -31,7 +31,9 @@ from _comparison import boards, compare
 from _learning_curve import HINT, draw_learning_curve
 from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
 from _recipe import RULES, Recipe, make_recipe, read_settings
+from _report import write_report
 from _run_folder import RunFolder, new_folder
+from _run_record import read_metrics, read_run
 from _scoring import score_table
 from _training import Training
 
@@ -230,7 +232,7 @@ def draw(training: Training) -> None:
     """Draw the learning curve, or say what it takes."""
     recipe, folder = training.recipe, training.folder
     title = f"{recipe.features}, population {recipe.population}, seed {recipe.seed}"
-    if not draw_learning_curve(folder.metrics, folder.learning_curve, title):
+    if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, title):
         note(HINT)
 
 
@@ -249,6 +251,17 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
     training.save_controller(scores)
 
 
+def report(folder: RunFolder) -> None:
+    """Write the report and say where it is, or why there is none: no run is lost over it."""
+    try:
+        write_report(folder.report, [read_run(folder.path)])
+    except Exception as error:
+        again = shlex.join(["python", str(Path(sys.argv[0]).with_name("report_tetris.py")), str(folder.path)])
+        note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {again}")
+    else:
+        print(f"{folder.report}: curves, scores, weights and a game, for a browser", flush=True)
+
+
 def resumption(training: Training) -> str:
     """Return the command that goes on with a run."""
     return shlex.join(["python", sys.argv[0], "--resume", str(training.folder.path)])
@@ -264,24 +277,35 @@ def stopped(training: Training, stop: StopRequest, where: str) -> int:
     return 128 + number
 
 
+def finish(
+    training: Training, controller: LinearController, result: TrainingResult, stop: StopRequest
+) -> str | None:
+    """Say what came of the training, draw and measure; return where that was interrupted, if it was."""
+    summarize(training, result)
+    draw(training)
+    try:
+        if training.recipe.score_decisions:
+            measure(training, controller, stop)
+    except Interrupted:
+        return f"while measuring {training.folder.controller}"
+    return None
+
+
 def train(training: Training, stop: StopRequest) -> int:
-    """Train, draw and measure; return the exit status."""
+    """Train, draw, measure and report; return the exit status."""
     recipe = training.recipe
     result = training.trainer.run()
     controller = training.save_controller()
     progress = f"after {result.generation} of {recipe.total_generations} generations"
-    if result.reason == "signal":
-        return stopped(training, stop, progress)
-    try:
-        if controller is None:
-            note("the time limit came before the first generation was over: there is no controller yet")
-        else:
-            summarize(training, result)
-            draw(training)
-            if recipe.score_decisions:
-                measure(training, controller, stop)
-    except Interrupted:
-        return stopped(training, stop, f"while measuring {training.folder.controller}")
+    interrupted = progress if result.reason == "signal" else None
+    if controller is not None:
+        if interrupted is None:
+            interrupted = finish(training, controller, result, stop)
+        report(training.folder)
+    elif interrupted is None:
+        note("the time limit came before the first generation was over: there is no controller yet")
+    if interrupted is not None:
+        return stopped(training, stop, interrupted)
     if result.reason == "time_limit":
         note(f"time is up {progress}; to go on: {resumption(training)}")
     return 0
@@ -306,6 +330,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stack.enter_context(folder.claimed(new))
             restore(training)
         if is_finished(training):
+            if not folder.report.is_file():
+                report(folder)
             return 0
         announce(training)
         with stop:

@@ -15,6 +15,7 @@ from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 60.0
+_KEY_CODES = {"End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
 
 def find_chromium() -> str | None:
@@ -26,12 +27,12 @@ class Page:
     """A page in a browser of its own: ``with Page(program, folder) as page: page.open(file)``.
 
     Attributes:
-        problems: What the page wrote to the console as a warning or an error, exceptions it did not catch, and
-            requests for anything but files.
+        problems: What the page wrote to the console as a warning or an error, exceptions it did not catch,
+            and requests for anything but files.
     """
 
     def __init__(self, program: str, profile: Path, width: int = 1000, height: int = 800) -> None:
-        """Start the browser; ``profile`` is a folder for what it keeps, the size is the window's, in pixels."""
+        """Start the browser; ``profile`` is a folder for what it keeps, the size the window's, in pixels."""
         self.problems: list[str] = []
         self._size = width, height
         self._number = 0
@@ -45,7 +46,7 @@ class Page:
             f"--user-data-dir={profile}",
         ]
         # The browser reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.
-        moved = f"exec {theirs}<&{theirs}; exec 8<&{theirs} 9>&{answers}; exec 3<&8 4>&9; exec \"$@\""
+        moved = f'exec {theirs}<&{theirs}; exec 8<&{theirs} 9>&{answers}; exec 3<&8 4>&9; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", moved, "bash", *command],
             pass_fds=(theirs, answers),
@@ -80,31 +81,28 @@ class Page:
         self._loaded = False
         self.call("Page.navigate", url=file.resolve().as_uri())
         due = time.monotonic() + _SECONDS
-        while not (self.evaluate("document.readyState") == "complete" and self._loaded and self.evaluate(ready)):
+        condition = f"document.readyState === 'complete' && Boolean({ready})"
+        while not (self.evaluate(condition) and self._loaded):
             assert time.monotonic() < due, f"{file} is not ready: {ready}; {self.problems}"
             time.sleep(0.02)
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript, awaited, as plain values."""
-        answer = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
-        )
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def press(self, key: str) -> None:
         """Press and release a key, named as in ``KeyboardEvent.key``."""
         text = {"text": key} if len(key) == 1 else {}
-        codes = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Tab": 9}
-        named = {"key": key, "windowsVirtualKeyCode": codes.get(key, ord(key[0]))}
+        named = {"key": key, "windowsVirtualKeyCode": _KEY_CODES.get(key, ord(key[0]))}
         self.call("Input.dispatchKeyEvent", type="keyDown", **named, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def resize(self, width: int, height: int, *, dark: bool = False) -> None:
         """Set the size of the window in pixels, and whether dark colours are preferred."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 

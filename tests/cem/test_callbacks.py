@@ -55,9 +55,7 @@ class TestMetricsWriter:
             writer.on_start(RunPlan(0, None, None))
             writer.on_generation(told)
             writer.on_end()
-        plain, whole = (
-            json.loads((tmp_path / f"{name}.jsonl").read_text()) for name in ("without", "with")
-        )
+        plain, whole = (json.loads((tmp_path / f"{name}.jsonl").read_text()) for name in ("without", "with"))
         assert whole == {**plain, "mean": [1.0, -2.0], "std": [0.5, 0.0]}
 
     def test_a_metric_cannot_take_the_name_of_the_distribution(self, tmp_path):
