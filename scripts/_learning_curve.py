@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-import itertools
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def draw_learning_curve(
     _finish(axes, title, across)
     if across == "generation":
         axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
-    _mark_stages(axes, metrics, x)
+    _mark_stages(axes, _stages(metrics, x))
     axes.legend(loc="lower right", framealpha=0.9)
     _save(figure, picture)
     return True
@@ -86,9 +86,10 @@ def draw_learning_curves(
     if figure is None:
         return False
     axes = figure.add_subplot()
+    places = {name: _across(metrics, across) for name, metrics in runs.items()}
     for number, (name, metrics) in enumerate(runs.items()):
         axes.plot(
-            _across(metrics, across),
+            places[name],
             _values(metrics, "elite_mean"),
             label=name,
             linewidth=1.6,
@@ -99,6 +100,9 @@ def draw_learning_curves(
             markersize=4,
         )
     _finish(axes, "mean of the elites", across)
+    stages = [_stages(metrics, places[name]) for name, metrics in runs.items()]
+    if all(each == stages[0] for each in stages):
+        _mark_stages(axes, stages[0])
     axes.legend(loc="lower right", framealpha=0.9)
     _save(figure, picture)
     return True
@@ -115,7 +119,7 @@ def _figure() -> Any:
 
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
     if across == "decisions":
-        return list(itertools.accumulate(record["decisions"] for record in metrics))
+        return list(accumulate(record["decisions"] for record in metrics))
     return [record["elapsed_s" if across == "seconds" else across] for record in metrics]
 
 
@@ -139,16 +143,21 @@ def _finish(axes: Any, title: str, across: str) -> None:
     axes.set_title(title, loc="left", fontsize="medium", pad=18)
 
 
-def _mark_stages(axes: Any, metrics: Sequence[Metrics], x: Sequence[float]) -> None:
-    """Draw a line half-way between two stages, and write the board above each."""
+def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, float, float]]:
+    """Return the stages: board, and between where it is drawn, half-way to those beside it."""
     places = {record["generation"]: place for place, record in enumerate(metrics)}
-    for board, first, last in stages_of(metrics):
-        begin, end = places[first], places[last]
-        if begin:
-            axes.axvline((x[begin - 1] + x[begin]) / 2, color="0.3", linewidth=0.8)
+    firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
+    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
+    return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
+
+
+def _mark_stages(axes: Any, stages: Sequence[tuple[str, float, float]]) -> None:
+    for number, (board, begin, end) in enumerate(stages):
+        if number:
+            axes.axvline(begin, color="0.3", linewidth=0.8)
         axes.annotate(
             board,
-            ((x[begin] + x[end]) / 2, 1.0),
+            ((begin + end) / 2, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, 3),
             textcoords="offset points",

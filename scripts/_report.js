@@ -28,14 +28,19 @@ function boardAt(run, place) {
   return run.stages.findLast((stage) => stage.first <= run.generation[place])?.board ?? "";
 }
 
-/** Where the stages of a run begin on the x-axis: half-way from the generation before, for one run alone. */
+/** Where the stages of a run begin on the x-axis: half-way from the generation before. */
 function stagesOf(run) {
-  if (several || run.stages.length < 2) return [];
   const x = xOf(run);
   return run.stages.map(({ board, first }) => {
     const place = Math.max(run.generation.findIndex((generation) => generation >= first), 0);
     return { board, at: place ? (x[place - 1] + x[place]) / 2 : x[0] };
   });
+}
+
+/** The stages of all runs, where all have the same ones at the same places. */
+function commonStages() {
+  const [first, ...others] = runs.map(stagesOf);
+  return others.every((stages) => JSON.stringify(stages) === JSON.stringify(first)) ? first : [];
 }
 
 function legend(figure, entries) {
@@ -118,7 +123,7 @@ function perRun(figure, key, spec, told) {
   if (several) legend(figure, runs.map((run, number) => ({ text: run.name, style: look(number) })));
   add(figure, () => ({
     xTitle: X_TITLES[state.across],
-    stages: stagesOf(runs[0]),
+    stages: commonStages(),
     series: runs.map((run, number) => ({ x: xOf(run), y: run[key()], style: look(number) })),
     tell: teller((run, place) => told(amount(run[key()][place]))),
     ...spec,

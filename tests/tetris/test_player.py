@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chromium import Page
 
 from tetris import LinearController, Rules, published
 from tetris.judgement import decisions
@@ -104,40 +105,28 @@ def test_nothing_to_play_is_refused() -> None:
         player_fragment(recorded(), speed=0)
 
 
-STATE = """() => {
+READY = "document.querySelector('tetris-player')?.colors"
+STATE = """(() => {
   const player = document.querySelector("tetris-player");
   const text = (name) => Number(player.shadowRoot.querySelector(name).textContent.replaceAll(",", ""));
   const cells = Array.from(player.games.state.cells);
   return [text(".pieces"), text(".lines"), text(".game"), text(".games"), cells];
-}"""
+})()"""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rules", [RULES, Rules(10, 5), Rules(5, 7, pieces="bag")])
-def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path) -> None:
-    browsers = pytest.importorskip("playwright.sync_api", reason="needs Playwright")
+def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path, browser_page: Page) -> None:
     replay = recorded(rules, 300)
     (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
-    with browsers.sync_playwright() as playwright:
-        try:
-            browser = playwright.chromium.launch()
-        except browsers.Error as error:
-            pytest.skip(f"needs Playwright's Chromium: {str(error).splitlines()[0]}")
-        page = browser.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto((tmp_path / "page.html").as_uri())
-        page.wait_for_function("document.querySelector('tetris-player').colors")
-        shown = []
-        for _ in range(300):
-            shown.append(page.evaluate(STATE))
-            page.keyboard.press("ArrowRight")
-        page.keyboard.press("ArrowLeft")
-        back = page.evaluate(STATE)
-        page.keyboard.press("Home")
-        start = page.evaluate(STATE)
-        browser.close()
-    assert errors == []
+    browser_page.open(tmp_path / "page.html", READY)
+    shown = []
+    for _ in range(300):
+        shown.append(browser_page.evaluate(STATE))
+        browser_page.press("ArrowRight")
+    browser_page.press("ArrowLeft")
+    back = browser_page.evaluate(STATE)
+    browser_page.press("Home")
+    start = browser_page.evaluate(STATE)
     for state, scene in zip_longest(shown, scenes(rules, replay.after_states())):
         over = scene.games + scene.after.game_over
         counts = [scene.pieces, scene.lines, scene.game_lines, over]
