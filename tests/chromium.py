@@ -81,9 +81,16 @@ class Page:
         self._loaded = False
         self.call("Page.navigate", url=file.resolve().as_uri())
         due = time.monotonic() + _SECONDS
-        condition = f"document.readyState === 'complete' && Boolean({ready})"
-        while not (self.evaluate(condition) and self._loaded):
-            assert time.monotonic() < due, f"{file} is not ready: {ready}; {self.problems}"
+        while not self._loaded:
+            assert time.monotonic() < due, f"{file} does not load; {self.problems}"
+            self._note(self._read())
+        self.wait_for(ready)
+
+    def wait_for(self, condition: str) -> None:
+        """Wait until an expression of JavaScript is true."""
+        due = time.monotonic() + _SECONDS
+        while not self.evaluate(f"Boolean({condition})"):
+            assert time.monotonic() < due, f"never came true: {condition}; {self.problems}"
             time.sleep(0.02)
 
     def evaluate(self, expression: str) -> Any:
@@ -127,7 +134,7 @@ class Page:
                 assert "error" not in told, (method, told["error"])
                 answer: dict[str, Any] = told["result"]
                 return answer
-            self._note(told.get("method"), told.get("params", {}))
+            self._note(told)
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
@@ -139,7 +146,8 @@ class Page:
         told: dict[str, Any] = json.loads(message)
         return told
 
-    def _note(self, event: str | None, told: dict[str, Any]) -> None:
+    def _note(self, message: dict[str, Any]) -> None:
+        event, told = message.get("method"), message.get("params", {})
         if event == "Page.loadEventFired":
             self._loaded = True
         elif event == "Runtime.exceptionThrown":

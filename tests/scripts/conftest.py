@@ -14,6 +14,7 @@ import torch
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS))  # as Python does for `python scripts/x.py`
+sys.path.insert(0, str(Path(__file__).parent))  # for `import runs`
 
 
 @dataclass(frozen=True)

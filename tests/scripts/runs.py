@@ -1,0 +1,43 @@
+"""Small finished runs for the tests of reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from _recipe import make_recipe
+from _run_folder import RunFolder
+from _scoring import Measurement
+from _training import Training
+
+from cem import StopRequest
+from tetris import Rules, Score, published
+
+SCORES = {
+    "learned": Score(4_790_833, 1009, 12_000_000),
+    "bcts": Score(4_788_688, 1256, 12_000_000),
+    "dt20": Score(4_789_873, 0, 12_000_000),
+}
+
+
+def make_run(folder: Path, *, scored: bool = True, **settings: str | int) -> Path:
+    """Train for three generations on two small boards, and write scores as if they had been measured."""
+    tiny: dict[str, str | int] = {"population": 4, "streams": 2, "board": "5x6", "score_decisions": 0}
+    tiny |= {"features": "holes,max_height", "curriculum": "5x6:2:20,5x7:1:30", "seed": 3}
+    recipe = make_recipe("python", {**tiny, **settings})
+    run = RunFolder(folder)
+    training = Training(recipe, run, StopRequest())
+    with run.claimed(recipe):
+        training.trainer.run()
+    training.save_controller(measurements() if scored else None)
+    return folder
+
+
+def measurements() -> list[dict[str, Any]]:
+    """Return scores of three controllers on 10x10, that of dt20 without a game that ended."""
+    controllers = {"learned": published("dt10"), "bcts": published("bcts"), "dt20": published("dt20")}
+    rules = Rules(10, 10)
+    return [
+        Measurement(name, controllers[name], rules, "uniform", 12345, "cpu", score, 2.5).to_dict()
+        for name, score in SCORES.items()
+    ]

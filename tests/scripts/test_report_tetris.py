@@ -1,0 +1,222 @@
+"""scripts/report_tetris.py: what it writes and refuses, and how its pages behave in a browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Page
+from runs import make_run
+
+Script = Callable[..., Any]
+READY = "document.querySelector('tetris-player')?.colors && document.querySelector('.told')?.textContent"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "mine")
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "mine"))
+
+
+def test_report_of_a_run_lies_in_its_folder_and_is_the_same_each_time(script: Script, folder: Path) -> None:
+    pages = []
+    for _ in range(2):
+        ended = script("report_tetris", folder)
+        assert (ended.status, ended.err) == (0, "")
+        assert ended.out.startswith(f"{folder / 'report.html'}: ")
+        pages.append((folder / "report.html").read_bytes())
+    assert pages[0] == pages[1]
+
+
+def test_several_runs_make_a_comparison(
+    script: Script, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert script("report_tetris", folder, folder).status == 0
+    assert "2 training runs" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert script("report_tetris", folder, folder, "--out", "both.html", "--across", "seconds").status == 0
+    assert '"across":"seconds"' in (tmp_path / "both.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "begin"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("a.pdf", b"%PDF")])
+@pytest.mark.parametrize("across", ["generation", "decisions", "seconds"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_plot_is_a_picture_of_the_kind_that_its_name_says(
+    script: Script, folder: Path, tmp_path: Path, name: str, begin: bytes, across: str, count: int
+) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / name
+    out = ("--out", tmp_path / "page.html")
+    ended = script("report_tetris", *[folder] * count, *out, "--plot", plot, "--across", across)
+    assert (ended.status, ended.err) == (0, "")
+    assert plot.read_bytes().startswith(begin)
+
+
+def test_a_plot_names_its_axes_with_units_and_its_stages(
+    script: Script, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")  # text as text
+    script("report_tetris", folder, "--plot", tmp_path / "a.svg", "--across", "seconds")
+    drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    for text in ("wall time of training [s]", "lines per game (in training, log scale)", "5x6", "5x7"):
+        assert f">{text}</text>" in drawn
+    for text in ("best candidate", "mean of the elites", "mean of the distribution", "elites, from worst"):
+        assert f">{text}" in drawn
+
+
+def test_without_matplotlib_a_plot_is_one_line_with_the_remedy(
+    script: Script, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    ended = script("report_tetris", folder, "--plot", tmp_path / "a.png")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert line.endswith('pip install -e ".[plot]"')
+    assert script("report_tetris", folder).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "the following arguments are required: RUN"),
+        (("/no/such",), "expected a run in /no/such, found no config.json there"),
+        (("{run}", "/no/such"), "expected a run in /no/such, found no config.json there"),
+        (("{run}/controller.json",), "controller.json, found no config.json there"),
+        (("{run}", "--out", "/no/such/a.html"), "/no/such: expected a folder to write to, found none"),
+        (("{run}", "--plot", "a.gif"), "--plot: expected a name that ends with .png, .svg, .pdf, got a.gif"),
+        (("{run}", "--across", "colour"), "--across: invalid choice: 'colour'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(
+    script: Script, folder: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    ended = script("report_tetris", *(argument.replace("{run}", str(folder)) for argument in arguments))
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("report_tetris.py: error: ")
+    assert message in line
+
+
+def test_a_run_before_its_first_generation_is_refused(script: Script, folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text("")
+    ended = script("report_tetris", folder)
+    assert ended.status == 2
+    assert "expected a run of at least one generation in" in ended.err
+
+
+def test_a_line_that_is_being_written_is_left_out(script: Script, folder: Path) -> None:
+    metrics = folder / "metrics.jsonl"
+    script("report_tetris", folder)
+    whole = (folder / "report.html").read_bytes()
+    metrics.write_text(metrics.read_text() + metrics.read_text().splitlines()[-1][:50])
+    assert script("report_tetris", folder).status == 0
+    assert (folder / "report.html").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (None, "line 2: Expecting value"),
+        ({"decisions": "<b>"}, "line 2: expected decisions to be a number, got '<b>'"),
+        ({"elite_mean": [1]}, "line 2: expected elite_mean to be a number or null, got [1]"),
+        ({"seconds": float("nan")}, "line 2: expected seconds to be a number, got nan"),
+        ({"mean": [0.5]}, "line 2: expected mean to be 2 numbers"),
+    ],
+)
+def test_damaged_metrics_are_named(
+    script: Script, folder: Path, change: dict[str, Any] | None, message: str
+) -> None:
+    metrics = folder / "metrics.jsonl"
+    lines = metrics.read_text().splitlines()
+    lines[1] = "" if change is None else json.dumps({**json.loads(lines[1]), **change})
+    metrics.write_text("\n".join(lines) + "\n")
+    ended = script("report_tetris", folder)
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert f"{metrics}: {message}" in line
+
+
+def test_report_lives_in_a_browser(script: Script, folder: Path, browser_page: Page) -> None:
+    script("report_tetris", folder)
+    page = browser_page
+    page.open(folder / "report.html", READY)
+    assert page.evaluate("document.querySelectorAll('figure .plot svg').length") == 3 + 2  # a weight each
+    assert page.evaluate("document.querySelector('figure .band[d]') !== null")
+
+    page.evaluate("document.querySelector('[data-chart=learning] .plot').focus()")
+    told = "document.querySelector('[data-chart=learning] .told').textContent"
+    assert page.evaluate(told).startswith("generation 3 (5x7), 700 decisions")
+    page.press("ArrowLeft")
+    assert page.evaluate(told).startswith("generation 2 (5x6), 400 decisions")
+    page.evaluate("document.querySelector('input[value=decisions]').click()")
+    titles = "[...document.querySelectorAll('.plot .title')].map((title) => title.textContent)"
+    assert page.evaluate(titles).count("decisions") == 3
+
+
+def test_player_of_a_report_plays_pauses_and_scrubs(script: Script, folder: Path, browser_page: Page) -> None:
+    script("report_tetris", folder)
+    page = browser_page
+    page.open(folder / "report.html", READY)
+    pieces = "Number(document.querySelector('tetris-player').shadowRoot.querySelector('.pieces').textContent)"
+    assert page.evaluate(pieces) == 1
+    page.evaluate("document.querySelector('tetris-player').focus()")
+    page.press("ArrowUp")  # faster
+    page.press(" ")
+    page.wait_for(f"{pieces} > 5")
+    page.press(" ")
+    paused = page.evaluate(pieces)
+    page.press("ArrowRight")
+    assert page.evaluate(pieces) == paused + 1
+    page.press("Home")
+    assert page.evaluate(pieces) == 1
+    position = "document.querySelector('tetris-player').shadowRoot.querySelector('.position')"
+    page.evaluate(
+        f"{{ const scrub = {position}; scrub.value = 300; scrub.dispatchEvent(new Event('input')); }}"
+    )
+    assert page.evaluate(pieces) == 300
+
+
+def test_pages_fit_a_phone_and_follow_the_colours_asked_for(
+    script: Script, folder: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    script("report_tetris", folder)
+    script("report_tetris", folder, folder, "--out", tmp_path / "both.html")
+    for file in (folder / "report.html", tmp_path / "both.html"):
+        browser_page.open(file, READY)
+        colours = []
+        for dark in (False, True):
+            browser_page.resize(390, 800, dark=dark)
+            colours.append(browser_page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert colours == ["rgb(255, 255, 255)", "rgb(22, 24, 29)"]
+        assert browser_page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_comparison_lives_in_a_browser(
+    script: Script, folder: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    other = make_run(tmp_path / "other", seed=9)
+    script("report_tetris", folder, other, "--out", tmp_path / "both.html")
+    page = browser_page
+    page.open(tmp_path / "both.html", READY)
+    curves = "[...document.querySelectorAll('[data-chart=curves] .plot .curve')]"
+    drawn = page.evaluate(f"{curves}.map((curve) => curve.getAttribute('d'))")
+    dashes = page.evaluate(f"{curves}.map((curve) => curve.getAttribute('stroke-dasharray'))")
+    assert (len(drawn), len(set(dashes))) == (2, 2)
+    page.evaluate(
+        "{ const curve = document.querySelector('select[name=curve]'); curve.value = 'generation_best';"
+        " curve.dispatchEvent(new Event('change')); }"
+    )
+    assert page.evaluate(f"{curves}.map((curve) => curve.getAttribute('d'))") != drawn
+    told = page.evaluate("document.querySelector('[data-chart=curves] .told').textContent")
+    assert "mine " in told
+    assert "other " in told
