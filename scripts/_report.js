@@ -76,8 +76,10 @@ function where(run, place) {
 /** Returns what tells the values at x: of one run with where it is, of several run by run. */
 function teller(values) {
   return (x) => several
-    ? `${X_TITLES[state.across]} ${amount(x)}: ` +
-      runs.map((run) => `${run.name} ${values(run, placeAt(run, x))} on ${boardAt(run, placeAt(run, x))}`).join("; ")
+    ? [
+      `${X_TITLES[state.across]} ${amount(x)}`,
+      ...runs.map((run) => `${run.name}: ${values(run, placeAt(run, x))} on ${boardAt(run, placeAt(run, x))}`),
+    ].join("\n")
     : `${where(runs[0], placeAt(runs[0], x))}: ${values(runs[0], placeAt(runs[0], x))}`;
 }
 

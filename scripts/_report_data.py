@@ -15,8 +15,8 @@ from tetris.judgement import decisions
 from tetris.replay import Replay
 from tetris.stream import PieceStream
 
-GAME_DECISIONS = 400
-"""Placements of the game that a report holds: under a second of play in Python, half a kilobyte."""
+GAME_DECISIONS = 300
+"""Placements of the game that a report holds: for nine features a third of a second of play in Python."""
 
 MOST_POINTS = 500
 """Generations that charts and tables show at most; of longer runs every second, third, ... is shown."""
