@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from _pictures import new_figure, save_figure
 from _run_record import Metrics, stages_of
 
-from cem.checkpoint import write_atomically
-
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
-REMEDY = 'expected matplotlib for a picture, found none: pip install -e ".[plot]"'
-SUFFIXES = (".png", ".svg", ".pdf")
 
 ACROSS: Mapping[str, str] = {
     "generation": "generation",
@@ -44,7 +40,7 @@ def draw_learning_curve(
 
     Args:
         metrics: A record a generation, at least one.
-        picture: The file to write, whole or not at all; one of `SUFFIXES` says what it is.
+        picture: The file to write, whole or not at all; PNG, SVG or PDF by its name.
         title: What stands above it.
         across: One of `ACROSS`.
 
@@ -54,7 +50,7 @@ def draw_learning_curve(
     Raises:
         OSError: If the file cannot be written.
     """
-    figure = _figure()
+    figure = new_figure(8.0, 4.5)
     if figure is None:
         return False
     axes, x = figure.add_subplot(), _across(metrics, across)
@@ -68,7 +64,7 @@ def draw_learning_curve(
         axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
     _mark_stages(axes, _stages(metrics, x))
     axes.legend(loc="lower right", framealpha=0.9)
-    _save(figure, picture)
+    save_figure(figure, picture)
     return True
 
 
@@ -82,12 +78,13 @@ def draw_learning_curves(
         picture: The file to write.
         across: One of `ACROSS`.
     """
-    figure = _figure()
+    figure = new_figure(8.0, 4.5)
     if figure is None:
         return False
     axes = figure.add_subplot()
     places = {name: _across(metrics, across) for name, metrics in runs.items()}
     for number, (name, metrics) in enumerate(runs.items()):
+        every = max(1, len(metrics) // _MARKS)
         axes.plot(
             places[name],
             _values(metrics, "elite_mean"),
@@ -96,7 +93,7 @@ def draw_learning_curves(
             color=_COLORS[number % len(_COLORS)],
             linestyle=_DASHES[number % len(_DASHES)],
             marker=_MARKERS[number % len(_MARKERS)],
-            markevery=max(1, len(metrics) // _MARKS),
+            markevery=(number * every // len(runs), every),  # not one above the other
             markersize=4,
         )
     _finish(axes, "mean of the elites", across)
@@ -104,17 +101,8 @@ def draw_learning_curves(
     if all(each == stages[0] for each in stages):
         _mark_stages(axes, stages[0])
     axes.legend(loc="lower right", framealpha=0.9)
-    _save(figure, picture)
+    save_figure(figure, picture)
     return True
-
-
-def _figure() -> Any:
-    try:
-        # Not pyplot: it keeps global state and looks for a display.
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    return Figure(figsize=(8, 4.5), dpi=150, layout="constrained")
 
 
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
@@ -164,11 +152,3 @@ def _mark_stages(axes: Any, stages: Sequence[tuple[str, float, float]]) -> None:
             ha="center",
             fontsize="small",
         )
-
-
-def _save(figure: Any, picture: Path) -> None:
-    image = io.BytesIO()
-    kind = picture.suffix.lower().removeprefix(".")
-    # An SVG would hold the date otherwise: the same run is to give the same file.
-    figure.savefig(image, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    write_atomically(picture, image.getvalue())

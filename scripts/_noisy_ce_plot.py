@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 from _noisy_ce import NOISES, searches_with
 from _papers import LEARNED_SCORES
+from _pictures import new_figure, save_figure
 
-from cem.checkpoint import write_atomically
 from tetris import Rules
 
 LABELS: Mapping[str, str] = dict(zip(NOISES, ("no noise", "constant 4", "max(5 - t / 10, 0)"), strict=True))
@@ -46,18 +45,13 @@ def draw_noisy_ce(experiments: Sequence[dict[str, Any]], picture: Path) -> bool:
     Raises:
         OSError: If the file cannot be written.
     """
-    try:
-        # Not pyplot: it keeps global state and looks for a display.
-        from matplotlib.figure import Figure
-    except ImportError:
+    figure = new_figure(4.6 * len(experiments) + 0.6, 4.4)
+    if figure is None:
         return False
-    figure = Figure(figsize=(4.6 * len(experiments) + 0.6, 4.4), dpi=150, layout="constrained")
     panels = figure.subplots(1, len(experiments), squeeze=False)[0]
     for axes, experiment in zip(panels, experiments, strict=True):
         _draw_panel(axes, experiment)
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    write_atomically(picture, image.getvalue())
+    save_figure(figure, picture)
     return True
 
 

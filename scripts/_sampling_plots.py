@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from _pictures import new_figure, save_figure
 from _sampling_tables import LABELS, OURS, median, speedups
-
-from cem.checkpoint import write_atomically
 
 HINT = "no pictures without matplotlib: run pip install matplotlib"
 TIME, SPEEDUP = "sampling_time.png", "sampling_speedup.png"
@@ -42,19 +40,14 @@ def draw_sampling_plots(result: Mapping[str, Any], folder: Path) -> bool:
     Raises:
         OSError: If a picture cannot be written.
     """
-    try:
-        # Not pyplot: it keeps global state and looks for a display.
-        from matplotlib.figure import Figure
-    except ImportError:
-        return False
     for name, draw in ((TIME, _times), (SPEEDUP, _speedups)):
-        figure = Figure(figsize=(12, 4.2), dpi=150, layout="constrained")
+        figure = new_figure(12.0, 4.2)
+        if figure is None:
+            return False
         draw(figure, result)
         title = f"{result['samples']} samples, float32, {result['machine']['gpu']}"
         figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-        image = io.BytesIO()
-        figure.savefig(image, format="png", metadata={"Software": None})
-        write_atomically(folder / name, image.getvalue())
+        save_figure(figure, folder / name)
     return True
 
 

@@ -1,6 +1,6 @@
 """Measure how fast the engines play under good controllers, in steady play.
 
-python scripts/benchmark_tetris.py --board 10x20 --json speed.json
+python scripts/benchmark_tetris.py --board 10x20 --json speed.json --plot speed.svg
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from _common import (
     table,
 )
 from _machine import gpu, machine, source_digest, versions
+from _pictures import SUFFIXES, check_picture
 from _scoring import GPU_STREAMS
+from _speed_plot import Speed, draw_speeds
 from tqdm import tqdm
 
 from tetris import LinearController, Rollout, Rules, resolve
@@ -198,6 +200,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="length of a measurement (default: %(default)s)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, and what they hold for")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help=f"draw them: {', '.join(SUFFIXES)} (needs matplotlib)"
+    )
     return parser.parse_args(argv)
 
 
@@ -272,11 +277,15 @@ def speed_table(courses: Sequence[Course], rules: Rules) -> str:
         rows.append(
             [course.label, course.engine.name, *(f"{value:,.{unit.digits}f}" for value in shown), unit.name]
         )
+    header = ["controller", "engine", "median", "least", "most", "unit"]
+    return f"{machine_title(courses, rules)}\n{table(header, rows)}"
+
+
+def machine_title(courses: Sequence[Course], rules: Rules) -> str:
+    """Return what the speeds hold for, in a line."""
     here = machine() | _gpu_of(courses)
     title = f"board {rules.board}, {here['processor']}, {here['cores']} cores, {here['threads']} threads"
-    if "gpu" in here:
-        title += f", {here['gpu']}"
-    return f"{title}\n{table(['controller', 'engine', 'median', 'least', 'most', 'unit'], rows)}"
+    return f"{title}, {here['gpu']}" if "gpu" in here else title
 
 
 def report(courses: Sequence[Course], rules: Rules, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -307,13 +316,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
-        if arguments.json:
-            check_writable(arguments.json)
+        if arguments.plot:
+            check_picture(arguments.plot)
+        for path in filter(None, (arguments.json, arguments.plot)):
+            check_writable(path)
         courses = make_courses(choose_engines(arguments.device), controllers, rules)
     measure(courses, arguments.repeats, arguments.seconds)
     print(speed_table(courses, rules))
     if arguments.json:
         write_text(arguments.json, json.dumps(report(courses, rules, arguments), indent=1) + "\n")
+    if arguments.plot:
+        speeds = [Speed(course.engine.name, course.label, course.speeds) for course in courses]
+        draw_speeds(speeds, arguments.plot, machine_title(courses, rules))
     return 0
 
 

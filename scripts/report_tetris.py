@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from _common import Parser, check_writable, one_line_errors, run
-from _learning_curve import ACROSS, REMEDY, SUFFIXES, draw_learning_curve, draw_learning_curves
+from _learning_curve import ACROSS, draw_learning_curve, draw_learning_curves
+from _pictures import SUFFIXES, check_picture
 from _report import write_report
 from _report_data import distinct_names
 from _run_folder import RunFolder
@@ -42,26 +43,21 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="the horizontal axis, at first (default: generation for one run, decisions for several)",
     )
     arguments = parser.parse_args(argv)
-    if arguments.plot is not None and arguments.plot.suffix.lower() not in SUFFIXES:
-        parser.error(f"--plot: expected a name that ends with {', '.join(SUFFIXES)}, got {arguments.plot}")
     arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
     return arguments
 
 
 def plot(runs: Sequence[RunRecord], picture: Path, across: str) -> None:
-    """Draw the learning curves.
+    """Draw the learning curves with matplotlib.
 
     Raises:
         OSError: If the picture cannot be written.
-        ValueError: If matplotlib is not installed.
     """
     if len(runs) == 1:
-        drawn = draw_learning_curve(runs[0].metrics, picture, runs[0].title, across)
+        draw_learning_curve(runs[0].metrics, picture, runs[0].title, across)
     else:
         curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
-        drawn = draw_learning_curves(curves, picture, across)
-    if not drawn:
-        raise ValueError(REMEDY)
+        draw_learning_curves(curves, picture, across)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     one = len(arguments.runs) == 1
     with one_line_errors():
+        if arguments.plot is not None:
+            check_picture(arguments.plot)
         runs = [read_run(path) for path in arguments.runs]
         out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
         for path in filter(None, (out, arguments.plot)):

@@ -49,6 +49,14 @@ def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Pat
     assert torch.get_num_threads() == before
 
 
+def test_speeds_are_drawn(script: Script, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    plot = tmp_path / "speed.png"
+    ended = script("benchmark_tetris", *QUICK, "--device", "python", "--plot", plot)
+    assert (ended.status, ended.err) == (0, "")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
 def test_controllers_stand_side_by_side(script: Script) -> None:
     ended = script("benchmark_tetris", *QUICK, "--device", "python")
     assert ended.status == 0
@@ -192,6 +200,8 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
         (("--repeats", "0"), "--repeats: expected a whole number of at least 1, got '0'"),
         (("--seconds", "inf"), "--seconds: expected a number of seconds above 0, got 'inf'"),
         (("--json", "/no/such/speed.json"), "/no/such: expected a folder to write to, found none"),
+        (("--plot", "/no/such/speed.png"), "/no/such: expected a folder to write to, found none"),
+        (("--plot", "speed.gif"), "expected a picture whose name ends with .png, .svg, .pdf, got speed.gif"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:

@@ -93,7 +93,7 @@ def test_without_matplotlib_a_plot_is_one_line_with_the_remedy(
         (("{run}", "/no/such"), "expected a run in /no/such, found no config.json there"),
         (("{run}/controller.json",), "controller.json, found no config.json there"),
         (("{run}", "--out", "/no/such/a.html"), "/no/such: expected a folder to write to, found none"),
-        (("{run}", "--plot", "a.gif"), "--plot: expected a name that ends with .png, .svg, .pdf, got a.gif"),
+        (("{run}", "--plot", "a.gif"), "expected a picture whose name ends with .png, .svg, .pdf, got a.gif"),
         (("{run}", "--across", "colour"), "--across: invalid choice: 'colour'"),
     ],
 )
