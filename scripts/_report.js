@@ -13,6 +13,7 @@ const [unit, unitSeconds] = (() => {
 })();
 const X_TITLES = { generation: "generation", decisions: "decisions", seconds: `wall time [${unit}]` };
 
+const horizontal = () => ({ xTitle: X_TITLES[state.across], whole: state.across !== "seconds" });
 const amount = (value) => (value === null || value === undefined ? "unknown" : exact.format(value));
 
 function xOf(run) {
@@ -105,7 +106,7 @@ function learning(figure) {
   const elites = banded ? { low: run.elite_worst, high: run.generation_best } : {};
   add(figure, () => ({
     name: "Learning curve",
-    xTitle: X_TITLES[state.across],
+    ...horizontal(),
     yTitle: "lines per game, in training (log scale)",
     log: 1,
     stages: stagesOf(run),
@@ -124,7 +125,7 @@ function learning(figure) {
 function perRun(figure, key, spec, told) {
   if (several) legend(figure, runs.map((run, number) => ({ text: run.name, style: look(number) })));
   add(figure, () => ({
-    xTitle: X_TITLES[state.across],
+    ...horizontal(),
     stages: commonStages(),
     series: runs.map((run, number) => ({ x: xOf(run), y: run[key()], style: look(number) })),
     tell: teller((run, place) => told(amount(run[key()][place]))),

@@ -19,9 +19,9 @@ function look(number) {
   return { stroke: `var(--series-${number % COLORS})`, "stroke-dasharray": dash };
 }
 
-/** Whole steps of 1, 2 or 5 times a power of ten, at most so many of them, between two values. */
-function linearTicks(low, high, most) {
-  const rough = Math.max(high - low, 1e-12) / most;
+/** Multiples of 1, 2 or 5 times a power of ten between two values, about so many; no step below `least`. */
+function linearTicks(low, high, most, least) {
+  const rough = Math.max((high - low) / most, least);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
   const ticks = [];
@@ -29,13 +29,14 @@ function linearTicks(low, high, most) {
   return ticks;
 }
 
-function linear(low, high, most = 6) {
+function linear(low, high, most, least = 1e-12) {
   const ends = low < high ? [low, high] : [low - 0.5, low + 0.5];
-  return { at: (value) => (value - ends[0]) / (ends[1] - ends[0]), ticks: linearTicks(...ends, most) };
+  return { at: (value) => (value - ends[0]) / (ends[1] - ends[0]), ticks: linearTicks(...ends, most, least) };
 }
 
 /** Decades; below `least` it is linear, so that zero has a place. */
-function logarithmic(low, high, least) {
+function logarithmic(low, high, least, most) {
+  if (high <= least) return linear(0, high || 1, most);
   const place = (value) => (value <= least ? value / least : 1 + Math.log10(value / least));
   const [bottom, top] = [place(low), place(Math.max(high, low * 1.01, least))];
   const ticks = low < least ? [0] : [];
@@ -70,9 +71,10 @@ function pieces(values) {
 /**
  * Draws a chart into an element, again whenever its width changes.
  *
- * spec: { name, xTitle, yTitle, log, zero, ends, height, small, stages: [{ at, board }], tell(x),
- *   series: [{ x, y, low, high, style }] }; low and high are the edges of a band, or missing; log is the value
- *   below which a logarithmic scale is linear; ends are those of the y-axis where they are given.
+ * spec: { name, xTitle, yTitle, whole, log, zero, ends, height, small, stages: [{ at, board }], tell(x),
+ *   series: [{ x, y, low, high, style }] }; whole says that x counts something; low and high are the edges of
+ *   a band, or missing; log is the value below which a logarithmic scale is linear; ends are those of the
+ *   y-axis where they are given.
  */
 class Chart {
   constructor(host, spec) {
@@ -142,7 +144,7 @@ class Chart {
     const top = spec.small ? 8 : spec.stages?.length ? 40 : 26;
     const bottom = height - (spec.small ? 20 : 42);
     const [first, last] = [this.places[0], this.places.at(-1)];
-    const x = linear(first, last, Math.max(2, Math.floor((this.right - this.left) / 75)));
+    const x = linear(first, last, Math.max(2, Math.floor((this.right - this.left) / 75)), spec.whole ? 1 : undefined);
     this.toX = (value) => this.left + x.at(value) * (this.right - this.left);
     const toY = (value) => bottom - y.at(value) * (bottom - top);
     this.ends = [top, bottom];
@@ -180,7 +182,7 @@ class Chart {
     const [low, high] = spec.ends ?? extent(values);
     const most = Math.max(4, Math.floor(height / 60));
     if (spec.log === undefined) return linear(spec.zero ? 0 : low, high, most);
-    return logarithmic(low >= spec.log ? 10 ** Math.floor(Math.log10(low)) : 0, high, spec.log);
+    return logarithmic(low >= spec.log ? 10 ** Math.floor(Math.log10(low)) : 0, high, spec.log, most);
   }
 
   drawStages(picture, text) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `import chromium`
+sys.path.insert(0, str(Path(__file__).parent / "browser"))  # for `import chromium`
 
 from chromium import Page, find_chromium
 

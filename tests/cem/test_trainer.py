@@ -101,6 +101,8 @@ class TestLoop:
         statistics = optimizer.statistics()
         assert {name: getattr(last, name) for name in statistics} == statistics
         assert last.metrics == {"games": 7, "rate": 0.5}
+        assert last.elite_worst == optimizer.elite_fitness[-1]
+        assert all(map(torch.equal, last.distribution, (optimizer.mean, optimizer.std)))
         assert last.elapsed_s == pytest.approx(sum(record.seconds for record in recorder.records))
 
     def test_candidates_that_were_repaired_are_told(self):

@@ -152,7 +152,11 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
     training.trainer.run()
     assert ahead == ([2, 3, 3] if late else [1, 2, 3])
 
-    elapsed = [json.loads(line)["elapsed_s"] for line in training.folder.metrics.read_text().splitlines()]
+    records = [json.loads(line) for line in training.folder.metrics.read_text().splitlines()]
+    elapsed = [record["elapsed_s"] for record in records]
+    for record, controller in zip(records, saved, strict=True):
+        mean = torch.tensor(record["mean"], dtype=torch.float64)
+        assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
     objective = LinesPerGame(_recipe(), by_hand.optimizer, StopRequest())
     for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):

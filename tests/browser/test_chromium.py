@@ -1,4 +1,4 @@
-"""tests/chromium.py: what a page complains about is noticed."""
+"""tests/browser/chromium.py: what a page complains about is noticed."""
 
 from __future__ import annotations
 
