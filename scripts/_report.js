@@ -159,17 +159,16 @@ function weights(figure) {
     values.map((value, place) => (value === null ? null : value + sign * run.std[feature][place])));
   const [low, high] = [edges(-1), edges(1)];
   const greatest = Math.max(...extent([...low, ...high].flat()).map(Math.abs));
-  caption(figure, `Horizontal: ${X_TITLES[state.across]}. Vertical: weight, of vectors of length 1, the same ` +
-    "scale in all. Line: mean of the distribution. Band: one standard deviation to both sides.");
-  const [title] = figure.children;
+  const told = document.createElement("figcaption");
   const panels = Object.assign(document.createElement("div"), { className: "panels" });
-  figure.append(panels);
+  figure.append(told, panels);
   run.features.forEach((name, feature) => {
     const panel = document.createElement("div");
     panel.append(Object.assign(document.createElement("h3"), { textContent: name }));
     panels.append(panel);
     add(panel, () => {
-      title.textContent = title.textContent.replace(/Horizontal: [^.]*/, `Horizontal: ${X_TITLES[state.across]}`);
+      told.textContent = `Horizontal: ${X_TITLES[state.across]}. Vertical: weight, of vectors of length 1, ` +
+        "the same scale in all. Line: mean of the distribution. Band: one standard deviation to both sides.";
       return {
         small: true,
         height: 120,
