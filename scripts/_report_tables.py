@@ -107,7 +107,7 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
     header = ["feature", *(names if len(runs) > 1 else ["weight"])]
     spread = runs[0].spread if len(runs) == 1 else None
     if spread is not None:
-        header.append("standard deviation in the end")
+        header.append("standard deviation")
         columns.append(dict(zip(runs[0].feature_names, spread, strict=True)))
     rows = [
         [feature, *(f"{column[feature]:.4f}" if feature in column else "–" for column in columns)]
