@@ -47,7 +47,7 @@ def report_page(run: RunRecord, across: str = "generation") -> str:
         section("Configuration", stage_table(run), settings_table([run], [run.name]), name="configuration"),
         section(
             "Numbers",
-            details("All that the charts show", generation_table(run, shown_places(run))),
+            details("Generation by generation", generation_table(run, shown_places(run))),
             name="numbers",
         ),
     ]
