@@ -51,12 +51,17 @@ def test_a_verdict_takes_no_more_games_than_it_needs() -> None:
 
 def test_the_moment_says_what_was_known_then() -> None:
     moments = [
-        {"seconds": float(index), "generation": 2 * index, "weights": BAD if index < 3 else GOOD}
+        {
+            "seconds": float(index),
+            "generation": 2 * index,
+            "decisions": 300 * index,
+            "weights": BAD if index < 3 else GOOD,
+        }
         for index in range(6)
     ]
     found = reached_at(moments, "dt", Goal("10x10", 500), "cpu")
     assert found is not None
-    assert (found["seconds"], found["generation"]) == (3.0, 6)
+    assert (found["seconds"], found["generation"], found["decisions"]) == (3.0, 6, 900)
     assert found["ci95"][0] > 500
     assert reached_at(moments[:3], "dt", Goal("10x10", 500), "cpu") is None
 
