@@ -8,7 +8,7 @@ from pathlib import Path
 from _markdown import Report
 
 
-class UnfinishedError(Exception):
+class Unfinished(Exception):  # noqa: N818 - not an error: there is more to do
     """A measurement is not done yet: the same command, run again, goes on with it."""
 
 

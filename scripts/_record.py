@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from _command import python
-from _continued import Continued, UnfinishedError
+from _continued import Continued, Unfinished
 from _engine_builds import build_engines
 from _ratio import ratio
 from _recipe import make_recipe
@@ -47,7 +47,7 @@ def record_training(session: Continued) -> dict[str, Any]:
 
     Raises:
         RuntimeError: If what was kept is another run, or training fails.
-        UnfinishedError: If there was no time for all generations.
+        Unfinished: If there was no time for all generations.
     """
     began = time.monotonic()
     recipe = make_recipe(str(RECORD["device"]), RECORD, {"score_decisions": 0})
@@ -74,14 +74,13 @@ def record_training(session: Continued) -> dict[str, Any]:
         arguments += ("--time-limit", f"{max(left, 1.0):.1f}")
     python("scripts/train_tetris.py", *arguments, timeout_s=SECONDS)
     if not run.controller.is_file():
-        raise UnfinishedError(f"none of {recipe.total_generations} generations")
+        raise Unfinished(f"none of {recipe.total_generations} generations")
     controller = LinearController.load(run.controller)
     provenance = controller.provenance
     played, seconds = provenance["generation"], provenance["seconds"]
     if played < recipe.total_generations:
-        raise UnfinishedError(
-            f"{played} of {recipe.total_generations} generations, {seconds:.0f} s of training"
-        )
+        progress = f"{played} of {recipe.total_generations} generations"
+        raise Unfinished(f"{progress}, {seconds:.0f} s of training")
     print(f"record: {provenance['decisions']:,} decisions in {seconds:.1f} s of training", flush=True)
     return {
         **begun,

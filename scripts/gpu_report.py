@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from typing import Any
 
 from _command import ROOT, python
 from _common import Parser, check_gpu, check_writable, one_line_errors, positive_seconds, run
-from _continued import Continued, UnfinishedError
+from _continued import Continued, Unfinished
 from _controllers import GOOD
 from _engine_builds import build_engines
 from _equality import compare_all, configurations
@@ -182,7 +183,7 @@ def time_to_quality(session: Continued) -> dict[str, Any]:
     """Return how long training takes from nothing to given scores.
 
     Raises:
-        UnfinishedError: If there was no time for all seeds.
+        Unfinished: If there was no time for all seeds.
     """
     recipe = make_recipe("cuda", TIMED)
     build_engines([(recipe.features, recipe.rules.width)])
@@ -228,11 +229,30 @@ LONG_PARTS: dict[str, Callable[[Continued], dict[str, Any]]] = {
 }
 """Those that go on from what they kept, or from other parts of the report."""
 
+NEEDED = {"record_score": "record_training"}
+"""What has to be measured before a part."""
+
 
 def result_path() -> Path:
     """Return the file of this machine's GPU: ``NVIDIA H200`` writes ``h200.json``."""
     name = str(gpu()["gpu"]).lower().removeprefix("nvidia ").removeprefix("geforce ")
     return RESULTS / (re.sub(r"[^a-z0-9]+", "-", name).strip("-") + ".json")
+
+
+def measure_part(name: str, report: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return a part.
+
+    Args:
+        name: Which.
+        report: The report so far.
+        arguments: The command line.
+    """
+    if name in LONG_PARTS:
+        kept = arguments.keep / name
+        kept.mkdir(parents=True, exist_ok=True)
+        return LONG_PARTS[name](Continued(kept, report, arguments.stop_after, arguments.commit))
+    with tempfile.TemporaryDirectory() as folder:
+        return PARTS[name](Path(folder))
 
 
 def main() -> int:
@@ -263,29 +283,27 @@ def main() -> int:
         out = arguments.out or result_path()
         check_writable(out)
         report = json.loads(out.read_text()) if out.is_file() else {}
-    failures = 0
+    undone: set[str] = set()
     for name in arguments.part or names:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                if name in LONG_PARTS:
-                    kept = arguments.keep / name
-                    kept.mkdir(parents=True, exist_ok=True)
-                    session = Continued(kept, report, arguments.stop_after, arguments.commit)
-                    found = LONG_PARTS[name](session)
-                else:
-                    found = PARTS[name](Path(folder))
-                report = merged(report, {name: found})
-            except UnfinishedError as state:
-                print(f"{name} is not done: {state}; run it again to go on", file=sys.stderr, flush=True)
-                failures += 1
-                continue
-            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
-                print(f"{name} failed: {error}", file=sys.stderr, flush=True)
-                failures += 1
-                continue
+        if NEEDED.get(name) in undone:
+            print(f"{name} waits for {NEEDED[name]}", file=sys.stderr, flush=True)
+            undone.add(name)
+            continue
+        try:
+            report = merged(report, {name: measure_part(name, report, arguments)})
+        except Unfinished as state:
+            print(f"{name} is not done: {state}; run it again to go on", file=sys.stderr, flush=True)
+            undone.add(name)
+            continue
+        except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+            print(f"{name} failed: {error}", file=sys.stderr, flush=True)
+            undone.add(name)
+            continue
         write_json(out, report)
+        if name in LONG_PARTS:
+            shutil.rmtree(arguments.keep / name)
         print(f"wrote {name} to {out}", flush=True)
-    return 1 if failures else 0
+    return 1 if undone else 0
 
 
 if __name__ == "__main__":

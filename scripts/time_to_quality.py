@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 from _common import Parser, choose_device, one_line_errors, positive_int, positive_seconds, run, table
-from _continued import UnfinishedError
+from _continued import Unfinished
 from _recipe import make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
@@ -199,7 +199,7 @@ def measure(
         stop_after_s: Begin no run that is unlikely to be done after so many seconds, but one at least.
 
     Raises:
-        UnfinishedError: If there was no time for all of them.
+        Unfinished: If there was no time for all of them.
     """
     began = time.monotonic()
     origin = describe("time_to_quality", device, engine=True)
@@ -219,7 +219,7 @@ def measure(
                 longest = max((run["measured_seconds"] for run in runs), default=0.0)
                 over = time.monotonic() - began + longest > (stop_after_s or math.inf)
                 if measured and over:
-                    raise UnfinishedError(f"{len(runs)} of {seeds} seeds are measured")
+                    raise Unfinished(f"{len(runs)} of {seeds} seeds are measured")
                 if not measured:
                     once = {key: value for key, value in settings.items() if key != "curriculum"}
                     train({**once, "device": device, **_WARM_UP}, Path(name))
