@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from time_to_quality import Goal, figures, first_reached, judge, reached_at
+import time_to_quality
+from _continued import Unfinished
+from time_to_quality import Goal, figures, first_reached, judge, measure, reached_at, without_moments
 
 from tetris import published
 
@@ -97,6 +99,86 @@ def test_the_script_trains_in_processes_and_writes_a_result(
     assert run["reached"]["5x6.1M"] is None
     assert result["figures"] == {"time_to_quality.5x6.1.seconds": run["reached"]["5x6.1"]["seconds"]}
     assert "1,000,000 lines on 5x6" in ended.out
+
+
+class Laboratory:
+    """Where runs take no time, but say that they take a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.trained: list[dict[str, Any]] = []
+        self.clock = 0.0
+        monkeypatch.setattr(time_to_quality, "train", self.train)
+        monkeypatch.setattr(time_to_quality, "reached_at", lambda *arguments: None)
+        monkeypatch.setattr(time_to_quality.time, "monotonic", lambda: self.clock)
+
+    def train(self, settings: dict[str, Any], folder: Path, longest_s: float | None = None) -> dict[str, Any]:
+        self.trained.append({**settings, "longest": longest_s})
+        self.clock += 100.0 if "seed" in settings else 1.0  # the warm-up has none
+        moment = {"seconds": 50.0, "generation": 3, "decisions": 9, "weights": [1.0]}
+        return {"config": {"features": "dt"}, "moments": [moment]}
+
+    @property
+    def seeds(self) -> list[int]:
+        return [settings["seed"] for settings in self.trained if "seed" in settings]
+
+
+def test_seeds_that_are_measured_are_kept_and_the_others_are_measured_next_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    laboratory = Laboratory(monkeypatch)
+    goals = (Goal("10x10", 3_900),)
+    with pytest.raises(Unfinished, match="2 of 3 seeds are measured"):
+        measure("cpu", 3, {"preset": "quick"}, goals, 60.0, tmp_path, 250.0)
+    assert laboratory.seeds == [1, 2]
+    result = measure("cpu", 3, {"preset": "quick"}, goals, 60.0, tmp_path, 250.0)
+    assert laboratory.seeds == [1, 2, 3]
+    assert [run["seed"] for run in result["runs"]] == [1, 2, 3]
+    assert laboratory.trained[-1]["longest"] == 60.0
+    assert (result["time_limit"], result["figures"]) == (60.0, {})
+    assert "moments" not in without_moments(result)["runs"][0]
+
+
+def test_a_seed_is_measured_again_where_anything_it_depends_on_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    laboratory = Laboratory(monkeypatch)
+    goals = (Goal("10x10", 3_900),)
+    measure("cpu", 1, {"preset": "quick"}, goals, None, tmp_path)
+    measure("cpu", 1, {"preset": "quick"}, goals, None, tmp_path)
+    assert laboratory.seeds == [1]
+    measure("cpu", 1, {"preset": "standard"}, goals, None, tmp_path)
+    measure("cpu", 1, {"preset": "standard"}, goals, 60.0, tmp_path)
+    measure("cpu", 1, {"preset": "standard"}, (Goal("10x20", 10**6),), 60.0, tmp_path)
+    assert laboratory.seeds == [1] * 4
+
+
+def test_one_seed_is_measured_however_little_time_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    laboratory = Laboratory(monkeypatch)
+    for count in (1, 2):
+        with pytest.raises(Unfinished):
+            measure("cpu", 3, {}, (), None, tmp_path, 10.0)
+        assert len(laboratory.seeds) == count
+
+
+def test_a_run_is_cut_off_and_goals_are_chosen(
+    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time_to_quality.GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
+    config, out = tmp_path / "config.json", tmp_path / "out.json"
+    # Half a minute's work, of which a second at most is done.
+    settings = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 500}
+    config.write_text(json.dumps({**settings, "population": 6, "streams": 1, "decisions": 50}))
+    arguments = ("--device", "python", "--config", config, "--seeds", 1, "--json", out)
+    ended = script("time_to_quality", *arguments, "--goal", "5x6.1M", "--time-limit", 6)
+    assert ended.status == 0, ended.err
+    result = json.loads(out.read_text())
+    (run,) = result["runs"]
+    assert [goal["name"] for goal in result["goals"]] == list(run["reached"]) == ["5x6.1M"]
+    assert run["moments"][-1]["generation"] < 500
+    assert run["moments"][-1]["decisions"] == run["decisions"] == run["moments"][-1]["generation"] * 7 * 50
+    assert result["time_limit"] == 6.0
 
 
 def test_an_unknown_preset_is_one_line(script: Callable[..., Any]) -> None:
