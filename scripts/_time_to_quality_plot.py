@@ -36,6 +36,7 @@ def draw_time_to_quality(results: Sequence[Report], picture: Path) -> bool:
     try:
         # Not pyplot: it keeps global state and looks for a display.
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator
     except ImportError:
         return False
     goals = all_goals(results)
@@ -44,7 +45,9 @@ def draw_time_to_quality(results: Sequence[Report], picture: Path) -> bool:
     for number, (result, style) in enumerate(zip(results, _STYLES, strict=False)):
         _draw_machine(axes, result, goals, _APART * (number - (len(results) - 1) / 2), style)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("wall time from the start of the process [s] (log scale)")
     axes.set_yticks(range(len(goals)), [goal_label(goal) for goal in goals])
     axes.set_ylim(len(goals) - 0.5, -0.5)
@@ -61,16 +64,22 @@ def draw_time_to_quality(results: Sequence[Report], picture: Path) -> bool:
 def _draw_machine(
     axes: Any, result: Report, goals: Sequence[Any], offset: float, style: dict[str, Any]
 ) -> None:
-    """Draw a machine; a goal that some seeds missed ends in an arrow, one that most missed is left out."""
+    """Draw a machine; a goal that some seeds missed ends in an arrow, one that most missed is a remark."""
     label: str | None = machine_name(result)
+    longest = max(run["total_seconds"] for run in result["runs"])
+    measured = {each["name"] for each in result["goals"]}
     for row, goal in enumerate(goals):
+        if goal["name"] not in measured:
+            continue
+        y = row + offset
         median = result["figures"].get(f"time_to_quality.{goal['name']}.seconds")
         if median is None:
+            remark = f"{machine_name(result)}: not within {longest:.0f} s"
+            place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "center"}
+            axes.annotate(remark, (0.99, y), fontsize="small", color=style["color"], **place)
             continue
         found = [each["seconds"] for each in reached(result, goal["name"])]
-        y = row + offset
         missed = len(found) < len(result["runs"])
-        longest = max(run["total_seconds"] for run in result["runs"])
         axes.plot([found[0], longest if missed else found[-1]], [y, y], color=style["color"], linewidth=1.6)
         if missed:
             axes.plot([longest], [y], marker=">", color=style["color"], linestyle="")
