@@ -93,6 +93,7 @@ def record_training(session: Continued) -> dict[str, Any]:
         "config": provenance["config"],
         "feature_names": list(controller.names_on(controller.rules)),
         "controller": controller.to_dict(),
+        "metrics": [json.loads(line) for line in run.metrics.read_text().splitlines()],
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from _markdown import Block, Report, cell, markdown, origin
 from _record import BOARD, REFERENCE, measured_record
 
+PICTURE_NAME = "record_learning_curve.png"
 _NOT_YET = "Not measured yet."
 
 
@@ -89,6 +90,7 @@ def card(trained: Report, scored: Report) -> str:
         [
             markdown([title, ""], rows),
             method,
+            f"![Learning curve of the record]({PICTURE_NAME})",
             weights_table(trained),
             "The same controller again, with the same versions on the same kind of GPU, and its score:",
             commands(trained, scored),
@@ -105,4 +107,20 @@ def model_card(report: Report, file: str) -> str:
     return "\n\n".join([card(trained, scored), origin(trained, file), origin(scored, file)])
 
 
-RECORD_BLOCKS: dict[str, Block] = {"model_card": model_card}
+def record_sentence(report: Report, file: str) -> str:
+    """Return in a sentence what the controller that comes with the package can do; empty without one."""
+    found = measured_record(report)
+    if found is None or not found[1]["beats"]:
+        return ""
+    trained, scored = found
+    learned, reference = scored["score"]
+    return (
+        "`python scripts/evaluate_tetris.py best` plays the controller that comes with the package: learned "
+        f"from nothing in {trained['figures']['record.training_seconds'] / 60:.1f} minutes on one "
+        f"{trained['machine']['gpu']} (`{trained['command']}`), {cell(learned)} on {BOARD} (lines a game); "
+        f"{REFERENCE}, the best published one of its kind, has {cell(reference)} in the same run: "
+        f"{ratio_cell(scored['ratio'])} times as many.\n\n{origin(scored, file)}"
+    )
+
+
+RECORD_BLOCKS: dict[str, Block] = {"model_card": model_card, "record_sentence": record_sentence}

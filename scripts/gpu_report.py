@@ -1,9 +1,9 @@
 """Runs on a machine with a GPU what README and docs say of it, and writes benchmarks/results/<gpu>.json.
 
 The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, training,
-how long it takes to reach given scores, the record, and the tests under compute-sanitizer: an hour and a
-quarter on an H200. A part alone is measured again with --part; the rest of the file stays. What takes longer
-than a command may is stopped in time and goes on when the same command is run again:
+how long it takes to reach given scores, the record, and the tests under compute-sanitizer: over an hour on an
+H200. A part alone is measured again with --part; the rest of the file stays. With --stop-after the long ones
+stop in time, and go on when the same command is run again:
 
     python scripts/gpu_report.py && python scripts/render_figures.py
     python scripts/gpu_report.py --part record_training --stop-after 540
@@ -55,7 +55,7 @@ SECONDS = {
 PLAYED = ("dt20", "bcts", "bdu", "bertsekas")
 """Whose decisions a second are measured."""
 
-TRAINED = {"preset": "quick", "device": "cuda", "seed": 1}
+TRAINED: Mapping[str, str | int] = {"preset": "quick", "device": "cuda", "seed": 1}
 GOAL = 45e6
 """Lines a game on 10x20 that training aims at; the record of 2009 has 35 million."""
 

@@ -29,7 +29,8 @@ from _markdown import cell, lines, markdown, origin
 from _noisy_ce_plot import draw_noisy_ce
 from _papers import PUBLISHED_SCORES
 from _recipe import has_changed
-from _record import best_controller
+from _record import best_controller, measured_record
+from _record_pages import PICTURE_NAME as RECORD_PICTURE
 from _record_pages import RECORD_BLOCKS
 from _reproduce_pages import BOARDS, REPRODUCE_BLOCKS, Reports, experiments_on, picture_name
 from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
@@ -237,6 +238,11 @@ def main() -> int:
     draw(median_run(result))
     if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
         print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
+    record = measured_record(gpu or {})
+    if record is not None:
+        config = record[0]["config"]
+        title = f"preset {config['preset']}, seed {config['seed']}"
+        draw_metrics(record[0]["metrics"], DOCS / RECORD_PICTURE, title)
     timed = [part for part, _ in measured(by_file(result, gpu))]
     if timed and draw_time_to_quality(timed, DOCS / PICTURE_NAME):
         print(f"wrote {(DOCS / PICTURE_NAME).relative_to(ROOT)}")
@@ -248,12 +254,17 @@ def main() -> int:
 
 
 def draw(run: dict[str, Any]) -> None:
-    """Draw the learning curve of a training run, where matplotlib is installed."""
+    """Draw the learning curve of a run without a flag, where matplotlib is installed."""
+    draw_metrics(run["metrics"], PICTURE, f"preset quick, seed {run['seed']}")
+
+
+def draw_metrics(records: list[dict[str, Any]], picture: Path, title: str) -> None:
+    """Draw a learning curve from what a run wrote a generation, where matplotlib is installed."""
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics.jsonl"
-        metrics.write_text("".join(json.dumps(record) + "\n" for record in run["metrics"]))
-        if draw_learning_curve(metrics, PICTURE, f"preset quick, seed {run['seed']}"):
-            print(f"wrote {PICTURE.relative_to(ROOT)}")
+        metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+        if draw_learning_curve(metrics, picture, title):
+            print(f"wrote {picture.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

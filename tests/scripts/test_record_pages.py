@@ -83,6 +83,7 @@ def test_the_card_says_what_it_is_how_it_came_about_and_how_good_it_is(report: d
         assert line in text.splitlines()
     assert "exact: binomial" in text
     assert "10x10:40:3000,10x16:50:128000" in text
+    assert "(record_learning_curve.png)" in text
     assert text.count("<sub>NVIDIA Test") == 2
 
 
@@ -104,6 +105,15 @@ def test_what_does_not_beat_dt20_is_not_said_to_come_with_the_package(report: di
 def test_a_controller_that_never_died_has_a_bound(report: dict[str, Any]) -> None:
     report["parts"]["record_score"]["ratio"] |= {"value": None, "ci95": [31.2, None]}
     assert "| times dt20 | > 31.2 |" in RECORD_BLOCKS["model_card"](report, FILE)
+
+
+def test_a_sentence_says_what_comes_with_the_package(report: dict[str, Any]) -> None:
+    text = RECORD_BLOCKS["record_sentence"](report, FILE)
+    assert "learned from nothing in 10.2 minutes on one NVIDIA Test (`python scripts/train_tetris.py" in text
+    assert "has 50 M [45 M, 55 M], 1,600 games in the same run: 4.8 [4.26, 5.43] times as many." in text
+    report["parts"]["record_score"]["beats"] = False
+    assert RECORD_BLOCKS["record_sentence"](report, FILE) == ""
+    assert RECORD_BLOCKS["record_sentence"]({}, FILE) == ""
 
 
 @pytest.mark.parametrize("missing", ["record_training", "record_score"])

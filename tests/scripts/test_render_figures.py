@@ -133,6 +133,18 @@ def test_the_best_controller_is_that_of_the_result_file(
     assert "best.json differs from the result files" in ended.err
 
 
+def test_the_learning_curve_of_the_record_is_drawn(
+    script: Any, figures: Any, monkeypatch: pytest.MonkeyPatch, nowhere: Path
+) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    trained = {"config": {"preset": "record", "seed": 1}, "metrics": [{"generation": 1}]}
+    monkeypatch.setattr(figures, "measured_record", lambda report: (trained, {}))
+    monkeypatch.setattr(figures, "draw_metrics", lambda *arguments: drawn.append(arguments))
+    assert script("render_figures").status == 0
+    picture = nowhere / "record_learning_curve.png"
+    assert drawn == [([{"generation": 1}], picture, "preset record, seed 1")]
+
+
 def test_a_chart_is_drawn_where_the_time_to_given_scores_was_measured(
     script: Any, figures: Any, monkeypatch: pytest.MonkeyPatch, nowhere: Path
 ) -> None:
