@@ -11,9 +11,18 @@ from typing import Any
 import pytest
 import time_to_quality
 from _continued import Unfinished
-from time_to_quality import Goal, figures, first_reached, judge, measure, reached_at, without_moments
+from time_to_quality import (
+    Goal,
+    figures,
+    first_reached,
+    is_clear,
+    judge,
+    measure,
+    reached_at,
+    without_moments,
+)
 
-from tetris import published
+from tetris import Score, published
 
 GOOD = list(published("dt20").weights)
 BAD = [-weight for weight in GOOD]
@@ -49,6 +58,24 @@ def test_a_verdict_takes_no_more_games_than_it_needs() -> None:
     assert far_above.games < 400
     assert far_below.ci95[1] is not None
     assert far_below.ci95[1] < 10**6
+
+
+@pytest.mark.parametrize(
+    ("lines", "games", "clear"),
+    [
+        # A lucky start, beyond 3,900 by the interval of 95 %: [3,905, 18,121].
+        (51_000, 7, False),
+        (51_000, 3, True),
+        (510_000, 70, True),
+        (20_000, 0, False),
+        (30_000, 0, True),
+        (4_000, 7, True),
+        (11_000, 7, False),
+        (0, 3, True),
+    ],
+)
+def test_a_few_lucky_games_are_no_verdict(lines: int, games: int, clear: bool) -> None:
+    assert is_clear(Score(lines, games, 0), 3_900) is clear
 
 
 def test_the_moment_says_what_was_known_then() -> None:
