@@ -118,8 +118,8 @@ def judge(weights: Sequence[float], features: str, goal: Goal, device: str, game
 def is_clear(score: Score, lines: int) -> bool:
     """Tell whether a score that is looked at again and again is clearly on one side of a number of lines.
 
-    It is, where the exact interval of 99.9 % leaves it out: one of 95 % would too often do so by luck at one of
-    so many looks.
+    It is, where the exact interval of 99.9 % leaves it out: one of 95 % would too often do so by luck, at one
+    of so many looks.
     """
     low = 2 * score.lines / chi2_quantile(1 - _DOUBT, max(2 * score.games, 2))
     high = 2 * score.lines / chi2_quantile(_DOUBT, 2 * score.games) if score.games else math.inf
