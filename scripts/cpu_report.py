@@ -37,7 +37,7 @@ PARTS = ("speed", "training", "published", *DESCRIBED_PARTS)
 GOALS = ("10x10.3900", "10x20.1M")
 """The scores that a few cores reach in a minute or two."""
 
-TIMED_SECONDS = 300.0
+TIMED_SECONDS = 120.0
 """After so long a run that is timed to them is cut off."""
 
 
