@@ -85,6 +85,18 @@ def gpu() -> dict[str, str | int | float]:
     }
 
 
+def commit() -> str | None:
+    """Return the commit of this checkout, with a ``+`` where files differ from it; None without git."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    try:
+        answer = subprocess.run(
+            command, cwd=KERNELS.parent, capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
+
+
 def source_digest(*, cuda: bool = False) -> str:
     """Return a SHA-256 over what the C++ engine is compiled from: names and contents of its files.
 

@@ -7,7 +7,7 @@ They are lines removed in a game of simplified Tetris; who published which weigh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SZITA_LORINCZ = "Szita & Lőrincz 2006"
@@ -91,3 +91,34 @@ class ReferenceScore:
 
 MDPTETRIS: Mapping[tuple[str, str], ReferenceScore] = {("bcts", "10x10"): ReferenceScore(3887.0, 83.0, 2000)}
 """MDPTetris, the simulator of Thiery & Scherrer, by controller and board; the published rule."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a paper says of the effort of learning; none of these gives a wall time in its abstract.
+
+    Attributes:
+        source: The paper.
+        statement: What it says, in short.
+        where: The version and the place.
+    """
+
+    source: str
+    statement: str
+    where: str
+
+
+EFFORTS: Sequence[Effort] = (
+    Effort(
+        GABILLON,
+        "CBMPI, best on both boards, takes almost 1/10 of the samples of the cross-entropy method",
+        "NIPS 26, pages 1754-1762, abstract",
+    ),
+    Effort(GABILLON, "the same: almost 1/6 of the samples", "authors' version on HAL, abstract"),
+    Effort(
+        "Boumaza 2011",
+        "evolution strategy with racing: players as good as the best at a third of the cost",
+        "Reducing the Learning Time of Tetris in Evolution Strategies, LNCS 7401, abstract",
+    ),
+)
+"""How papers compare the effort of learning; checked against their abstracts."""

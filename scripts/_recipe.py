@@ -221,6 +221,20 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     return Recipe(**settings)
 
 
+def has_changed(config: Mapping[str, Any]) -> bool:
+    """Tell whether a preset gives another recipe here than the one that a run was made by.
+
+    Args:
+        config: The content of the run's ``config.json``. What the machine had a say in, backend and streams,
+            is taken as it is; so are the seed, and how long is scored.
+    """
+    layer = {name: config[name] for name in ("preset", "seed", "backend", "streams", "score_decisions")}
+    try:
+        return make_recipe(config["device"], layer).to_dict() != config
+    except ValueError:  # a preset or feature set that is no more
+        return True
+
+
 def _changes(preset: str, device: str) -> dict[str, Setting]:
     """Return what a preset changes on an engine, and on a GPU of this size."""
     changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))

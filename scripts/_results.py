@@ -21,7 +21,7 @@ from tetris.files import write_text
 from tetris.names import unknown_name
 
 DEVICES = ("auto", "cpu", "cuda")
-KERNEL_PARTS = ("sampling", "operators")
+DESCRIBED_PARTS = ("time_to_quality", "sampling", "operators")
 """Parts of the CPU's result file that say themselves what they were measured with, and of which sources."""
 
 

@@ -1,9 +1,9 @@
 """One training run as a process of its own, with what it knew when: the controllers and the clock.
 
-    python scripts/_timed_training.py SETTINGS BEGAN OUT
+    python scripts/_timed_training.py SETTINGS BEGAN OUT [SECONDS]
 
 SETTINGS is a JSON file of settings as ``--config`` takes them, BEGAN the time (``time.time()``) from which
-seconds count, OUT the JSON file for what it knew.
+seconds count, OUT the JSON file for what it knew, SECONDS the time after which training is cut off.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ class Knowledge(Callback):
         self.moments.append({"seconds": seconds, "generation": generation, "weights": weights})
 
 
-def main(settings: Path, began: float, out: Path) -> None:
-    """Train and write."""
+def main(settings: Path, began: float, out: Path, longest_s: float | None = None) -> None:
+    """Train, until so many seconds after the beginning at most, and write."""
     given = read_settings(settings)
     recipe = make_recipe(choose_device(str(given.get("device", "auto"))), given)
     knowledge = Knowledge(began)
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder) / "run")
-        training = Training(recipe, run, StopRequest(), callbacks=(knowledge,))
+        left = None if longest_s is None else max(0.0, began + longest_s - time.time())
+        training = Training(recipe, run, StopRequest(), left, callbacks=(knowledge,))
         with run.claimed(recipe):
             training.trainer.run()
     out.write_text(
@@ -55,11 +56,14 @@ def main(settings: Path, began: float, out: Path) -> None:
                 "config": recipe.to_dict(),
                 "training_seconds": training.trainer.elapsed_s,
                 "decisions": training.decisions,
-                "moments": knowledge.moments,
+                "moments": [
+                    {**moment, "decisions": training.decisions_after(moment["generation"])}
+                    for moment in knowledge.moments
+                ],
             }
         )
     )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]), *map(float, sys.argv[4:]))

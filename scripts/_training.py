@@ -163,7 +163,7 @@ class Training:
     @property
     def decisions(self) -> int:
         """The decisions of all generations so far."""
-        return self._decisions_after(self.optimizer.generation)
+        return self.decisions_after(self.optimizer.generation)
 
     def controller(
         self, score: list[dict[str, Any]] | None = None, state: Mapping[str, Any] | None = None
@@ -183,7 +183,7 @@ class Training:
             "seed": self.recipe.seed,
             "generation": state["generation"],
             "generations": self.recipe.total_generations,
-            "decisions": self._decisions_after(state["generation"]),
+            "decisions": self.decisions_after(state["generation"]),
             "seconds": self.trainer.elapsed_s,
             "versions": versions(),
             "score": score,
@@ -211,7 +211,8 @@ class Training:
         controller.save(self.folder.controller)
         return controller
 
-    def _decisions_after(self, generations: int) -> int:
+    def decisions_after(self, generations: int) -> int:
+        """Return the decisions of so many generations."""
         recipe, left, made = self.recipe, generations, 0
         for stage in recipe.stages:
             played = min(left, stage.generations)

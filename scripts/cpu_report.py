@@ -1,7 +1,8 @@
 """Measures on this machine's CPU what README and docs say, and writes it to one result file.
 
 The speed of the engines, the published controllers on both boards of the literature, the preset that trains
-without a flag, from nothing, over several seeds, and the kernels. About a quarter of an hour on two cores:
+without a flag, from nothing, over several seeds, how long it takes to reach given scores, and the kernels.
+About half an hour on two cores:
 
     python scripts/cpu_report.py && python scripts/render_figures.py
 """
@@ -23,15 +24,21 @@ from typing import Any
 
 from _common import Parser, fail, run
 from _machine import machine, source_digest, versions
-from _results import KERNEL_PARTS
+from _results import DESCRIBED_PARTS
 from _scoring import find_measurement
+from time_to_quality import without_moments
 
 from tetris.controller import PUBLISHED
 from tetris.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cpu.json"
-PARTS = ("speed", "training", "published", "sampling", "operators")
+PARTS = ("speed", "training", "published", *DESCRIBED_PARTS)
+GOALS = ("10x10.3900", "10x20.1M")
+"""The scores that a few cores reach in a minute or two."""
+
+TIMED_SECONDS = 120.0
+"""After so long a run that is timed to them is cut off."""
 
 
 def script(name: str, *arguments: object) -> str:
@@ -78,6 +85,15 @@ def kernel_part(folder: Path, name: str) -> dict[str, Any]:
     return result
 
 
+def time_to_quality(folder: Path, seeds: int) -> dict[str, Any]:
+    """Return what scripts/time_to_quality.py measures."""
+    target = folder / "time_to_quality.json"
+    goals = [word for goal in GOALS for word in ("--goal", goal)]
+    limit = ("--time-limit", TIMED_SECONDS)
+    print(script("time_to_quality", "--device", "cpu", "--seeds", seeds, *goals, *limit, "--json", target))
+    return without_moments(json.loads(target.read_text()))
+
+
 def training(folder: Path, seeds: int) -> list[dict[str, Any]]:
     """Return, for each seed, what training without any other flag comes to, and how long it takes in all."""
     runs = []
@@ -119,7 +135,7 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
         "train.quick.total_seconds_slowest": max(run["total_seconds"] for run in runs),
         **{
             name: value
-            for part in KERNEL_PARTS
+            for part in DESCRIBED_PARTS
             for name, value in result.get(part, {}).get("figures", {}).items()
         },
     }
@@ -138,7 +154,7 @@ def main() -> int:
     result: dict[str, Any] = {}
     if arguments.part:
         result = json.loads(arguments.out.read_text())
-        engine = set(PARTS) - set(KERNEL_PARTS)
+        engine = set(PARTS) - set(DESCRIBED_PARTS)
         again = engine & set(arguments.part)
         if result["sources"] != sources and again and again != engine:
             fail(f"expected a report of the sources {sources[:12]}, got one of {result['sources'][:12]}")
@@ -148,11 +164,12 @@ def main() -> int:
             "speed": lambda: speed(folder),
             "training": lambda: training(folder, arguments.seeds),
             "published": lambda: published_scores(arguments.seconds),
+            "time_to_quality": lambda: time_to_quality(folder, arguments.seeds),
             "sampling": lambda: kernel_part(folder, "sampling"),
             "operators": lambda: kernel_part(folder, "operators"),
         }
         measured = {part: measures[part]() for part in PARTS if part in (arguments.part or PARTS)}
-    if not set(measured) <= set(KERNEL_PARTS):
+    if not set(measured) <= set(DESCRIBED_PARTS):
         result |= {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "machine": machine(),

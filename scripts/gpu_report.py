@@ -1,39 +1,45 @@
 """Runs on a machine with a GPU what README and docs say of it, and writes benchmarks/results/<gpu>.json.
 
 The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, training,
-and the tests under compute-sanitizer: half an hour on an H200. A part alone is measured again with --part;
-the rest of the file stays.
+how long it takes to reach given scores, the record, and the tests under compute-sanitizer: over an hour on an
+H200. A part alone is measured again with --part; the rest of the file stays. With --stop-after the long ones
+stop in time, and go on when the same command is run again:
 
     python scripts/gpu_report.py && python scripts/render_figures.py
+    python scripts/gpu_report.py --part record_training --stop-after 540
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _common import Parser, check_gpu, check_writable, one_line_errors, run
+from _command import ROOT, python
+from _common import Parser, check_gpu, check_writable, one_line_errors, positive_seconds, run
+from _continued import Continued, Unfinished
 from _controllers import GOOD
 from _engine_builds import build_engines
 from _equality import compare_all, configurations
 from _gpu_busy import watch_training
-from _machine import gpu
+from _machine import commit, gpu
 from _recipe import make_recipe
+from _record import record_score, record_training
 from _results import describe, merged, write_json
 from _sanitizer import TOOLS, count_tests, find_tests, run_files
+from time_to_quality import GOALS, measure, summary, without_moments
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+KEPT = ROOT / "runs" / "gpu_report"
 OPERATORS = ("normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
 SECONDS = {
@@ -49,37 +55,17 @@ SECONDS = {
 PLAYED = ("dt20", "bcts", "bdu", "bertsekas")
 """Whose decisions a second are measured."""
 
-TRAINED = {"preset": "quick", "device": "cuda", "seed": 1}
+TRAINED: Mapping[str, str | int] = {"preset": "quick", "device": "cuda", "seed": 1}
 GOAL = 45e6
 """Lines a game on 10x20 that training aims at; the record of 2009 has 35 million."""
 
+TIMED: Mapping[str, str | int] = {"preset": "quick"}
+TIMED_SEEDS = 5
+TIMED_SECONDS = 180.0
+"""How training is timed to given scores; a run is cut off after so long."""
+
 SCORED = 60_000_000_000
 """Decisions a controller after training: some five hundred games on 10x20."""
-
-
-def python(*arguments: object, timeout_s: float) -> str:
-    """Run Python as a person would in the checkout; what it prints on stdout.
-
-    Raises:
-        RuntimeError: If it fails or is not done in time.
-    """
-    command = [sys.executable, *map(str, arguments)]
-    try:
-        finished = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"expected {' '.join(command[1:])} to be done in {timeout_s:.0f} s") from error
-    if finished.returncode:
-        tail = "\n".join(finished.stdout.splitlines()[-30:])
-        raise RuntimeError(f"{' '.join(command[1:])} ended with {finished.returncode}:\n{tail}")
-    return finished.stdout
 
 
 def tests(folder: Path) -> dict[str, Any]:
@@ -193,6 +179,20 @@ def training(folder: Path) -> dict[str, Any]:
     }
 
 
+def time_to_quality(session: Continued) -> dict[str, Any]:
+    """Return how long training takes from nothing to given scores.
+
+    Raises:
+        Unfinished: If there was no time for all seeds.
+    """
+    recipe = make_recipe("cuda", TIMED)
+    build_engines([(recipe.features, recipe.rules.width)])
+    python("-m", "kernels", "build", "normal", timeout_s=SECONDS["training"])
+    result = measure("cuda", TIMED_SEEDS, TIMED, GOALS, TIMED_SECONDS, session.kept, session.stop_after_s)
+    print(summary(result), flush=True)
+    return without_moments(result)
+
+
 def sanitizer(tool: str, folder: Path) -> dict[str, Any]:
     """Return what a tool of compute-sanitizer finds when the GPU tests run under it.
 
@@ -222,35 +222,88 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 
+LONG_PARTS: dict[str, Callable[[Continued], dict[str, Any]]] = {
+    "time_to_quality": time_to_quality,
+    "record_training": record_training,
+    "record_score": record_score,
+}
+"""Those that go on from what they kept, or from other parts of the report."""
+
+NEEDED = {"record_score": "record_training"}
+"""What has to be measured before a part."""
+
+
 def result_path() -> Path:
     """Return the file of this machine's GPU: ``NVIDIA H200`` writes ``h200.json``."""
     name = str(gpu()["gpu"]).lower().removeprefix("nvidia ").removeprefix("geforce ")
     return RESULTS / (re.sub(r"[^a-z0-9]+", "-", name).strip("-") + ".json")
 
 
+def measure_part(name: str, report: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return a part.
+
+    Args:
+        name: Which.
+        report: The report so far.
+        arguments: The command line.
+    """
+    if name in LONG_PARTS:
+        kept = arguments.keep / name
+        kept.mkdir(parents=True, exist_ok=True)
+        return LONG_PARTS[name](Continued(kept, report, arguments.stop_after, arguments.commit))
+    with tempfile.TemporaryDirectory() as folder:
+        return PARTS[name](Path(folder))
+
+
 def main() -> int:
-    """Run the parts and write the file; 1 where a part failed."""
+    """Run the parts and write the file; 1 where a part failed or is not done."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="the result file (default: benchmarks/results/<gpu>.json)")
-    parser.add_argument("--part", choices=PARTS, action="append", help="this alone; may be given again")
+    names = (*PARTS, *LONG_PARTS)
+    parser.add_argument("--part", choices=names, action="append", help="this alone; may be given again")
+    parser.add_argument(
+        "--stop-after",
+        type=positive_seconds,
+        metavar="S",
+        help="stop time_to_quality and record_training after some S seconds each; run again, they go on",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=KEPT,
+        metavar="FOLDER",
+        help="where what was stopped is kept (default: runs/gpu_report)",
+    )
+    parser.add_argument(
+        "--commit", default=commit(), help="of the sources, where git does not know it (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     with one_line_errors():
         check_gpu("a report of a GPU", "scripts/cpu_report.py")
         out = arguments.out or result_path()
         check_writable(out)
         report = json.loads(out.read_text()) if out.is_file() else {}
-    failures = 0
-    for name in arguments.part or PARTS:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                report = merged(report, {name: PARTS[name](Path(folder))})
-            except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
-                print(f"{name} failed: {error}", file=sys.stderr, flush=True)
-                failures += 1
-                continue
+    undone: set[str] = set()
+    for name in arguments.part or names:
+        if NEEDED.get(name) in undone:
+            print(f"{name} waits for {NEEDED[name]}", file=sys.stderr, flush=True)
+            undone.add(name)
+            continue
+        try:
+            report = merged(report, {name: measure_part(name, report, arguments)})
+        except Unfinished as state:
+            print(f"{name} is not done: {state}; run it again to go on", file=sys.stderr, flush=True)
+            undone.add(name)
+            continue
+        except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+            print(f"{name} failed: {error}", file=sys.stderr, flush=True)
+            undone.add(name)
+            continue
         write_json(out, report)
+        if name in LONG_PARTS:
+            shutil.rmtree(arguments.keep / name)
         print(f"wrote {name} to {out}", flush=True)
-    return 1 if failures else 0
+    return 1 if undone else 0
 
 
 if __name__ == "__main__":

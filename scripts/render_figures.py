@@ -3,8 +3,9 @@
     python scripts/render_figures.py            # rewrites what lies between "begin: NAME" and "end: NAME"
     python scripts/render_figures.py --check    # exit 1 where a page differs from its result file
 
-With matplotlib it also draws the pictures, from the same files. A block of what was not measured is empty, or
-says so.
+The controller that comes with the package as ``best`` is written from the GPU's file, where the record was
+measured and beats DT-20. With matplotlib it also draws the pictures, from the same files. A block of what was
+not measured is empty, or says so.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ from _machine import source_digest
 from _markdown import cell, lines, markdown, origin
 from _noisy_ce_plot import draw_noisy_ce
 from _papers import PUBLISHED_SCORES
+from _recipe import has_changed
+from _record import best_controller, measured_record
+from _record_pages import PICTURE_NAME as RECORD_PICTURE
+from _record_pages import RECORD_BLOCKS
 from _reproduce_pages import BOARDS, REPRODUCE_BLOCKS, Reports, experiments_on, picture_name
 from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
 from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
-from _results import KERNEL_PARTS, stale_parts
+from _results import DESCRIBED_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
 from _scoring import find_measurement
+from _time_to_quality_pages import PICTURE_NAME, QUALITY_BLOCKS, measured
+from _time_to_quality_plot import draw_time_to_quality
+
+from tetris.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -46,6 +55,9 @@ CPU = ROOT / "benchmarks" / "results" / "cpu.json"
 GPU = ROOT / "benchmarks" / "results" / "h200.json"
 DOCS = ROOT / "docs"
 PICTURE = DOCS / "learning_curve.png"
+BEST = ROOT / "tetris" / "controllers" / "best.json"
+"""The controller of the record, as it comes with the package."""
+
 CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
 
 
@@ -116,7 +128,7 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "speed": speed,
     "published": published,
 }
-GPU_BLOCKS = {**KERNEL_BLOCKS, **ENGINE_BLOCKS}
+GPU_BLOCKS = {**KERNEL_BLOCKS, **ENGINE_BLOCKS, **RECORD_BLOCKS}
 
 
 def rendered(
@@ -145,13 +157,20 @@ def rendered(
             text = GPU_BLOCKS[name](gpu if gpu is not None else {}, GPU_FILE)
         elif name in REPRODUCE_BLOCKS:
             text = REPRODUCE_BLOCKS[name](reproduced or {})
+        elif name in QUALITY_BLOCKS:
+            text = QUALITY_BLOCKS[name](by_file(result, gpu))
         else:
-            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS, *REPRODUCE_BLOCKS])
+            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS, *REPRODUCE_BLOCKS, *QUALITY_BLOCKS])
             raise ValueError(f"expected a block named {known} in {page.name}, got {name!r}")
         text = text.replace("{root}", root)
         return f"<!-- begin: {name} -->\n{text}{chr(10) * bool(text)}<!-- end: {name} -->"
 
     return re.sub(r"<!-- begin: (\w+) -->\n.*?<!-- end: \1 -->", block, page.read_text(), flags=re.DOTALL)
+
+
+def by_file(result: dict[str, Any], gpu: dict[str, Any] | None) -> Reports:
+    """Return the result files of the CPU and, where there is one, of the GPU by their names."""
+    return {CPU_FILE: result, **({GPU_FILE: gpu} if gpu is not None else {})}
 
 
 def read_reproduced() -> Reports:
@@ -161,13 +180,13 @@ def read_reproduced() -> Reports:
 
 
 def stale(result: dict[str, Any], gpu: dict[str, Any] | None, reproduced: Reports | None = None) -> list[str]:
-    """Return a sentence for each result that was measured with other sources than those that are here."""
+    """Return a sentence for each result that was measured with other sources or recipes than are here."""
     found = []
     if result.get("sources") != source_digest():
         found.append(f"{CPU.name} was measured with other sources of the engine: run scripts/cpu_report.py")
-    kernels = {name: result[name] for name in KERNEL_PARTS if name in result}
+    described = {name: result[name] for name in DESCRIBED_PARTS if name in result}
     for file, script, parts in (
-        (CPU, "cpu_report", kernels),
+        (CPU, "cpu_report", described),
         (GPU, "gpu_report", gpu["parts"] if gpu is not None else {}),
         *((Path(name), "reproduce", report["parts"]) for name, report in (reproduced or {}).items()),
     ):
@@ -176,7 +195,19 @@ def stale(result: dict[str, Any], gpu: dict[str, Any] | None, reproduced: Report
             f"run scripts/{script}.py --part {part}"
             for part in stale_parts(parts)
         ]
+        found += [
+            f"{file.name}, part {name}, was trained by another recipe than its preset is now: "
+            f"run scripts/{script}.py --part {name}"
+            for name, part in parts.items()
+            if any(has_changed(config) for config in configs(part))
+        ]
     return found
+
+
+def configs(part: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the recipes by which the controllers of a part were trained."""
+    runs = [part] if "weights" in part or "controller" in part else part.get("runs", [])
+    return [run["config"] for run in runs if "config" in run]
 
 
 def main() -> int:
@@ -192,17 +223,28 @@ def main() -> int:
     for sentence in stale(result, gpu, reproduced):
         print(f"note: {sentence}", file=sys.stderr)
     texts = {page: rendered(page, result, gpu, reproduced) for page in map(ROOT.joinpath, PAGES)}
-    old = [page for page, text in texts.items() if page.read_text() != text]
+    best = best_controller(gpu or {})
+    if best is not None:
+        texts[BEST] = json.dumps(best.to_dict(), indent=1, allow_nan=False) + "\n"
+    old = [file for file, text in texts.items() if not file.is_file() or file.read_text() != text]
     if arguments.check:
         for page in old:
             print(f"{page.relative_to(ROOT)} differs from the result files", file=sys.stderr)
         return 1 if old else 0
     for page in old:
-        page.write_text(texts[page])
+        write_text(page, texts[page])
         print(f"wrote {page.relative_to(ROOT)}")
     draw(median_run(result))
     if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
         print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
+    record = measured_record(gpu or {})
+    if record is not None:
+        config = record[0]["config"]
+        title = f"preset {config['preset']}, seed {config['seed']}"
+        draw_metrics(record[0]["metrics"], DOCS / RECORD_PICTURE, title)
+    timed = [part for part, _ in measured(by_file(result, gpu))]
+    if timed and draw_time_to_quality(timed, DOCS / PICTURE_NAME):
+        print(f"wrote {(DOCS / PICTURE_NAME).relative_to(ROOT)}")
     for board in BOARDS:
         experiments = [experiment for experiment, _ in experiments_on(board, reproduced)]
         if experiments and draw_noisy_ce(experiments, DOCS / picture_name(board)):
@@ -211,9 +253,14 @@ def main() -> int:
 
 
 def draw(run: dict[str, Any]) -> None:
-    """Draw the learning curve of a training run, where matplotlib is installed."""
-    if draw_learning_curve(run["metrics"], PICTURE, f"preset quick, seed {run['seed']}"):
-        print(f"wrote {PICTURE.relative_to(ROOT)}")
+    """Draw the learning curve of a run without a flag, where matplotlib is installed."""
+    draw_metrics(run["metrics"], PICTURE, f"preset quick, seed {run['seed']}")
+
+
+def draw_metrics(records: list[dict[str, Any]], picture: Path, title: str) -> None:
+    """Draw a learning curve from what a run wrote a generation, where matplotlib is installed."""
+    if draw_learning_curve(records, picture, title):
+        print(f"wrote {picture.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -2,17 +2,20 @@
 
 python scripts/time_to_quality.py                     five seeds of the preset that trains without a flag
 python scripts/time_to_quality.py --device cpu --seeds 3 --json out.json
+python scripts/time_to_quality.py --preset record --time-limit 180 --goal 10x20.51M
 
 Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
-compiled before. About once a second it notes its controller. Afterwards, with the clock stopped, the first
-of these that reaches a goal is found by bisection. A controller is played until the interval of its score
-leaves the goal out or enough games have ended, on pieces that training never met.
+compiled before. With --time-limit a run is cut off. About once a second it notes its controller. Afterwards,
+with the clock stopped, the first of these that reaches a goal is found by bisection. A controller is played
+until the interval of its score leaves the goal out or enough games have ended, on pieces that training never
+met.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -24,12 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import Parser, choose_device, one_line_errors, positive_int, run, table
+from _common import Parser, choose_device, one_line_errors, positive_int, positive_seconds, run, table
+from _continued import Unfinished
 from _recipe import make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
 
 from tetris import Rollout, Rules, Score
+from tetris.score import chi2_quantile
 
 ROOT = Path(__file__).resolve().parent.parent
 GAMES = 400
@@ -38,6 +43,7 @@ GAMES = 400
 _WARM_UP = {"generations": 1, "decisions": 10}  # a run that sees to it that all is compiled
 _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
 _LOOKS = 16  # at a score, about, while so many games end
+_DOUBT = 0.0005  # on each side, at each look
 _DECISIONS_A_LINE = 2.5  # four cells a piece, ten a line
 
 
@@ -64,7 +70,7 @@ GOALS = (Goal("10x10", 3_900), Goal("10x20", 1_000_000), Goal("10x20", 35_000_00
 the best published one-piece controller."""
 
 Moment = Mapping[str, Any]
-"""What a run knew: seconds since its start, generation, weights of length 1."""
+"""What a run knew: seconds since its start, generation, decisions until then, weights of length 1."""
 
 
 def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
@@ -105,9 +111,19 @@ def judge(weights: Sequence[float], features: str, goal: Goal, device: str, game
         totals = rollout.advance(step)
         step = min(2 * step, longest)
         score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
-        low, high = score.ci95
-        if low > goal.lines or (high is not None and high < goal.lines) or score.games >= games:
+        if is_clear(score, goal.lines) or score.games >= games:
             return score
+
+
+def is_clear(score: Score, lines: int) -> bool:
+    """Tell whether a score that is looked at again and again is clearly on one side of a number of lines.
+
+    It is, where the exact interval of 99.9 % leaves it out: one of 95 % would too often do so by luck, at one
+    of so many looks.
+    """
+    low = 2 * score.lines / chi2_quantile(1 - _DOUBT, max(2 * score.games, 2))
+    high = 2 * score.lines / chi2_quantile(_DOUBT, 2 * score.games) if score.games else math.inf
+    return not low <= lines <= high
 
 
 def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str) -> dict[str, Any] | None:
@@ -125,14 +141,15 @@ def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str
     return {
         "seconds": moments[index]["seconds"],
         "generation": moments[index]["generation"],
+        "decisions": moments[index]["decisions"],
         "lines_per_game": score.lines_per_game,
         "ci95": list(score.ci95),
         "games": score.games,
     }
 
 
-def train(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Train in a process of its own; what `_timed_training` says of it.
+def train(settings: Mapping[str, Any], folder: Path, longest_s: float | None = None) -> dict[str, Any]:
+    """Train in a process of its own, so many seconds at most; what `_timed_training` says of it.
 
     Raises:
         RuntimeError: If it fails.
@@ -140,31 +157,102 @@ def train(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     config, out = folder / "settings.json", folder / "run.json"
     config.write_text(json.dumps(settings))
     script = ROOT / "scripts" / "_timed_training.py"
-    command = [sys.executable, str(script), str(config), str(time.time()), str(out)]
+    limit = () if longest_s is None else (str(longest_s),)
+    command = [sys.executable, str(script), str(config), str(time.time()), str(out), *limit]
     if subprocess.run(command, check=False).returncode:
         raise RuntimeError(f"expected {' '.join(command[1:])} to succeed")
     result: dict[str, Any] = json.loads(out.read_text())
     return result
 
 
-def measure(device: str, seeds: int, settings: Mapping[str, Any], goals: Sequence[Goal]) -> dict[str, Any]:
-    """Return a result: for every seed and goal, when it was reached."""
-    runs = []
+def measure_seed(
+    settings: Mapping[str, Any], goals: Sequence[Goal], folder: Path, longest_s: float | None
+) -> dict[str, Any]:
+    """Return a run, and when it reached each goal.
+
+    Args:
+        settings: Of the run, with device and seed.
+        goals: The goals.
+        folder: For files in between.
+        longest_s: The seconds after which training is cut off.
+    """
+    began = time.monotonic()
+    found = train(settings, folder, longest_s)
+    features, moments = found["config"]["features"], found["moments"]
+    when = {goal.name: reached_at(moments, features, goal, settings["device"]) for goal in goals}
+    return {
+        "seed": settings["seed"],
+        "total_seconds": moments[-1]["seconds"] if moments else longest_s,
+        "measured_seconds": time.monotonic() - began,
+        "reached": when,
+        **found,
+    }
+
+
+def measure(
+    device: str,
+    seeds: int,
+    settings: Mapping[str, Any],
+    goals: Sequence[Goal],
+    longest_s: float | None = None,
+    kept: Path | None = None,
+    stop_after_s: float | None = None,
+) -> dict[str, Any]:
+    """Return a result: for every seed and goal, when it was reached.
+
+    Args:
+        device: The engine.
+        seeds: How many: 1 to that.
+        settings: Of the runs.
+        goals: The goals.
+        longest_s: The seconds after which a run is cut off; None: never.
+        kept: A folder where the runs stay: called again with the same arguments and sources, it measures only
+            those that are not there. None: they do not.
+        stop_after_s: Begin no run that is unlikely to be done after so many seconds, but one at least.
+
+    Raises:
+        Unfinished: If there was no time for all of them.
+    """
+    began = time.monotonic()
+    origin = describe("time_to_quality", device, engine=True)
+    given = {
+        **{name: origin[name] for name in ("device", "sources", "versions")},
+        "settings": dict(settings),
+        "goals": [goal.name for goal in goals],
+        "time_limit": longest_s,
+    }
+    runs: list[dict[str, Any]] = []
+    measured = 0
     with tempfile.TemporaryDirectory() as name:
-        once = {key: value for key, value in settings.items() if key != "curriculum"}
-        train({**once, "device": device, **_WARM_UP}, Path(name))
         for seed in range(1, seeds + 1):
-            found = train({**settings, "device": device, "seed": seed}, Path(name))
-            features = found["config"]["features"]
-            when = {goal.name: reached_at(found["moments"], features, goal, device) for goal in goals}
-            total = found["moments"][-1]["seconds"]
-            runs.append({"seed": seed, "total_seconds": total, "reached": when, **found})
+            file = (kept or Path(name)) / f"seed-{seed}.json"
+            known = json.loads(file.read_text()) if file.is_file() else {}
+            if known.get("given") != given:
+                longest = max((run["measured_seconds"] for run in runs), default=0.0)
+                over = time.monotonic() - began + longest > (stop_after_s or math.inf)
+                if measured and over:
+                    raise Unfinished(f"{len(runs)} of {seeds} seeds are measured")
+                if not measured:
+                    once = {key: value for key, value in settings.items() if key != "curriculum"}
+                    train({**once, "device": device, **_WARM_UP}, Path(name))
+                run = measure_seed({**settings, "device": device, "seed": seed}, goals, Path(name), longest_s)
+                known = {"given": given, "run": run}
+                write_json(file, known)
+                measured += 1
+            runs.append(known["run"])
     return {
         **describe("time_to_quality", device, engine=True),
         "figures": figures(runs, goals),
         "goals": [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals],
+        "time_limit": longest_s,
         "runs": runs,
     }
+
+
+def without_moments(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result for a report: without what the runs knew every second."""
+    runs = [{key: value for key, value in run.items() if key != "moments"} for run in result["runs"]]
+    return {**result, "runs": runs}
 
 
 def figures(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> dict[str, float]:
@@ -208,13 +296,23 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=positive_int, default=5, metavar="N", help="seeds 1 to N (default: 5)"
     )
+    parser.add_argument(
+        "--goal",
+        choices=[goal.name for goal in GOALS],
+        action="append",
+        help="this alone; may be given again (default: all)",
+    )
+    parser.add_argument(
+        "--time-limit", type=positive_seconds, metavar="S", help="cut every run off after S seconds"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
     arguments = parser.parse_args()
     with one_line_errors():
         device = choose_device(arguments.device)
         given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
         preset = make_recipe(device, given).preset
-    result = measure(device, arguments.seeds, given, GOALS)
+    goals = [goal for goal in GOALS if goal.name in (arguments.goal or [goal.name])]
+    result = measure(device, arguments.seeds, given, goals, arguments.time_limit)
     print(f"seconds from the start of the process, preset {preset}, engine {device}")
     print(summary(result))
     if arguments.json is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cpu_report
 import pytest
+from time_to_quality import GOALS
 
 
 def test_scripts_run_as_on_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -15,6 +19,42 @@ def test_scripts_run_as_on_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cpu_report, "ROOT", tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert cpu_report.script("say", 1) == "['1'] ''\n"
+
+
+def test_the_time_to_given_scores_is_measured_where_a_few_cores_get_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: list[str] = []
+
+    def script(*arguments: object) -> str:
+        given.extend(map(str, arguments))
+        result = {"figures": {"x": 1.0}, "runs": [{"seed": 1, "moments": [1, 2]}]}
+        Path(given[-1]).write_text(json.dumps(result))
+        return "a table"
+
+    monkeypatch.setattr(cpu_report, "script", script)
+    assert cpu_report.time_to_quality(tmp_path, 5) == {"figures": {"x": 1.0}, "runs": [{"seed": 1}]}
+    assert given[:5] == ["time_to_quality", "--device", "cpu", "--seeds", "5"]
+    assert set(cpu_report.GOALS) <= {goal.name for goal in GOALS}
+    assert [given[given.index(goal) - 1] for goal in cpu_report.GOALS] == ["--goal"] * 2
+
+
+def test_a_part_that_says_what_it_was_measured_with_leaves_the_others(
+    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "cpu.json"
+    score = {"controller": "learned", "board": "10x10", "lines_per_game": 4000.0}
+    run = {"score": [score], "training_seconds": 50.0, "total_seconds": 60.0}
+    out.write_text(
+        json.dumps({"sources": "older", "speed": {"figures": {}}, "training": [run], "published": {}})
+    )
+    timed = {"figures": {"time_to_quality.10x10.3900.seconds": 12.5}}
+    monkeypatch.setattr(cpu_report, "time_to_quality", lambda folder, seeds: timed)
+    ended = script("cpu_report", "--out", out, "--part", "time_to_quality")
+    assert ended.status == 0, ended.err
+    result = json.loads(out.read_text())
+    assert (result["sources"], result["time_to_quality"]) == ("older", timed)
+    assert result["figures"]["time_to_quality.10x10.3900.seconds"] == 12.5
 
 
 def test_a_script_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tetris import LinearController, Rollout, Rules, Score, published
+from tetris.controller import known_names
 from tetris.score import ESTIMATOR
 
 Script = Callable[..., Any]
@@ -164,7 +165,7 @@ def test_without_a_compiler_it_plays_in_python_and_says_so_once(
     ("arguments", "message"),
     [
         ((), "required: CONTROLLER"),
-        (("dt200",), "dellacherie, bcts, bdu, dt10, dt20, bertsekas; got 'dt200'; did you mean 'dt20'?"),
+        (("dt200",), f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("dt20", "--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
         (("dt20", "--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),

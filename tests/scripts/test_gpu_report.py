@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import gpu_report
 import pytest
 import torch
+from _continued import Continued, Unfinished
 from _gpu_busy import Busy
 from _machine import kernel_digest, source_digest
 from _results import merged, stale_parts
 from _sanitizer import count_tests, name_failures, run_tool, split_records
+from time_to_quality import GOALS
 
 Script = Callable[..., Any]
 
@@ -48,12 +50,18 @@ def part(name: str, **figures: float) -> dict[str, Any]:
 
 
 @pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[Path], dict[str, Any]]]:
+def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """A machine with a GPU, on which every part is measured at once."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    made = {name: lambda folder, name=name: part(name, **{f"{name}.x": 1.0}) for name in gpu_report.PARTS}
-    monkeypatch.setattr(gpu_report, "PARTS", made)
-    return made
+
+    def made(names: Iterable[str]) -> dict[str, Callable[[Any], dict[str, Any]]]:
+        return {name: lambda given, name=name: part(name, **{f"{name}.x": 1.0}) for name in names}
+
+    quick = made(gpu_report.PARTS)
+    monkeypatch.setattr(gpu_report, "PARTS", quick)
+    monkeypatch.setattr(gpu_report, "LONG_PARTS", made(gpu_report.LONG_PARTS))
+    monkeypatch.setattr(gpu_report, "KEPT", tmp_path / "kept")
+    return quick
 
 
 @pytest.mark.usefixtures("parts")
@@ -64,6 +72,7 @@ def test_all_parts_go_into_one_file(script: Script, tmp_path: Path) -> None:
     assert list(report["parts"]) == [
         *("tests", "sampling", "operators", "rollout", "equality", "training"),
         *("memcheck", "racecheck", "initcheck"),
+        *("time_to_quality", "record_training", "record_score"),
     ]
     assert set(report["figures"]) == {f"{name}.x" for name in report["parts"]}
 
@@ -84,6 +93,53 @@ def test_a_part_that_fails_is_told_and_leaves_the_file_and_the_others(
     assert "tests failed: two tests failed" in ended.err
     figures = json.loads(out.read_text())["figures"]
     assert (figures["tests.x"], figures["sampling.x"]) == (1.0, 2.0)
+
+
+@pytest.mark.usefixtures("parts")
+def test_what_is_not_done_keeps_its_folder_until_it_is(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out, kept = tmp_path / "h200.json", tmp_path / "mine"
+    sessions: list[Continued] = []
+
+    def train(session: Continued) -> dict[str, Any]:
+        sessions.append(session)
+        progress = session.kept / "progress"
+        if not progress.exists():
+            progress.touch()
+            raise Unfinished("3 of 9 generations")
+        return part("record_training", trained=1.0)
+
+    monkeypatch.setitem(gpu_report.LONG_PARTS, "record_training", train)
+    arguments = ("gpu_report", "--out", out, "--part", "record_training", "--part", "record_score")
+    arguments += ("--keep", kept, "--stop-after", "540", "--commit", "abc")
+    ended = script(*arguments)
+    assert ended.status == 1
+    assert ended.err.splitlines() == [
+        "record_training is not done: 3 of 9 generations; run it again to go on",
+        "record_score waits for record_training",
+    ]
+    assert not out.exists()
+    assert (kept / "record_training" / "progress").is_file()
+    assert script(*arguments).status == 0
+    assert list(json.loads(out.read_text())["parts"]) == ["record_training", "record_score"]
+    assert not (kept / "record_training").exists()
+    assert (sessions[0].stop_after_s, sessions[0].commit) == (540.0, "abc")
+
+
+def test_a_part_sees_what_was_measured_before_it(
+    script: Script, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[str] = []
+
+    def score(session: Continued) -> dict[str, Any]:
+        seen.extend(session.report["parts"])
+        return part("record_score")
+
+    monkeypatch.setitem(gpu_report.LONG_PARTS, "record_score", score)
+    arguments = ("--out", tmp_path / "h200.json", "--part", "record_training", "--part", "record_score")
+    assert script("gpu_report", *arguments).status == 0
+    assert seen == ["record_training"]
 
 
 def test_without_a_gpu_it_says_so_in_one_line(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +289,22 @@ def test_all_configurations_are_compared(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(gpu_report, "compare_all", compare_all)
     assert gpu_report.equality(tmp_path)["figures"] == {"equality.decisions": 7}
     assert compared == [(280, "cuda")]
+
+
+def test_the_time_to_given_scores_is_measured_over_five_seeds(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given: list[Any] = []
+
+    def measure(*arguments: Any) -> dict[str, Any]:
+        given.extend(arguments)
+        return {"goals": [], "figures": {}, "runs": [{"seed": 1, "moments": [1, 2], "reached": {}}]}
+
+    monkeypatch.setattr(gpu_report, "measure", measure)
+    result = gpu_report.time_to_quality(Continued(tmp_path, {}, 540.0))
+    assert given == ["cuda", 5, {"preset": "quick"}, GOALS, 180.0, tmp_path, 540.0]
+    assert commands == [["-m", "kernels", "build", "normal"]]
+    assert result["runs"] == [{"seed": 1, "reached": {}}]
 
 
 def test_training_is_timed_from_nothing_and_scored(commands: list[list[str]], tmp_path: Path) -> None:

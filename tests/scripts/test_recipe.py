@@ -12,7 +12,7 @@ import pytest
 import torch
 from _curriculum import cut_to_board, parse_curriculum
 from _presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
-from _recipe import Recipe, Stage, make_recipe, read_settings
+from _recipe import Recipe, Stage, has_changed, make_recipe, read_settings
 
 from tetris import Rules
 
@@ -52,6 +52,22 @@ def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) 
 )
 def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str, Any], backend: str) -> None:
     assert make_recipe(engine, layer).backend == backend
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "torch"), ("cuda", "cuda")])
+@pytest.mark.parametrize(
+    ("name", "value", "changed"),
+    [
+        *[(name, value, False) for name, value in (("seed", 7), ("streams", 8), ("score_decisions", 0))],
+        *[(name, value, True) for name, value in (("population", 77), ("noise", "constant:0.5"))],
+        *[("features", "gone", True), ("preset", "gone", True)],
+    ],
+)
+def test_a_recipe_has_changed_where_its_preset_says_something_else(
+    device: str, backend: str, name: str, value: str | int, changed: bool
+) -> None:
+    config = make_recipe(device, {"preset": "standard", "backend": backend}).to_dict()
+    assert has_changed({**config, name: value}) is changed
 
 
 @pytest.mark.usefixtures("gpu")

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _recipe import make_recipe
+
+from tetris import LinearController, published
 
 
 @pytest.fixture
@@ -94,6 +97,90 @@ def test_a_block_of_a_gpu_is_empty_until_it_was_measured(
     text = figures.rendered(page, {}, {"parts": {"sampling": sampling}})
     assert "| sample_normal | 3,200 (80%) |" in text
     assert "NVIDIA Test" in text
+
+
+@pytest.fixture
+def nowhere(figures: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A checkout with a page and empty results, to which nothing but files is written."""
+    for name in ("ROOT", "DOCS"):
+        monkeypatch.setattr(figures, name, tmp_path)
+    monkeypatch.setattr(figures, "CPU", tmp_path / "cpu.json")
+    monkeypatch.setattr(figures, "GPU", tmp_path / "gpu.json")
+    monkeypatch.setattr(figures, "BEST", tmp_path / "best.json")
+    monkeypatch.setattr(figures, "PAGES", ())
+    monkeypatch.setattr(figures, "median_run", lambda result: {})
+    monkeypatch.setattr(figures, "draw", lambda run: None)
+    monkeypatch.setattr(figures, "stale", lambda *results: [])
+    for name in ("cpu", "gpu"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"parts": {}} if name == "gpu" else {}))
+    return tmp_path
+
+
+def test_the_best_controller_is_that_of_the_result_file(
+    script: Any, figures: Any, monkeypatch: pytest.MonkeyPatch, nowhere: Path
+) -> None:
+    assert script("render_figures").status == 0
+    assert not (nowhere / "best.json").exists()
+    best = LinearController("dt", published("dt20").weights, name="best", provenance={"seed": 1})
+    monkeypatch.setattr(figures, "best_controller", lambda report: best)
+    assert script("render_figures", "--check").status == 1
+    assert script("render_figures").status == 0
+    assert LinearController.load(nowhere / "best.json") == best
+    assert script("render_figures", "--check").status == 0
+    (nowhere / "best.json").write_text((nowhere / "best.json").read_text().replace("2.68", "2.69"))
+    ended = script("render_figures", "--check")
+    assert ended.status == 1
+    assert "best.json differs from the result files" in ended.err
+
+
+def test_the_learning_curve_of_the_record_is_drawn(
+    script: Any, figures: Any, monkeypatch: pytest.MonkeyPatch, nowhere: Path
+) -> None:
+    drawn: list[tuple[Any, ...]] = []
+    trained = {"config": {"preset": "record", "seed": 1}, "metrics": [{"generation": 1}]}
+    monkeypatch.setattr(figures, "measured_record", lambda report: (trained, {}))
+    monkeypatch.setattr(figures, "draw_metrics", lambda *arguments: drawn.append(arguments))
+    assert script("render_figures").status == 0
+    picture = nowhere / "record_learning_curve.png"
+    assert drawn == [([{"generation": 1}], picture, "preset record, seed 1")]
+
+
+def test_a_chart_is_drawn_where_the_time_to_given_scores_was_measured(
+    script: Any, figures: Any, monkeypatch: pytest.MonkeyPatch, nowhere: Path
+) -> None:
+    drawn: list[tuple[Any, Path]] = []
+
+    def draw(parts: Any, picture: Path) -> bool:
+        drawn.append((parts, picture))
+        return True
+
+    monkeypatch.setattr(figures, "draw_time_to_quality", draw)
+    assert script("render_figures").status == 0
+    assert drawn == []
+    (nowhere / "cpu.json").write_text(json.dumps({"time_to_quality": {"x": 1}}))
+    assert script("render_figures").status == 0
+    assert drawn == [([{"x": 1}], nowhere / "time_to_quality.png")]
+
+
+def test_a_result_of_another_recipe_than_the_preset_is_named(
+    figures: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "source_digest", lambda: "now")
+    monkeypatch.setattr("_results.part_digest", lambda part: "now")
+    now = make_recipe("cuda", {"preset": "record", "backend": "cuda"}).to_dict()
+    then = {**now, "population": now["population"] + 1}
+
+    def notes(config: dict[str, Any]) -> list[str]:
+        described = {"operators": [], "sources": "now"}
+        timed = {**described, "runs": [{"config": config}]}
+        gpu = {"parts": {"record_training": {**described, "controller": {}, "config": config}}}
+        found: list[str] = figures.stale({"sources": "now", "time_to_quality": timed}, gpu)
+        return found
+
+    assert notes(now) == []
+    in_cpu, in_gpu = notes(then)
+    assert "cpu.json, part time_to_quality, was trained by another recipe than its preset is now" in in_cpu
+    assert "run scripts/gpu_report.py --part record_training" in in_gpu
 
 
 def test_results_of_other_sources_are_named(figures: Any, monkeypatch: pytest.MonkeyPatch) -> None:
