@@ -20,6 +20,7 @@ from tetris.envs.placements import action_count, action_mask, placement
 from tetris.feature_sets import feature_names
 from tetris.features import feature_values
 from tetris.game import Rows, after_states, play
+from tetris.render import PALETTE
 from tetris.stream import PieceStream
 
 RULES = (
@@ -196,7 +197,7 @@ def test_a_board_is_drawn_in_characters() -> None:
     lines = str(env.render()).splitlines()
     assert lines[0] == f"piece {'IOTZSJL'[inner.piece]}"
     assert lines[-5:] == ["| . . . .|", "| . . . .|", "|[] . . .|", "|[][][] .|", "+--------+"]
-    assert sum(line.count("[]") for line in lines) == 4 + 4
+    assert [sum(line.count(mark) for line in lines) for mark in ("[]", "##")] == [4, 4]
 
 
 def test_a_frame_shows_the_wall_and_the_piece() -> None:
@@ -210,6 +211,7 @@ def test_a_frame_shows_the_wall_and_the_piece() -> None:
     assert not np.array_equal(before, after)
     env.step(0)
     assert not np.array_equal(after, env.render())
+    assert {tuple(color) for color in env.render().reshape(-1, 3)} <= {tuple(color) for color in PALETTE}
 
 
 def test_render_without_a_mode_says_so() -> None:
