@@ -15,8 +15,8 @@ from _presets import CUDA_PRESETS_MULTIPROCESSORS, DEFAULT_PRESET, DEVICE_PRESET
 
 from cem import available_backends, describe_noise, parse_noise
 from cem.sampling import AUTO, choose_backend
+from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
-from tetris.names import unknown_name
 
 FORMAT = "cem-tetris-run"
 VERSION = 1

@@ -34,9 +34,9 @@ from gymnasium.vector import AutoresetMode
 from tqdm import tqdm
 
 import tetris.envs
+from kernels.names import unknown_name
 from tetris.envs.vector_checks import OUTPUTS
 from tetris.files import write_text
-from tetris.names import unknown_name
 
 SEED = 12345
 GPU_ENVS = 1 << 20

@@ -33,9 +33,9 @@ from _machine import gpu, machine, source_digest, versions
 from _scoring import GPU_STREAMS
 from tqdm import tqdm
 
+from kernels.names import unknown_name
 from tetris import LinearController, Rollout, Rules, resolve
 from tetris.files import write_text
-from tetris.names import unknown_name
 
 SEED = 12345
 DEFAULT_CONTROLLERS = ("dt20", "bcts")

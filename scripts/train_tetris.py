@@ -36,9 +36,9 @@ from _scoring import score_table
 from _training import Training
 
 from cem import Interrupted, StopRequest, TrainingResult
+from kernels.names import unknown_name
 from tetris import LinearController, Rollout, feature_names
 from tetris.feature_sets import feature_sets
-from tetris.names import unknown_name
 
 _NOT_SETTINGS = ("config", "out", "resume", "time_limit")
 
