@@ -1,15 +1,14 @@
-"""Runs on a machine with a GPU what README and docs say of it, and writes benchmarks/results/<gpu>.json.
+"""Run on a machine with a GPU what README and docs say of it, and write benchmarks/results/<gpu>.json.
 
 The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, training,
 and the tests under compute-sanitizer: half an hour on an H200. A part alone is measured again with --part;
 the rest of the file stays.
 
-    python scripts/gpu_report.py && python scripts/render_figures.py
+python scripts/gpu_report.py && python scripts/render_figures.py
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -22,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _common import Parser, check_gpu, check_writable, one_line_errors, run
+from _common import Parser, check_gpu, check_writable, one_line_errors, one_of, run
 from _controllers import GOOD
 from _engine_builds import build_engines
 from _equality import compare_all, configurations
@@ -230,9 +229,20 @@ def result_path() -> Path:
 
 def main() -> int:
     """Run the parts and write the file; 1 where a part failed."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="the result file (default: benchmarks/results/<gpu>.json)")
-    parser.add_argument("--part", choices=PARTS, action="append", help="this alone; may be given again")
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    parser.add_argument(
+        "--part",
+        type=one_of("part", PARTS),
+        action="append",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(PARTS)}",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the result file (default: benchmarks/results/<gpu>.json)",
+    )
     arguments = parser.parse_args()
     with one_line_errors():
         check_gpu("a report of a GPU", "scripts/cpu_report.py")

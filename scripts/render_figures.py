@@ -1,15 +1,14 @@
-"""Writes the tables of README and docs from the committed result files, so that no figure there is typed.
+"""Write the tables of README and docs from the committed result files, so that no figure there is typed.
 
-    python scripts/render_figures.py            # rewrites what lies between "begin: NAME" and "end: NAME"
-    python scripts/render_figures.py --check    # exit 1 where a page differs from its result file
+python scripts/render_figures.py            # rewrites them
+python scripts/render_figures.py --check    # exit 1 where a page differs
 
-With matplotlib it also draws the pictures, from the same files. A block of what was not measured is empty, or
-says so.
+A table lies between "begin: NAME" and "end: NAME". With matplotlib it also draws the pictures, from
+the same files. A block of what was not measured is empty, or says so.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -182,7 +181,7 @@ def stale(result: dict[str, Any], gpu: dict[str, Any] | None, reproduced: Report
 
 def main() -> int:
     """Write the pages, or compare them; the exit code."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 where a page is out of date"
     )

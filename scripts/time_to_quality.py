@@ -1,6 +1,6 @@
 """Measure how long training takes to reach given scores, from nothing: wall time, over several seeds.
 
-python scripts/time_to_quality.py                     five seeds of the preset that trains without a flag
+python scripts/time_to_quality.py        # five seeds of the default preset
 python scripts/time_to_quality.py --device cpu --seeds 3 --json out.json
 
 Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
@@ -11,7 +11,6 @@ leaves the goal out or enough games have ended, on pieces that training never me
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -24,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import Parser, choose_device, one_line_errors, positive_int, run, table
+from _common import Parser, check_writable, choose_device, one_line_errors, positive_int, run, table
+from _game_arguments import add_device
 from _recipe import make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
@@ -198,8 +198,8 @@ def summary(result: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Measure and print; the exit code."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto", help="engine: auto, cpu, cuda (default: auto)")
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    add_device(parser)
     recipe = parser.add_mutually_exclusive_group()
     recipe.add_argument("--preset", default="quick", metavar="NAME", help="to train by (default: quick)")
     recipe.add_argument(
@@ -211,6 +211,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
     arguments = parser.parse_args()
     with one_line_errors():
+        if arguments.json is not None:
+            check_writable(arguments.json)
         device = choose_device(arguments.device)
         given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
         preset = make_recipe(device, given).preset

@@ -1,6 +1,6 @@
 """Train a Tetris controller with the cross-entropy method, and measure it beside published ones.
 
-python scripts/train_tetris.py                            about two minutes, on any machine
+python scripts/train_tetris.py        # about two minutes, on any machine
 python scripts/train_tetris.py --preset standard --out runs/mine
 python scripts/train_tetris.py --resume runs/mine
 """
@@ -28,9 +28,10 @@ from _common import (
     seed,
 )
 from _comparison import boards, compare
+from _game_arguments import add_board, add_pieces, add_rule
 from _learning_curve import HINT, draw_learning_curve
 from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
-from _recipe import RULES, Recipe, make_recipe, read_settings
+from _recipe import Recipe, make_recipe, read_settings
 from _run_folder import RunFolder, new_folder
 from _scoring import score_table
 from _training import Training
@@ -47,9 +48,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; what was not given is not in the result."""
     parser = Parser(
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
-        usage="%(prog)s [--preset NAME] [--config FILE] [--out FOLDER | --resume FOLDER] [option ...]",
+        usage="%(prog)s [--preset NAME] [option ...]",
         epilog="What is not given comes from --config, then from --preset.",
     )
     recipe = parser.add_argument_group("recipe")
@@ -60,9 +60,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     recipe.add_argument("--seed", type=seed, metavar="N", help="same seed, same result")
 
     game = parser.add_argument_group("game")
-    game.add_argument("--board", metavar="WxH", help="the board to learn for, 4..10 x 4..24")
-    game.add_argument("--rule", metavar="NAME", help=f"when a game ends: {' or '.join(RULES)}")
-    game.add_argument("--pieces", metavar="SOURCE", help="uniform, bag, or letters of IOTZSJL such as SZ")
+    add_board(game, default=None)
+    add_rule(game, default=None)
+    add_pieces(game, default=None)
     game.add_argument(
         "--features",
         metavar="SET",
@@ -102,7 +102,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--out", type=Path, metavar="FOLDER", help="a new folder (default: runs/DATE-TIME-seedN)"
     )
     where.add_argument(
-        "--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped; its settings stay"
+        "--resume", type=Path, metavar="FOLDER", help="instead: go on with a stopped run, whose settings stay"
     )
     output.add_argument(
         "--time-limit", type=positive_seconds, metavar="S", help="train at most S seconds, then measure"

@@ -206,7 +206,11 @@ def test_default_folder_is_named_after_time_and_seed(
     [
         (("--preset", "quik"), "quick, standard, record; got 'quik'; did you mean 'quick'?"),
         (("--features", "dtt"), "got 'dtt'; did you mean 'dt'?"),
-        (("--device", "gpu"), "expected a device among auto, cpu, cuda, python; got 'gpu'"),
+        (("--device", "gpu"), "among auto, cpu, cuda, python; got 'gpu'; did you mean 'cuda'?"),
+        (("--rule", "clear"), "expected a rule among published, clear-on-overflow; got 'clear'"),
+        (("--noise", "constnt:1"), "got 'constnt:1'; did you mean 'constant'?"),
+        (("--pieces", "bags"), "got 'bags'; did you mean 'bag'?"),
+        (("--board", "20x10"), "did you mean '10x20'?"),
         (("--backend", "troch"), "did you mean 'torch'?"),
         (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
@@ -219,6 +223,7 @@ def test_default_folder_is_named_after_time_and_seed(
         (("--time-limit", "nan"), "--time-limit: expected a number of seconds above 0, got 'nan'"),
         (("--config", "/no/such.json"), "/no/such.json: No such file or directory"),
         (("--nosuch", "1"), "unrecognized arguments: --nosuch 1"),
+        (("--populatoin", "1"), "--populatoin 1; did you mean '--population'?"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
