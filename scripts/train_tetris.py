@@ -36,12 +36,14 @@ from _run_folder import RunFolder, new_folder
 from _scoring import score_table
 from _training import Training
 
-from cem import Interrupted, StopRequest, TrainingResult
+from cem import Interrupted, StopRequest, TensorBoardWriter, TrainingResult
+from cem.tensorboard import check_tensorboard
 from kernels.names import unknown_name
 from tetris import LinearController, Rollout, feature_names
 from tetris.feature_sets import feature_sets
 
-_NOT_SETTINGS = ("config", "out", "resume", "time_limit")
+_NOT_SETTINGS = ("config", "out", "resume", "time_limit", "tensorboard")
+_WITH_RESUME = ("resume", "time_limit", "tensorboard")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -113,8 +115,13 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="decisions a controller and board in the final comparison; 0 leaves it out",
     )
+    output.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write curves for TensorBoard into the run's folder (extra tensorboard)",
+    )
     given = parser.parse_args(argv)
-    fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in ("resume", "time_limit")]
+    fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in _WITH_RESUME]
     if "resume" in given and fixed:
         parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
     return given
@@ -158,6 +165,21 @@ def new_recipe(given: argparse.Namespace) -> Recipe:
 def note(text: object) -> None:
     """Print a remark on stderr."""
     print(f"note: {text}", file=sys.stderr)
+
+
+def tensorboard(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
+    """Return what writes the run for TensorBoard.
+
+    Raises:
+        ValueError: If it is not installed.
+    """
+    check_tensorboard()
+    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
+    return TensorBoardWriter(
+        folder.tensorboard,
+        feature_names(recipe.features, recipe.rules.width),
+        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
+    )
 
 
 def prepare_engine(recipe: Recipe) -> None:
@@ -301,13 +323,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 recipe = new = new_recipe(given)
                 folder = new_folder(getattr(given, "out", None), recipe.seed)
                 folder.check_free()
-            training = Training(recipe, folder, stop, getattr(given, "time_limit", None))
+            callbacks = [tensorboard(recipe, folder)] if "tensorboard" in given else []
+            training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
             prepare_engine(recipe)
             stack.enter_context(folder.claimed(new))
             restore(training)
         if is_finished(training):
             return 0
         announce(training)
+        if callbacks:
+            note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with stop:
             return train(training, stop)
 

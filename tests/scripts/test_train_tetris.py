@@ -161,6 +161,29 @@ def test_without_matplotlib_there_is_a_hint(
     assert not (tmp_path / "a" / "learning_curve.png").exists()
 
 
+def test_curves_for_tensorboard_are_in_the_folder_also_when_a_run_goes_on(
+    script: Script, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboard", reason='needs tensorboard: pip install -e ".[tensorboard]"')
+    ended = _train(script, tmp_path / "a", "--tensorboard")
+    assert f"note: curves: tensorboard --logdir {tmp_path / 'a' / 'tensorboard'}\n" in ended.err
+    (curves,) = (tmp_path / "a" / "tensorboard").iterdir()
+    assert b"fitness/elites" in curves.read_bytes()
+    assert "tensorboard" not in json.loads((tmp_path / "a" / "config.json").read_text())
+    assert script("train_tetris", "--resume", tmp_path / "a", "--tensorboard").status == 0
+
+
+def test_without_tensorboard_there_is_one_line_with_the_remedy_and_nothing_is_left(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    ended = script("train_tetris", *TINY, "--tensorboard", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert 'pip install -e ".[tensorboard]"' in line
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_a_compiler_it_plays_in_python_and_says_so_once(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
