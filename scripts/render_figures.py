@@ -3,8 +3,8 @@
 python scripts/render_figures.py            # rewrites them
 python scripts/render_figures.py --check    # exit 1 where a page differs
 
-A table lies between "begin: NAME" and "end: NAME". With matplotlib it also draws the pictures, from
-the same files. A block of what was not measured is empty, or says so.
+A table lies between "begin: NAME" and "end: NAME". With matplotlib it also draws the pictures, and
+with Pillow the agent at play, from the same files. A block of what was not measured is empty, or says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import re
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from _kernel_pages import CPU_BLOCKS, KERNEL_BLOCKS
 from _learning_curve import draw_learning_curve
 from _machine import source_digest
 from _markdown import cell, lines, markdown, origin
+from _movie import check_gif, write_gif
 from _noisy_ce_plot import draw_noisy_ce
 from _papers import PUBLISHED_SCORES
 from _reproduce_pages import BOARDS, REPRODUCE_BLOCKS, Reports, experiments_on, picture_name
@@ -31,7 +33,12 @@ from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
 from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
 from _results import KERNEL_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
-from _scoring import find_measurement
+from _scoring import DEFAULT_SEED, find_measurement
+
+from tetris import LinearController, Rules
+from tetris.judgement import decisions
+from tetris.scene import Scene, scenes
+from tetris.stream import PieceStream
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -46,6 +53,10 @@ CPU = ROOT / "benchmarks" / "results" / "cpu.json"
 GPU = ROOT / "benchmarks" / "results" / "h200.json"
 DOCS = ROOT / "docs"
 PICTURE = DOCS / "learning_curve.png"
+AGENT = DOCS / "agent.gif"
+AGENT_RULES = Rules(10, 10)
+AGENT_PIECES, AGENT_SPEED = 120, 5.0
+"""How many pieces the agent places in its picture, and how many a second."""
 CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
 
 
@@ -201,6 +212,7 @@ def main() -> int:
         page.write_text(texts[page])
         print(f"wrote {page.relative_to(ROOT)}")
     draw(median_run(result))
+    draw_agent(median_run(result))
     if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
         print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
     for board in BOARDS:
@@ -217,6 +229,24 @@ def draw(run: dict[str, Any]) -> None:
         metrics.write_text("".join(json.dumps(record) + "\n" for record in run["metrics"]))
         if draw_learning_curve(metrics, PICTURE, f"preset quick, seed {run['seed']}"):
             print(f"wrote {PICTURE.relative_to(ROOT)}")
+
+
+def agent_scenes(run: dict[str, Any]) -> Iterator[Scene]:
+    """Yield what is seen of the controller that a training run learned, at play from an empty board."""
+    controller = LinearController(run["config"]["features"], tuple(run["weights"]), AGENT_RULES)
+    pieces = PieceStream(AGENT_RULES, DEFAULT_SEED, 0)
+    return scenes(AGENT_RULES, islice(decisions(controller, AGENT_RULES, pieces), AGENT_PIECES), pieces)
+
+
+def draw_agent(run: dict[str, Any]) -> None:
+    """Draw the controller that a training run learned at play, where Pillow is installed."""
+    try:
+        check_gif(AGENT_SPEED)
+    except ValueError as error:
+        print(f"note: {AGENT.relative_to(ROOT)} stays as it is: {error}", file=sys.stderr)
+        return
+    write_gif(AGENT, agent_scenes(run), "learned", AGENT_SPEED)
+    print(f"wrote {AGENT.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
