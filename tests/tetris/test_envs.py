@@ -90,6 +90,18 @@ def test_an_action_that_the_mask_excludes_is_played_as_one_that_it_allows() -> N
                 assert stands_for == action or not mask[action]
 
 
+def test_the_mask_can_be_asked_for_at_any_time() -> None:
+    env = TetrisEnv()
+    with pytest.raises(gymnasium.error.ResetNeeded, match="to be called first"):
+        env.action_masks()
+    _, info = env.reset(seed=1)
+    for _ in range(3):
+        mask = env.action_masks()
+        assert mask.dtype == np.bool_
+        assert np.array_equal(mask, info["action_mask"] == 1)
+        *_, info = env.step(int(mask.argmax()))
+
+
 def test_a_seed_decides_the_pieces_and_a_reset_goes_on_with_them() -> None:
     env = gymnasium.make("CemTetris/Tetris-v0").unwrapped
     assert isinstance(env, TetrisEnv)
