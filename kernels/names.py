@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_FEW = 12
+"""So many names at most are listed before what was given; more would hide it."""
+
 _OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
 """What people call things for which a name that is spelt alike would be the wrong one."""
 
@@ -19,9 +22,10 @@ def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
     """
     names = list(known)
     article = "an" if kind[0] in "aeio" else "a"
-    return ValueError(
-        f"expected {article} {kind} among {', '.join(names)}; got {text!r}{did_you_mean(text, names)}"
-    )
+    got = f"got {text!r}{did_you_mean(text, names)}"
+    if len(names) > _FEW:
+        return ValueError(f"expected {article} {kind}, {got} (known: {', '.join(names)})")
+    return ValueError(f"expected {article} {kind} among {', '.join(names)}; {got}")
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
