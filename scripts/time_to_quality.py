@@ -197,7 +197,7 @@ def summary(result: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    """Measure and print; the exit code."""
+    """Measure and print; 1 where a run failed."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     add_device(parser)
     recipe = parser.add_mutually_exclusive_group()
@@ -216,7 +216,11 @@ def main() -> int:
         device = choose_device(arguments.device)
         given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
         preset = make_recipe(device, given).preset
-    result = measure(device, arguments.seeds, given, GOALS)
+    try:
+        result = measure(device, arguments.seeds, given, GOALS)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
     print(f"seconds from the start of the process, preset {preset}, engine {device}")
     print(summary(result))
     if arguments.json is not None:
