@@ -50,7 +50,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         """Set up as `argparse.ArgumentParser` does."""
-        super().__init__(formatter_class=_HelpFormatter, **options)
+        super().__init__(**{"formatter_class": _HelpFormatter, **options})
 
     def parse_args(  # type: ignore[override] # without the overloads for a namespace of one's own
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
