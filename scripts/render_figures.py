@@ -212,7 +212,6 @@ def main() -> int:
         page.write_text(texts[page])
         print(f"wrote {page.relative_to(ROOT)}")
     draw(median_run(result))
-    draw_agent(median_run(result))
     if gpu is not None and "sampling" in gpu["parts"] and draw_sampling_plots(gpu["parts"]["sampling"], DOCS):
         print(f"wrote the pictures of the sampling benchmark to {DOCS.relative_to(ROOT)}")
     for board in BOARDS:
@@ -223,7 +222,8 @@ def main() -> int:
 
 
 def draw(run: dict[str, Any]) -> None:
-    """Draw the learning curve of a training run, where matplotlib is installed."""
+    """Draw a training run: its learning curve, where matplotlib is installed, and what it learned at play."""
+    draw_agent(run)
     with tempfile.TemporaryDirectory() as folder:
         metrics = Path(folder) / "metrics.jsonl"
         metrics.write_text("".join(json.dumps(record) + "\n" for record in run["metrics"]))
