@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -205,7 +206,8 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
 def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
     script: Script, name: str
 ) -> None:
-    ended = script(name, *(["dt20"] if name == "evaluate_tetris" else []), "--hepl=1")
+    needed = ["x"] if re.search(r"\] [A-Z]", script(name, "--help").out.splitlines()[0]) else []
+    ended = script(name, *needed, "--hepl=1")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
 
