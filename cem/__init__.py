@@ -28,6 +28,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.sampling import Sampler, available_backends, register_backend
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
+from cem.tensorboard import TensorBoardWriter
 from cem.trainer import Trainer, TrainingResult
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Sampler",
     "Snapshot",
     "StopRequest",
+    "TensorBoardWriter",
     "Trainer",
     "TrainingResult",
     "available_backends",

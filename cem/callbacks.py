@@ -105,8 +105,8 @@ class Callback:
 class ProgressBar(Callback):
     """Shows generation, best and elite mean fitness, rates and the time left on stderr.
 
-    On a terminal it is a tqdm bar. Elsewhere, in a log, it is a plain line for the first generation, then one
-    every ``interval_s`` seconds, and the last.
+    On a terminal it is a tqdm bar. Elsewhere, in a log or on a dumb terminal, it is a plain line for the
+    first generation, then one every ``interval_s`` seconds, and the last.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class ProgressBar(Callback):
         self._plan, self._started, self._shown, self._pace = plan, time.monotonic(), -math.inf, None
         self._pending = ""
         file = self._out()
-        if file.isatty():
+        if file.isatty() and os.environ.get("TERM") != "dumb":
             self._bar = tqdm(
                 total=plan.generations,
                 initial=plan.generation,

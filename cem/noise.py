@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 from cem._checks import check_real
+from kernels.names import did_you_mean
 
 NoiseSchedule = Callable[[int], float]
 """Anything that maps the generation ``t = 0, 1, ...`` to the variance ``Z_t >= 0``."""
@@ -121,7 +122,8 @@ def parse_noise(text: str) -> NoiseSchedule:
     name, _, numbers = text.strip().lower().partition(":")
     forms = "none, constant:A, linear:A,B, hyperbolic:A"
     if name not in _BY_NAME:
-        raise ValueError(f"expected a noise schedule of the form {forms}, got {text!r}")
+        hint = did_you_mean(name, _BY_NAME)
+        raise ValueError(f"expected a noise schedule of the form {forms}, got {text!r}{hint}")
     try:
         values = [float(number) for number in numbers.split(",")] if numbers else []
         return _BY_NAME[name](*values)

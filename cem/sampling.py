@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.names import unknown_name
+
 AUTO = "auto"
 _UINT64 = 2**64 - 1
 
@@ -203,5 +205,5 @@ def make_sampler(name: str, device: torch.device) -> Sampler:
         ValueError: If no backend has that name, or the backend cannot work on the device.
     """
     if not isinstance(name, str) or name not in _FACTORIES:
-        raise ValueError(f"expected a backend out of {', '.join(available_backends())}, got {name!r}")
+        raise unknown_name("backend", str(name), (AUTO, *available_backends()))
     return _FACTORIES[name](device)

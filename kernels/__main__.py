@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         return 130  # what a shell says of a process that Ctrl-C ended
     print(json.dumps(report.to_dict(), indent=2) if arguments.json else report)
     return 0 if report.works else 1
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         "doctor", parents=[json_flag], help="say what works here, and what to do about the rest"
     )
     examine.add_argument(
-        "--device", choices=doctor.DEVICES, default="cpu", help="what has to work (default: cpu)"
+        "--device", metavar="NAME", default="cpu", help="what has to work: cpu or cuda (default: cpu)"
     )
 
     build = commands.add_parser(
@@ -62,13 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("op", nargs="*", help="a folder of kernels/ (default: every operator)")
     build.add_argument(
         "--device",
-        choices=("cpu", "cuda", "all"),
-        help="(default: all that the installed torch was built for)",
+        metavar="NAME",
+        help="cpu, cuda or all (default: all that the installed torch was built for)",
     )
     build.add_argument(
         "--arch",
         action="append",
         default=[],
+        metavar="X.Y",
         help="a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
         "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)",
     )
@@ -84,9 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("op", nargs="*", help="a folder of kernels/ (default: every operator)")
     check.add_argument(
         "--device",
-        choices=doctor.DEVICES,
+        metavar="NAME",
         default="cpu",
-        help="what has to work (default: cpu); what else works here is checked too",
+        help="what has to work: cpu or cuda (default: cpu); what else works here is checked too",
     )
     return parser
 

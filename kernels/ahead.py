@@ -19,6 +19,7 @@ from kernels import cache, probe
 from kernels.build import Extension
 from kernels.cuda import CUDA_TORCH_REMEDY, gencode_flags
 from kernels.library import extension, operators
+from kernels.names import unknown_name
 from kernels.toolchain import BuildError, find_torch
 
 DEVICES = ("cpu", "cuda", "all")
@@ -105,9 +106,9 @@ def _extensions(
     known = operators()
     for name in names:
         if name not in known:
-            raise ValueError(f"expected operators of {', '.join(known)}, got {name!r}")
+            raise unknown_name("operator", name, known)
     if device not in (None, *DEVICES):
-        raise ValueError(f"expected a device of {', '.join(DEVICES)}, got {device!r}")
+        raise unknown_name("device", str(device), DEVICES)
     try:
         gencode_flags(archs)
     except BuildError as error:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from kernels.doctor import DEVICES
+from kernels.names import unknown_name
 from kernels.toolchain import BuildError, CompilerMissingError
 
 Tensors = tuple[Tensor, ...]
@@ -161,10 +162,10 @@ def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
         ValueError: there is no such operator or device.
     """
     if device not in DEVICES:
-        raise ValueError(f"expected a device of {', '.join(DEVICES)}, got {device!r}")
+        raise unknown_name("device", device, DEVICES)
     for name in names:
         if name not in operators():
-            raise ValueError(f"expected operators of {', '.join(operators())}, got {name!r}")
+            raise unknown_name("operator", name, operators())
     outcomes = []
     for name in names or operators():
         case: Case = importlib.import_module(f"kernels.{name}.check").CASE

@@ -13,6 +13,7 @@ from typing import Any
 
 from kernels import cache
 from kernels.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
+from kernels.names import unknown_name
 from kernels.toolchain import BuildError, find_compiler, find_ninja, find_torch
 
 DEVICES = ("cpu", "cuda")
@@ -98,7 +99,7 @@ def examine(device: str = "cpu") -> Report:
         ValueError: the device is neither.
     """
     if device not in DEVICES:
-        raise ValueError(f"expected a device of {', '.join(DEVICES)}, got {device!r}")
+        raise unknown_name("device", device, DEVICES)
     cuda = device == "cuda"
     prebuilt = _ask("operators", False, lambda: _prebuilt(device))
     builds = not prebuilt.works  # where everything was built ahead, no tool is needed

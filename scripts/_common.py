@@ -6,15 +6,19 @@ import argparse
 import contextlib
 import math
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
+from tqdm import tqdm
 
 from kernels import BuildError, CompilerMissingError
 from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
+from kernels.names import did_you_mean, unknown_name
 from kernels.toolchain import find_compiler
 
 DEVICES = ("auto", "cpu", "cuda", "python")
@@ -22,8 +26,43 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fills paragraphs to the width of the terminal; those that are commands keep their lines."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, max_help_position=28, **options)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n")))
+        return "\n\n".join(
+            textwrap.indent(paragraph.rstrip(), "  ")
+            if paragraph.startswith("python ")
+            else textwrap.fill(" ".join(paragraph.split()), width)
+            for paragraph in paragraphs
+        )
+
+
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line."""
+    """An argument parser that says what is wrong in one line, and which option was meant.
+
+    Its help is the description filled to the width of the terminal, where commands stay as they are written.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Set up as `argparse.ArgumentParser` does."""
+        super().__init__(**{"formatter_class": _HelpFormatter, **options})
+
+    def parse_args(  # type: ignore[override] # without the overloads for a namespace of one's own
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Read the command line; see `argparse.ArgumentParser.parse_args`."""
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
+            hint = did_you_mean(options[0], self._option_string_actions) if options else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        assert arguments is not None
+        return arguments
 
     def error(self, message: str) -> NoReturn:
         """Print the line and exit with status 2."""
@@ -79,6 +118,18 @@ def _discard_stdout() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
+    """Return what reads one of some names, for an argument's ``type``; the error says which was meant."""
+    names = tuple(known)
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(str(unknown_name(kind, text, names)))
+        return text
+
+    return read
 
 
 def positive_int(text: str) -> int:
@@ -156,6 +207,17 @@ def check_gpu(what: str, instead: str) -> None:
     raise ValueError(
         f"expected a GPU for {what}, torch {torch.__version__} finds none: {remedy}, or take {instead}"
     )
+
+
+def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
+    """Return a tqdm bar on stderr; nothing is shown in a log, nor where the cursor cannot move.
+
+    Args:
+        steps: What to go through, as for `tqdm.tqdm`.
+        options: As for `tqdm.tqdm`.
+    """
+    # None: tqdm itself looks whether there is a terminal.
+    return tqdm(steps, disable=True if os.environ.get("TERM") == "dumb" else None, **options)
 
 
 def check_writable(path: Path) -> None:

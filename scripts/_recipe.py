@@ -15,13 +15,13 @@ from _presets import CUDA_PRESETS_MULTIPROCESSORS, DEFAULT_PRESET, DEVICE_PRESET
 
 from cem import available_backends, describe_noise, parse_noise
 from cem.sampling import AUTO, choose_backend
+from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
-from tetris.names import unknown_name
+from tetris.rules import RULES
 
 FORMAT = "cem-tetris-run"
 VERSION = 1
 
-RULES = ("published", "clear-on-overflow")
 _LEAST = {
     "generations": 0,
     "population": 2,

@@ -17,8 +17,8 @@ import torch
 from _common import check_gpu
 from _machine import gpu, machine, part_digest, versions
 
+from kernels.names import unknown_name
 from tetris.files import write_text
-from tetris.names import unknown_name
 
 DEVICES = ("auto", "cpu", "cuda")
 DESCRIBED_PARTS = ("time_to_quality", "sampling", "operators")

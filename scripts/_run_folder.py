@@ -15,7 +15,7 @@ from pathlib import Path
 from _recipe import Recipe, read_settings
 
 from tetris.controller import FILE_NAME
-from tetris.files import write_text
+from tetris.files import meant_path, write_text
 
 RUNS = Path("runs")
 
@@ -60,6 +60,11 @@ class RunFolder:
         """All that is known of the run, as a page."""
         return self.path / "report.html"
 
+    @property
+    def tensorboard(self) -> Path:
+        """The metrics for TensorBoard, where they were asked for."""
+        return self.path / "tensorboard"
+
     def check_free(self) -> None:
         """Make sure before any work is done that a run can begin here.
 
@@ -84,7 +89,8 @@ class RunFolder:
             ValueError: If there is no run here, or its recipe is damaged.
         """
         if not self.config.is_file():
-            raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there")
+            hint = "" if self.path.is_dir() else meant_path(self.path)
+            raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
         settings = read_settings(self.config)
         missing = [field.name for field in fields(Recipe) if field.name not in settings]
         try:

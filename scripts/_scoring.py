@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from _common import one_line_errors, table
-from tqdm import tqdm
+from _common import one_line_errors, progress, table
 
 from tetris import LinearController, Rules, Score
 from tetris.rollout import Rollout
@@ -174,9 +173,7 @@ def measure(
 def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
     """Show on a terminal how far a measurement is; yields what is to be called with the score so far."""
     unit = "games" if limit.games else "decisions"
-    with tqdm(
-        desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False, disable=None
-    ) as bar:
+    with progress(desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False) as bar:
 
         def update(score: Score) -> None:
             bar.set_postfix_str(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from _game_arguments import game_rules
 from _scoring import DEFAULT_SEED
 
 from tetris.controller import PUBLISHED, LinearController, resolve
@@ -86,8 +87,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         name = replay.controller.name if replay.controller else "a person"
         label = name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, replay.stream, label, replay)
-    width, height = Rules.parse_board(arguments.board or "10x20")
-    rules = Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces or "uniform")
+    rules = game_rules(arguments)
     controller = resolve(source)
     controller.names_on(rules)
     label = controller.name if PUBLISHED.get(controller.name) is controller else Path(source).name

@@ -24,19 +24,20 @@ from _common import (
     check_writable,
     choose_device,
     one_line_errors,
+    one_of,
     positive_int,
     positive_seconds,
+    progress,
     run,
     table,
 )
+from _game_arguments import add_device
 from _machine import gpu, machine, versions
 from gymnasium.vector import AutoresetMode
-from tqdm import tqdm
 
 import tetris.envs
 from tetris.envs.vector_checks import OUTPUTS
 from tetris.files import write_text
-from tetris.names import unknown_name
 
 SEED = 12345
 GPU_ENVS = 1 << 20
@@ -95,8 +96,14 @@ class Course:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--id", default=tetris.envs.IDS[0], help="of the environment (default: %(default)s)")
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    parser.add_argument(
+        "--id",
+        type=one_of("environment", tetris.envs.IDS),
+        default=tetris.envs.IDS[0],
+        metavar="ID",
+        help="of the environment (default: %(default)s)",
+    )
     parser.add_argument(
         "--num-envs",
         type=positive_int,
@@ -106,14 +113,21 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--autoreset",
+        type=one_of("way to autoreset", _MODES),
         default="next-step",
         metavar="MODE",
-        help=f"{' or '.join(_MODES)}",
+        help=f"{' or '.join(_MODES)} (default: %(default)s)",
     )
-    parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu or cuda (default: auto)")
-    parser.add_argument("--repeats", type=positive_int, default=7, metavar="N", help="(default: %(default)s)")
+    add_device(parser, ("auto", "cpu", "cuda"), what="engines, all with auto")
     parser.add_argument(
-        "--seconds", type=positive_seconds, default=1.0, metavar="S", help="of a measurement (default: 1)"
+        "--repeats", type=positive_int, default=7, metavar="N", help="measurements (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        default=1.0,
+        metavar="S",
+        help="length of a measurement (default: %(default)g)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, and what they hold for")
     return parser.parse_args(argv)
@@ -124,14 +138,8 @@ def make_courses(arguments: argparse.Namespace) -> list[Course]:
 
     Raises:
         BuildError: If the engine could not be built.
-        ValueError: If there is no such device, mode or environment.
+        ValueError: If there is no such device here.
     """
-    if arguments.device not in ("auto", "cpu", "cuda"):
-        raise unknown_name("device", arguments.device, ("auto", "cpu", "cuda"))
-    if arguments.autoreset not in _MODES:
-        raise unknown_name("way to autoreset", arguments.autoreset, _MODES)
-    if arguments.id not in tetris.envs.IDS:
-        raise unknown_name("environment", arguments.id, tetris.envs.IDS)
     mode = _MODES[arguments.autoreset]
     single = gymnasium.make_vec(
         arguments.id, 1, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}
@@ -194,9 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.json:
             check_writable(arguments.json)
         courses = make_courses(arguments)
-    for course in tqdm(courses, leave=False, disable=None, unit=" environment"):
+    for course in progress(courses, leave=False, unit=" environment"):
         course.prepare(arguments.seconds)
-    for _ in tqdm(range(arguments.repeats), leave=False, disable=None, unit=" round"):
+    for _ in progress(range(arguments.repeats), leave=False, unit=" round"):
         for course in courses:  # in turns: what disturbs the machine for a moment hits none alone
             course.measure()
     written = report(courses, arguments)

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 from _common import Parser, check_writable, fail, one_line_errors, run, table
+from _game_arguments import add_device
 from _lltm_benchmark import measure_lltm
 from _operator_benchmarks import measure_elementwise
 from _operator_tables import Rows, elementwise_rows, lltm_rows
-from _results import describe, settle_device, write_json
+from _results import DEVICES, describe, settle_device, write_json
 
 from kernels import BuildError
 
@@ -30,10 +31,8 @@ FAMILIES = {
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--device", default="auto", metavar="NAME", help="auto, cuda or cpu (default: auto, a GPU if there)"
-    )
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    add_device(parser, DEVICES, what="what is measured")
     parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the result as JSON")
     return parser.parse_args(argv)

@@ -1,7 +1,7 @@
 """Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel.
 
-python scripts/benchmark_sampling.py --output sampling.json --plot docs
-python scripts/benchmark_sampling.py --from sampling.json --plot docs     draws the pictures, needs no GPU
+python scripts/benchmark_sampling.py --output sampling.json
+python scripts/benchmark_sampling.py --from sampling.json --plot docs
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from _common import Parser, check_writable, fail, one_line_errors, positive_int, run
-from _results import describe, read_result, settle_device, write_json
+from _game_arguments import add_device
+from _results import DEVICES, describe, read_result, settle_device, write_json
 from _sampling_methods import Method, Sample, methods_for
 from _sampling_plots import HINT, draw_sampling_plots
 from _sampling_tables import article_figures, cpu_figures, large_figures, tables
@@ -42,10 +43,8 @@ _QUICK = Plan(turns=3, calls=5, warm_up=1)
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--device", default="auto", metavar="NAME", help="auto, cuda or cpu (default: auto, a GPU if there)"
-    )
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    add_device(parser, DEVICES, what="what is measured")
     parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
     parser.add_argument(
         "--dimensions",
@@ -56,7 +55,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--no-large", action="store_true", help="leave the sizes up to 4 GB out")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the result as JSON")
-    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw the two pictures, needs matplotlib")
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="draw two pictures (matplotlib)")
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="FILE", help="measure nothing, take a result file"
     )

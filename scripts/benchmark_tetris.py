@@ -1,6 +1,6 @@
 """Measure how fast the engines play under good controllers, in steady play.
 
-python scripts/benchmark_tetris.py --board 10x20 --json speed.json --plot speed.svg
+python scripts/benchmark_tetris.py --json speed.json --plot speed.svg
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from _common import (
     one_line_errors,
     positive_int,
     positive_seconds,
+    progress,
     run,
     table,
 )
+from _game_arguments import DEFAULT_BOARD, add_board, add_device
 from _machine import gpu, machine, source_digest, versions
 from _pictures import SUFFIXES, check_picture
 from _scoring import GPU_STREAMS
 from _speed_plot import Speed, draw_speeds
-from tqdm import tqdm
 
 from tetris import LinearController, Rollout, Rules, resolve
 from tetris.files import write_text
-from tetris.names import unknown_name
 
 SEED = 12345
 DEFAULT_CONTROLLERS = ("dt20", "bcts")
@@ -176,7 +176,7 @@ def threads(count: int | None) -> Iterator[None]:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER ...]")
     parser.add_argument(
         "controllers",
         nargs="*",
@@ -185,10 +185,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="by name, files or run folders, each of another feature set "
         f"(default: {' '.join(DEFAULT_CONTROLLERS)})",
     )
-    parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
-    parser.add_argument(
-        "--device", default="auto", metavar="NAME", help=f"engines: {', '.join(DEVICES)} (default: auto, all)"
-    )
+    add_board(parser)
+    add_device(parser, DEVICES, what="engines, all with auto")
     parser.add_argument(
         "--repeats", type=positive_int, default=7, metavar="N", help="measurements (default: %(default)s)"
     )
@@ -197,7 +195,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=positive_seconds,
         default=1.0,
         metavar="S",
-        help="length of a measurement (default: %(default)s)",
+        help="length of a measurement (default: %(default)g)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, and what they hold for")
     parser.add_argument(
@@ -211,10 +209,8 @@ def choose_engines(requested: str) -> list[Engine]:
 
     Raises:
         BuildError: If an engine that was asked for by name needs a compiler and there is none.
-        ValueError: If there is no such device, or it needs a GPU and there is none.
+        ValueError: If it needs a GPU and there is none.
     """
-    if requested not in DEVICES:
-        raise unknown_name("device", requested, DEVICES)
     best = choose_device(requested)
     # Where an engine works, the slower ones before it do too: CUDA is taken only where C++ compiles.
     chosen = DEVICES[: DEVICES.index(best) + 1] if requested == "auto" else (requested,)
@@ -258,7 +254,7 @@ def make_courses(
 
 def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
     """Measure all of them, in turns: what disturbs the machine for a moment then hits no engine alone."""
-    with tqdm(total=len(courses) * (repeats + 1), leave=False, disable=None, unit=" measurement") as bar:
+    with progress(total=len(courses) * (repeats + 1), leave=False, unit=" measurement") as bar:
         for course in courses:
             course.prepare(seconds)
             bar.update()
@@ -314,7 +310,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Measure, print the table, write the figures."""
     arguments = parse_arguments(argv)
     with one_line_errors():
-        rules = Rules(*Rules.parse_board(arguments.board))
+        rules = Rules(*Rules.parse_board(arguments.board or DEFAULT_BOARD))
         controllers = [resolve(text) for text in arguments.controllers]
         if arguments.plot:
             check_picture(arguments.plot)

@@ -1,15 +1,14 @@
-"""Measures on this machine's CPU what README and docs say, and writes it to one result file.
+"""Measure on this machine's CPU what README and docs say, and write it to one result file.
 
 The speed of the engines, the published controllers on both boards of the literature, the preset that trains
 without a flag, from nothing, over several seeds, how long it takes to reach given scores, and the kernels.
-About half an hour on two cores:
+About half an hour on two cores.
 
-    python scripts/cpu_report.py && python scripts/render_figures.py
+python scripts/cpu_report.py && python scripts/render_figures.py
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import os
@@ -22,7 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _common import Parser, fail, run
+from _common import (
+    Parser,
+    check_writable,
+    fail,
+    one_line_errors,
+    one_of,
+    positive_int,
+    positive_seconds,
+    run,
+)
 from _machine import machine, source_digest, versions
 from _results import DESCRIBED_PARTS
 from _scoring import find_measurement
@@ -142,18 +150,41 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure and write; the exit code."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=RESULT, help="the result file (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=5, help="training runs, seeds 1 to N (default: 5)")
-    parser.add_argument("--seconds", type=float, default=40.0, help="for each published score (default: 40)")
-    parser.add_argument("--part", choices=PARTS, action="append", help="this alone; may be given again")
+    """Measure and write; 1 where a script that measures failed."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    parser.add_argument(
+        "--part",
+        type=one_of("part", PARTS),
+        action="append",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(PARTS)}",
+    )
+    parser.add_argument(
+        "--seeds", type=positive_int, default=5, metavar="N", help="training runs, seeds 1 to N (default: 5)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        default=40.0,
+        metavar="S",
+        help="for each published score (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULT,
+        metavar="FILE",
+        help=f"the result file (default: {RESULT.relative_to(ROOT)})",
+    )
     arguments = parser.parse_args()
 
     sources = source_digest()
     result: dict[str, Any] = {}
+    with one_line_errors():
+        check_writable(arguments.out)
+        if arguments.part:
+            result = json.loads(arguments.out.read_text())
     if arguments.part:
-        result = json.loads(arguments.out.read_text())
         engine = set(PARTS) - set(DESCRIBED_PARTS)
         again = engine & set(arguments.part)
         if result["sources"] != sources and again and again != engine:
@@ -168,7 +199,11 @@ def main() -> int:
             "sampling": lambda: kernel_part(folder, "sampling"),
             "operators": lambda: kernel_part(folder, "operators"),
         }
-        measured = {part: measures[part]() for part in PARTS if part in (arguments.part or PARTS)}
+        try:
+            measured = {part: measures[part]() for part in PARTS if part in (arguments.part or PARTS)}
+        except RuntimeError as error:
+            print(f"{error}; {arguments.out} is as it was", file=sys.stderr)
+            return 1
     if not set(measured) <= set(DESCRIBED_PARTS):
         result |= {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -178,7 +213,6 @@ def main() -> int:
         }
     result |= measured
     result["figures"] = figures(result)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     write_text(arguments.out, json.dumps(result, indent=1) + "\n")
     print(f"wrote {arguments.out}")
     return 0

@@ -1,6 +1,6 @@
 """Score controllers: lines per game with its 95 % interval, several side by side.
 
-python scripts/evaluate_tetris.py dt20 bcts runs/mine --board 10x10 --games 500
+python scripts/evaluate_tetris.py dt20 runs/mine --board 10x10 --games 500
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from _common import (
-    DEVICES,
     Parser,
     check_writable,
     choose_device,
@@ -22,8 +21,8 @@ from _common import (
     positive_int,
     positive_seconds,
     run,
-    seed,
 )
+from _game_arguments import add_board, add_device, add_pieces, add_rule, add_seed, game_rules
 from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, score_table
 
 from tetris.controller import PUBLISHED, LinearController, known_names, resolve
@@ -42,33 +41,27 @@ REPLAY_VERSION = 1
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     parser.add_argument(
         "controllers",
         nargs="+",
         metavar="CONTROLLER",
         help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
-    parser.add_argument("--board", default="10x20", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: %(default)s)")
-    parser.add_argument(
-        "--rule",
-        choices=["published", "clear-on-overflow"],
-        default="published",
-        help="when a game ends (default: %(default)s)",
-    )
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--pieces",
-        default="uniform",
-        help="uniform, bag, or letters of IOTZSJL such as SZ (default: %(default)s)",
-    )
+    game = parser.add_argument_group("game")
+    add_board(game)
+    add_rule(game)
+    source = game.add_mutually_exclusive_group()
+    add_pieces(source)
     source.add_argument(
         "--piece-sequence",
         type=Path,
         metavar="FILE",
         help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
     )
-    limit = parser.add_mutually_exclusive_group()
+    add_seed(game)
+    add_device(game)
+    limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
     limit.add_argument("--decisions", type=positive_int, metavar="N", help="play N decisions")
     limit.add_argument(
@@ -77,14 +70,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="S",
         help=f"play S seconds a controller (default: {DEFAULT_SECONDS:g})",
     )
-    parser.add_argument(
-        "--seed", type=seed, default=DEFAULT_SEED, help="of the pieces (default: %(default)s)"
-    )
-    parser.add_argument("--device", choices=DEVICES, default="auto", help="engine (default: %(default)s)")
-    parser.add_argument(
+    output = parser.add_argument_group("output")
+    output.add_argument(
         "--json", action="store_true", help="print one object a controller, a list, to stdout"
     )
-    parser.add_argument(
+    output.add_argument(
         "--replay",
         type=Path,
         metavar="OUT.json",
@@ -169,8 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if stepwise and arguments.device not in ("auto", "python"):
         print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
     with one_line_errors():
-        width, height = Rules.parse_board(arguments.board)
-        rules = Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces)
+        rules = game_rules(arguments)
         controllers = [resolve(text) for text in arguments.controllers]
         for controller in controllers:
             controller.names_on(rules)
@@ -180,22 +169,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         device = "python" if stepwise else choose_device(arguments.device)
 
     limit = play_limit(arguments, sequence)
+    number = DEFAULT_SEED if arguments.seed is None else arguments.seed
     measurements = []
     for text, controller in zip(arguments.controllers, controllers, strict=True):
         label = controller.name if PUBLISHED.get(controller.name) is controller else text
         played: list[Step] = []
         if stepwise:
-            pieces = PieceStream(rules, arguments.seed, 0) if sequence is None else sequence
+            pieces = PieceStream(rules, number, 0) if sequence is None else sequence
             played, score, seconds = play_steps(controller, rules, pieces, limit)
         else:
             with progress_bar(label, limit) as progress:
-                score, seconds = measure(controller, rules, limit, arguments.seed, device, progress)
+                score, seconds = measure(controller, rules, limit, number, device, progress)
         measurement = Measurement(
             label=label,
             controller=controller,
             rules=rules,
-            pieces=arguments.pieces if sequence is None else arguments.piece_sequence.name,
-            seed=arguments.seed if sequence is None else None,
+            pieces=arguments.pieces or "uniform" if sequence is None else arguments.piece_sequence.name,
+            seed=number if sequence is None else None,
             device=device,
             score=score,
             seconds=seconds,

@@ -1,12 +1,12 @@
-"""Runs on a machine with a GPU what README and docs say of it, and writes benchmarks/results/<gpu>.json.
+"""Run on a machine with a GPU what README and docs say of it, and write benchmarks/results/<gpu>.json.
 
 The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, training,
 how long it takes to reach given scores, the record, and the tests under compute-sanitizer: over an hour on an
 H200. A part alone is measured again with --part; the rest of the file stays. With --stop-after the long ones
 stop in time, and go on when the same command is run again:
 
-    python scripts/gpu_report.py && python scripts/render_figures.py
-    python scripts/gpu_report.py --part record_training --stop-after 540
+python scripts/gpu_report.py && python scripts/render_figures.py
+python scripts/gpu_report.py --part record_training --stop-after 540
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from _command import ROOT, python
-from _common import Parser, check_gpu, check_writable, one_line_errors, positive_seconds, run
+from _common import Parser, check_gpu, check_writable, one_line_errors, one_of, positive_seconds, run
 from _continued import Continued, Unfinished
 from _controllers import GOOD
 from _engine_builds import build_engines
@@ -257,10 +257,21 @@ def measure_part(name: str, report: dict[str, Any], arguments: argparse.Namespac
 
 def main() -> int:
     """Run the parts and write the file; 1 where a part failed or is not done."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="the result file (default: benchmarks/results/<gpu>.json)")
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     names = (*PARTS, *LONG_PARTS)
-    parser.add_argument("--part", choices=names, action="append", help="this alone; may be given again")
+    parser.add_argument(
+        "--part",
+        type=one_of("part", names),
+        action="append",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(names)}",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="the result file (default: benchmarks/results/<gpu>.json)",
+    )
     parser.add_argument(
         "--stop-after",
         type=positive_seconds,

@@ -1,21 +1,22 @@
-"""Writes the tables of README and docs from the committed result files, so that no figure there is typed.
+"""Write the tables of README and docs from the committed result files, so that no figure there is typed.
 
-    python scripts/render_figures.py            # rewrites what lies between "begin: NAME" and "end: NAME"
-    python scripts/render_figures.py --check    # exit 1 where a page differs from its result file
+python scripts/render_figures.py            # rewrites them
+python scripts/render_figures.py --check    # exit 1 where a page differs
 
-The controller that comes with the package as ``best`` is written from the GPU's file, where the record was
-measured and beats DT-20. With matplotlib it also draws the pictures, from the same files. A block of what was
-not measured is empty, or says so.
+A table lies between "begin: NAME" and "end: NAME". The controller that comes with the package as ``best`` is
+written from the GPU's file, where the record was measured and beats DT-20. With matplotlib it also draws the
+pictures, and with Pillow the agent at play, from the same files. A block of what was not measured is empty,
+or says so.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from _kernel_pages import CPU_BLOCKS, KERNEL_BLOCKS
 from _learning_curve import draw_learning_curve
 from _machine import source_digest
 from _markdown import cell, lines, markdown, origin
+from _movie import check_gif, write_gif
 from _noisy_ce_plot import draw_noisy_ce
 from _papers import PUBLISHED_SCORES
 from _recipe import has_changed
@@ -36,11 +38,15 @@ from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
 from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
 from _results import DESCRIBED_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
-from _scoring import find_measurement
+from _scoring import DEFAULT_SEED, find_measurement
 from _time_to_quality_pages import PICTURE_NAME, QUALITY_BLOCKS, measured
 from _time_to_quality_plot import draw_time_to_quality
 
+from tetris import LinearController, Rules
 from tetris.files import write_text
+from tetris.judgement import decisions
+from tetris.scene import Scene, scenes
+from tetris.stream import PieceStream
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -58,6 +64,10 @@ PICTURE = DOCS / "learning_curve.png"
 BEST = ROOT / "tetris" / "controllers" / "best.json"
 """The controller of the record, as it comes with the package."""
 
+AGENT = DOCS / "agent.gif"
+AGENT_RULES = Rules(10, 10)
+AGENT_PIECES, AGENT_SPEED = 120, 5.0
+"""How many pieces the agent places in its picture, and how many a second."""
 CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
 
 
@@ -212,7 +222,7 @@ def configs(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Write the pages, or compare them; the exit code."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 where a page is out of date"
     )
@@ -253,7 +263,8 @@ def main() -> int:
 
 
 def draw(run: dict[str, Any]) -> None:
-    """Draw the learning curve of a run without a flag, where matplotlib is installed."""
+    """Draw a training run: its learning curve, where matplotlib is installed, and what it learned at play."""
+    draw_agent(run)
     draw_metrics(run["metrics"], PICTURE, f"preset quick, seed {run['seed']}")
 
 
@@ -261,6 +272,24 @@ def draw_metrics(records: list[dict[str, Any]], picture: Path, title: str) -> No
     """Draw a learning curve from what a run wrote a generation, where matplotlib is installed."""
     if draw_learning_curve(records, picture, title):
         print(f"wrote {picture.relative_to(ROOT)}")
+
+
+def agent_scenes(run: dict[str, Any]) -> Iterator[Scene]:
+    """Yield what is seen of the controller that a training run learned, at play from an empty board."""
+    controller = LinearController(run["config"]["features"], tuple(run["weights"]), AGENT_RULES)
+    pieces = PieceStream(AGENT_RULES, DEFAULT_SEED, 0)
+    return scenes(AGENT_RULES, islice(decisions(controller, AGENT_RULES, pieces), AGENT_PIECES), pieces)
+
+
+def draw_agent(run: dict[str, Any]) -> None:
+    """Draw the controller that a training run learned at play, where Pillow is installed."""
+    try:
+        check_gif(AGENT_SPEED)
+    except ValueError as error:
+        print(f"note: {AGENT.relative_to(ROOT)} stays as it is: {error}", file=sys.stderr)
+        return
+    write_gif(AGENT, agent_scenes(run), "learned", AGENT_SPEED)
+    print(f"wrote {AGENT.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Write the report of a training run again, or a page that compares several.
 
-python scripts/report_tetris.py runs/mine                       runs/mine/report.html
-python scripts/report_tetris.py runs/a runs/b --out both.html   curves, scores and settings side by side
-python scripts/report_tetris.py runs/a runs/b --plot both.svg   the learning curves as a picture as well
+python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
+python scripts/report_tetris.py runs/a runs/b --out both.html
+python scripts/report_tetris.py runs/a runs/b --plot both.svg
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMPARISON = Path("comparison.html")
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__)
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
     )

@@ -1,8 +1,8 @@
 """Measure again what the literature says of Tetris controllers, and set ours beside the papers' figures.
 
-    python scripts/reproduce.py --quick      # two minutes on a CPU: searches on 10x10, three of a kind
-    python scripts/reproduce.py              # on a GPU, some twenty minutes; --part for a part at a time
-    python scripts/render_figures.py         # writes docs/results.md from it
+python scripts/reproduce.py --quick      # two minutes on a CPU
+python scripts/reproduce.py              # on a GPU, some twenty minutes
+python scripts/render_figures.py         # writes docs/results.md from it
 
 Published controllers play on 10x10 and 10x20 by the published rule: on a GPU to 0.5 % and 5 % (95 %
 interval, to either side), on a CPU to 3 % on 10x10, and on 10x20 for --seconds. Then the noisy cross-entropy
@@ -24,11 +24,14 @@ from _common import (
     check_writable,
     choose_device,
     one_line_errors,
+    one_of,
     positive_int,
     positive_seconds,
+    progress,
     run,
     table,
 )
+from _game_arguments import add_device
 from _noisy_ce import Plan, Search, median_score, run_experiment
 from _published import CPU_PRECISION, GPU_PRECISION, figures, measure_published
 from _reproduce_pages import (
@@ -41,7 +44,6 @@ from _reproduce_pages import (
 )
 from _results import describe, merged, write_json
 from gpu_report import RESULTS, result_path
-from tqdm import tqdm
 
 from kernels.toolchain import find_compiler
 
@@ -68,27 +70,35 @@ SECONDS, QUICK_SECONDS = 60.0, 3.0
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument(
         "--quick", action="store_true", help="two minutes on a CPU: searches on 10x10, three of a kind"
     )
-    parser.add_argument("--part", choices=PARTS, action="append", help="this alone; may be given again")
-    parser.add_argument("--device", choices=DEVICES, default="auto", help="engine (default: %(default)s)")
     parser.add_argument(
+        "--part",
+        type=one_of("part", PARTS),
+        action="append",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(PARTS)}",
+    )
+    add_device(parser, DEVICES)
+    length = parser.add_argument_group("length")
+    length.add_argument(
         "--seconds",
         type=positive_seconds,
         metavar="S",
         help="for each published controller where nothing else says how long "
         f"(default: {SECONDS:g}, with --quick {QUICK_SECONDS:g})",
     )
-    parser.add_argument("--seeds", type=positive_int, metavar="N", help="searches with each noise schedule")
-    parser.add_argument("--generations", type=positive_int, metavar="N", help="of each search")
-    parser.add_argument(
+    length.add_argument("--seeds", type=positive_int, metavar="N", help="searches with each noise schedule")
+    length.add_argument("--generations", type=positive_int, metavar="N", help="of each search")
+    length.add_argument(
         "--limit", type=positive_int, metavar="N", help="decisions after which a search's game is cut off"
     )
     parser.add_argument(
         "--out",
         type=Path,
+        metavar="FILE",
         help="the result file, where the other parts stay (default: benchmarks/results/reproduce-<gpu>.json, "
         "or reproduce-cpu.json)",
     )
@@ -131,8 +141,8 @@ def noisy_ce(part: str, arguments: argparse.Namespace, device: str) -> dict[str,
     plan = replace(PLANS[part], **{name: value for name, value in changes.items() if value is not None})
     if device == "cpu":
         plan = replace(plan, score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
-    with tqdm(
-        desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations", disable=None
+    with progress(
+        desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations"
     ) as bar:
 
         def update(searches: Sequence[Search]) -> None:

@@ -1,6 +1,6 @@
 """Measure how long training takes to reach given scores, from nothing: wall time, over several seeds.
 
-python scripts/time_to_quality.py                     five seeds of the preset that trains without a flag
+python scripts/time_to_quality.py        # five seeds of the default preset
 python scripts/time_to_quality.py --device cpu --seeds 3 --json out.json
 python scripts/time_to_quality.py --preset record --time-limit 180 --goal 10x20.51M
 
@@ -13,7 +13,6 @@ met.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -27,8 +26,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import Parser, choose_device, one_line_errors, positive_int, positive_seconds, run, table
+from _common import (
+    Parser,
+    check_writable,
+    choose_device,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+    run,
+    table,
+)
 from _continued import Unfinished
+from _game_arguments import add_device
 from _recipe import make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
@@ -285,9 +294,9 @@ def summary(result: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    """Measure and print; the exit code."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="auto", help="engine: auto, cpu, cuda (default: auto)")
+    """Measure and print; 1 where a run failed."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    add_device(parser)
     recipe = parser.add_mutually_exclusive_group()
     recipe.add_argument("--preset", default="quick", metavar="NAME", help="to train by (default: quick)")
     recipe.add_argument(
@@ -308,11 +317,17 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
     arguments = parser.parse_args()
     with one_line_errors():
+        if arguments.json is not None:
+            check_writable(arguments.json)
         device = choose_device(arguments.device)
         given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
         preset = make_recipe(device, given).preset
     goals = [goal for goal in GOALS if goal.name in (arguments.goal or [goal.name])]
-    result = measure(device, arguments.seeds, given, goals, arguments.time_limit)
+    try:
+        result = measure(device, arguments.seeds, given, goals, arguments.time_limit)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
     print(f"seconds from the start of the process, preset {preset}, engine {device}")
     print(summary(result))
     if arguments.json is not None:

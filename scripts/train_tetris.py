@@ -1,6 +1,6 @@
 """Train a Tetris controller with the cross-entropy method, and measure it beside published ones.
 
-python scripts/train_tetris.py                            about two minutes, on any machine
+python scripts/train_tetris.py        # about two minutes, on any machine
 python scripts/train_tetris.py --preset standard --out runs/mine
 python scripts/train_tetris.py --resume runs/mine
 """
@@ -28,30 +28,32 @@ from _common import (
     seed,
 )
 from _comparison import boards, compare
+from _game_arguments import add_board, add_pieces, add_rule
 from _learning_curve import HINT, draw_learning_curve
 from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
-from _recipe import RULES, Recipe, make_recipe, read_settings
+from _recipe import Recipe, make_recipe, read_settings
 from _report import write_report
 from _run_folder import RunFolder, new_folder
 from _run_record import read_metrics, read_run
 from _scoring import score_table
 from _training import Training
 
-from cem import Interrupted, StopRequest, TrainingResult
+from cem import Interrupted, StopRequest, TensorBoardWriter, TrainingResult
+from cem.tensorboard import check_tensorboard
+from kernels.names import unknown_name
 from tetris import LinearController, Rollout, feature_names
 from tetris.feature_sets import feature_sets
-from tetris.names import unknown_name
 
-_NOT_SETTINGS = ("config", "out", "resume", "time_limit")
+_NOT_SETTINGS = ("config", "out", "resume", "time_limit", "tensorboard")
+_WITH_RESUME = ("resume", "time_limit", "tensorboard")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; what was not given is not in the result."""
     parser = Parser(
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
-        usage="%(prog)s [--preset NAME] [--config FILE] [--out FOLDER | --resume FOLDER] [option ...]",
+        usage="%(prog)s [--preset NAME] [option ...]",
         epilog="What is not given comes from --config, then from --preset.",
     )
     recipe = parser.add_argument_group("recipe")
@@ -62,9 +64,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     recipe.add_argument("--seed", type=seed, metavar="N", help="same seed, same result")
 
     game = parser.add_argument_group("game")
-    game.add_argument("--board", metavar="WxH", help="the board to learn for, 4..10 x 4..24")
-    game.add_argument("--rule", metavar="NAME", help=f"when a game ends: {' or '.join(RULES)}")
-    game.add_argument("--pieces", metavar="SOURCE", help="uniform, bag, or letters of IOTZSJL such as SZ")
+    add_board(game, default=None)
+    add_rule(game, default=None)
+    add_pieces(game, default=None)
     game.add_argument(
         "--features",
         metavar="SET",
@@ -104,7 +106,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--out", type=Path, metavar="FOLDER", help="a new folder (default: runs/DATE-TIME-seedN)"
     )
     where.add_argument(
-        "--resume", type=Path, metavar="FOLDER", help="go on with a run that was stopped; its settings stay"
+        "--resume", type=Path, metavar="FOLDER", help="instead: go on with a stopped run, whose settings stay"
     )
     output.add_argument(
         "--time-limit", type=positive_seconds, metavar="S", help="train at most S seconds, then measure"
@@ -115,8 +117,13 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="decisions a controller and board in the final comparison; 0 leaves it out",
     )
+    output.add_argument(
+        "--tensorboard",
+        action="store_true",
+        help="write curves for TensorBoard into the run's folder (extra tensorboard)",
+    )
     given = parser.parse_args(argv)
-    fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in ("resume", "time_limit")]
+    fixed = [f"--{name.replace('_', '-')}" for name in vars(given) if name not in _WITH_RESUME]
     if "resume" in given and fixed:
         parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
     return given
@@ -160,6 +167,21 @@ def new_recipe(given: argparse.Namespace) -> Recipe:
 def note(text: object) -> None:
     """Print a remark on stderr."""
     print(f"note: {text}", file=sys.stderr)
+
+
+def tensorboard(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
+    """Return what writes the run for TensorBoard.
+
+    Raises:
+        ValueError: If it is not installed.
+    """
+    check_tensorboard()
+    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
+    return TensorBoardWriter(
+        folder.tensorboard,
+        feature_names(recipe.features, recipe.rules.width),
+        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
+    )
 
 
 def prepare_engine(recipe: Recipe) -> None:
@@ -325,7 +347,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 recipe = new = new_recipe(given)
                 folder = new_folder(getattr(given, "out", None), recipe.seed)
                 folder.check_free()
-            training = Training(recipe, folder, stop, getattr(given, "time_limit", None))
+            callbacks = [tensorboard(recipe, folder)] if "tensorboard" in given else []
+            training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
             prepare_engine(recipe)
             stack.enter_context(folder.claimed(new))
             restore(training)
@@ -334,6 +357,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 report(folder)
             return 0
         announce(training)
+        if callbacks:
+            note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with stop:
             return train(training, stop)
 

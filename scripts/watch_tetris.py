@@ -2,7 +2,7 @@
 
 python scripts/watch_tetris.py dt20 --board 10x10
 python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py --play                      # the same pieces, with the keyboard
+python scripts/watch_tetris.py --play        # yourself, the same pieces
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from _common import Parser, check_writable, fail, one_line_errors, positive_int, run, seed
+from _common import Parser, check_writable, fail, one_line_errors, positive_int, run
+from _game_arguments import add_board, add_pieces, add_rule, add_seed
 from _movie import check_gif, check_mp4, write_gif, write_mp4
 from _playing import Player
-from _scoring import DEFAULT_SEED
 from _show import DEFAULT_CONTROLLER, Show, read_show
 from _terminal import Terminal, is_interactive
 from _watching import Watcher
 
-from tetris.controller import PUBLISHED
+from tetris.controller import known_names
 from tetris.features import AfterState
 from tetris.files import write_text
 from tetris.judgement import judge
@@ -40,21 +40,21 @@ _EXPORTS = ("gif", "mp4", "html", "replay")
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]")
     parser.add_argument(
         "source",
         nargs="?",
-        metavar="CONTROLLER | replay.json",
-        help=f"a published one ({', '.join(PUBLISHED)}), a controller.json, a run folder, or a replay "
+        metavar="CONTROLLER",
+        help=f"one by name ({', '.join(known_names())}), a controller.json, a run folder, or a replay "
         f"(default: {DEFAULT_CONTROLLER})",
     )
-    parser.add_argument("--board", help="WIDTHxHEIGHT, 4..10 x 4..24 (default: 10x20)")
-    parser.add_argument(
-        "--rule", choices=["published", "clear-on-overflow"], help="when a game ends (default: published)"
-    )
-    parser.add_argument("--pieces", help="uniform, bag, or letters of IOTZSJL such as SZ (default: uniform)")
-    parser.add_argument("--seed", type=seed, help=f"of the pieces (default: {DEFAULT_SEED})")
-    limit = parser.add_mutually_exclusive_group()
+    game = parser.add_argument_group("game")
+    add_board(game)
+    add_rule(game)
+    add_pieces(game)
+    add_seed(game)
+    length = parser.add_argument_group("length, one of the first two, and speed")
+    limit = length.add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
     limit.add_argument(
         "--decisions",
@@ -62,14 +62,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help=f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)",
     )
-    parser.add_argument(
+    length.add_argument(
         "--speed",
         type=_speed,
         default=DEFAULT_SPEED,
         metavar="N",
         help="pieces a second (default: %(default)g)",
     )
-    parser.add_argument(
+    output = parser.add_argument_group("instead of watching in the terminal")
+    output.add_argument(
         "--play", action="store_true", help="play yourself; h asks the controller for a suggestion"
     )
     for name, what in (
@@ -79,7 +80,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         ("replay", "a replay"),
     ):
         metavar = f"OUT.{'json' if name == 'replay' else name}"
-        parser.add_argument(f"--{name}", type=Path, metavar=metavar, help=f"write {what}")
+        output.add_argument(f"--{name}", type=Path, metavar=metavar, help=f"write {what}")
     arguments = parser.parse_args(argv)
     if arguments.play and (arguments.games or arguments.decisions):
         parser.error("--play goes on until you quit: expected no --games or --decisions")

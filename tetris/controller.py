@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kernels.names import unknown_name
 from tetris.feature_sets import feature_names, feature_sets
-from tetris.files import write_text
-from tetris.names import unknown_name
+from tetris.files import meant_path, write_text
 from tetris.rules import Rules
 
 FORMAT = "cem-tetris-controller"
@@ -247,7 +247,7 @@ def resolve(text: str) -> LinearController:
     if path.is_file():
         return LinearController.load(path)
     if path.suffix == ".json" or os.sep in text:
-        raise ValueError(f"expected a controller at {text}, found no such file or folder")
+        raise ValueError(f"expected a controller at {text}, found no such file or folder{meant_path(text)}")
     raise unknown_name("file, a run folder or a controller", text, known_names())
 
 

@@ -6,8 +6,8 @@ sets come from.
 
 from __future__ import annotations
 
+from kernels.names import unknown_name
 from tetris.features import FEATURES
-from tetris.names import unknown_name
 from tetris.rules import MAX_WIDTH
 
 

@@ -1,10 +1,12 @@
-"""Writing a file whole or not at all."""
+"""Writing a file whole or not at all; and which file was meant where there is none of a name."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from pathlib import Path
+
+from kernels.names import did_you_mean
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -30,6 +32,14 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise OSError(error.errno, error.strerror, str(target)) from error
+
+
+def meant_path(path: str | os.PathLike[str]) -> str:
+    """Return ``"; did you mean 'PATH'?"``, or nothing where the folder holds nothing of a name like it."""
+    missing = Path(path)
+    with suppress(OSError):
+        return did_you_mean(str(missing), [str(entry) for entry in missing.parent.iterdir()])
+    return ""
 
 
 def _replace(target: Path, temporary: Path, content: bytes) -> None:

@@ -20,9 +20,9 @@ from tetris.scene import HEADROOM, Cells, Scene, piece_cells
 
 Picture = npt.NDArray[np.uint8]
 
-# What a cell can be; the seven pieces follow the first number of their kind.
+# What a cell can be; the seven pieces follow the first number of their kind, in the wall also `UNKNOWN`.
 PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
-WALL, FALLING = 8, 15
+WALL, FALLING = 8, 16
 
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
@@ -47,7 +47,7 @@ def _palette() -> npt.NDArray[np.uint8]:
     full = ("dde3f0", "ffffff", "b4bccd")
     ghost = ("3a4150", "7d8597", "7d8597")
     hint = ("c9cfdb", "ffffff", "ffffff")
-    wall = [_mixed(color, empty, 0.22) for color in PIECE_COLORS]
+    wall = [_mixed(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
     pieces = [
         (color, _mixed(color, "ffffff", 0.35), _mixed(color, "000000", 0.3))
         for color in (*wall, *PIECE_COLORS)
@@ -73,7 +73,8 @@ def board_picture(
     """Return the board and the rows above it.
 
     Args:
-        cells: The wall, shape (rows, width), row 0 at the bottom, as in `Scene`. Its rows are the picture's.
+        cells: The wall, shape (rows, width), row 0 at the bottom, as in `Scene`, or `UNKNOWN` where a cell's
+            piece is not known. Its rows are the picture's.
         cell: Size of a cell in pixels, at least 1.
         height: Rows of the board; those of ``cells`` beyond it are drawn as the space above.
         falling: A placement whose piece is drawn, brighter than the wall.

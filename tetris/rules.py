@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from kernels.names import did_you_mean
+
 PIECE_LETTERS = "IOTZSJL"
 """The seven pieces in the order of their numbers, 0 to 6."""
+
+RULES = ("published", "clear-on-overflow")
+"""The names of what happens when a piece comes to rest above the board; see `Rules`."""
+
+SOURCES = ("uniform", "bag")
+"""The piece sources that have a name; others are letters of `PIECE_LETTERS`."""
 
 MIN_WIDTH, MAX_WIDTH = 4, 10
 MIN_HEIGHT, MAX_HEIGHT = 4, 24
@@ -61,7 +70,7 @@ class Rules:
     @property
     def rule(self) -> str:
         """Name of the game-over rule: ``"published"`` or ``"clear-on-overflow"``."""
-        return "clear-on-overflow" if self.clear_on_overflow else "published"
+        return RULES[self.clear_on_overflow]
 
     @cached_property
     def full_row(self) -> int:
@@ -71,7 +80,7 @@ class Rules:
     @cached_property
     def piece_set(self) -> tuple[int, ...]:
         """The pieces that can come, by number, in rising order."""
-        if self.pieces in ("uniform", "bag"):
+        if self.pieces in SOURCES:
             return tuple(range(len(PIECE_LETTERS)))
         return tuple(PIECE_LETTERS.index(letter) for letter in self.pieces)
 
@@ -84,8 +93,12 @@ class Rules:
         """
         width, times, height = text.strip().lower().partition("x")
         if not (times and width.isdecimal() and height.isdecimal()):
-            raise ValueError(f"expected a board as WIDTHxHEIGHT such as 10x20, got {text!r}")
-        size = Rules(int(width), int(height))
+            expected = "expected a board as WIDTHxHEIGHT such as 10x20"
+            raise ValueError(f"{expected}, got {text!r}{_meant_board(text)}")
+        try:
+            size = Rules(int(width), int(height))
+        except ValueError as error:
+            raise ValueError(f"{error}{_meant_board(text)}") from None
         return size.width, size.height
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,14 +130,26 @@ def _check_size(name: str, value: object, low: int, high: int) -> None:
         raise ValueError(f"expected the board's {name} to be {low} to {high}, got {value}")
 
 
+def _meant_board(text: str) -> str:
+    """The question whether another board was meant: two numbers written otherwise, or the wrong way round."""
+    numbers = [int(number) for number in re.findall("[0-9]+", text)]
+    for width, height in (numbers, numbers[::-1]) if len(numbers) == 2 else ():
+        if MIN_WIDTH <= width <= MAX_WIDTH and MIN_HEIGHT <= height <= MAX_HEIGHT:
+            return f"; did you mean '{width}x{height}'?"
+    return ""
+
+
 def _canonical_pieces(pieces: object) -> str:
     if not isinstance(pieces, str):
         raise TypeError(f"expected pieces to be a str, got {pieces!r}")
-    if pieces.lower() in ("uniform", "bag"):
+    if pieces.lower() in SOURCES:
         return pieces.lower()
     letters = pieces.upper()
     if not letters or not set(letters) <= set(PIECE_LETTERS):
-        raise ValueError(f"expected pieces to be uniform, bag or letters of {PIECE_LETTERS}; got {pieces!r}")
+        raise ValueError(
+            f"expected pieces to be uniform, bag or letters of {PIECE_LETTERS}; "
+            f"got {pieces!r}{did_you_mean(pieces, SOURCES)}"
+        )
     if len(set(letters)) < len(letters):
         raise ValueError(f"expected every letter of pieces once, got {pieces!r}")
     chosen = "".join(letter for letter in PIECE_LETTERS if letter in letters)

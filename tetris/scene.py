@@ -18,6 +18,9 @@ from tetris.rules import Rules
 
 Cells = npt.NDArray[np.uint8]
 
+UNKNOWN = 8
+"""A full cell of which nobody knows the piece, in a wall that is drawn."""
+
 HEADROOM = 4
 """Rows kept above the board: a piece that ends the game comes to rest with its top there."""
 

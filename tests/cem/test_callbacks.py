@@ -168,12 +168,19 @@ class TestProgressBar:
         assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 2, 10.0), 1)
 
     @pytest.mark.parametrize(("total", "shown"), [(10, "5/10"), (None, "5/?")])
-    def test_a_terminal_gets_a_bar(self, total, shown):
+    def test_a_terminal_gets_a_bar(self, monkeypatch, total, shown):
+        monkeypatch.setenv("TERM", "xterm")
         text = self.play(Terminal(), RunPlan(2, total, None), 3)
         assert "\r" in text
         last = text.split("\r")[-1]
         assert shown in last
         assert "best 1234.5, elites 617.25, 12.3M lines/s" in last
+
+    def test_a_dumb_terminal_gets_the_lines_of_a_log(self, monkeypatch):
+        monkeypatch.setenv("TERM", "dumb")
+        text = self.play(Terminal(), RunPlan(0, 3, None), 3)
+        assert "\r" not in text
+        assert len(text.splitlines()) == 2
 
     def test_a_run_without_generations_prints_nothing_in_a_log(self):
         assert self.play(io.StringIO(), RunPlan(5, 5, None), 0) == ""

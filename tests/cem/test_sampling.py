@@ -105,7 +105,7 @@ def test_mixed_seed_is_splitmix64_twice():
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="expected a backend out of cuda, torch, got 'numpy'"):
+    with pytest.raises(ValueError, match="expected a backend among auto, cuda, torch; got 'numpy'"):
         make_sampler("numpy", CPU)
 
 

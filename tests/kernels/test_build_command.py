@@ -83,9 +83,9 @@ def test_one_failure_does_not_stop_the_others(tiny: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["three"], "expected operators of one, two, got 'three'"),
+        (["three"], "expected an operator among one, two; got 'three'"),
         (["--arch", "sm_90"], r"expected architectures such as 9\.0, .* got 'sm_90'"),
-        (["--device", "tpu"], "invalid choice: 'tpu'"),
+        (["--device", "tpu"], "expected a device among cpu, cuda, all; got 'tpu'"),
     ],
 )
 def test_what_cannot_be_built_is_refused_at_once(

@@ -131,7 +131,7 @@ def test_an_operator_that_crashes_is_a_problem(
 
 
 def test_an_unknown_device_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a device of cpu, cuda, got 'tpu'"):
+    with pytest.raises(ValueError, match="expected a device among cpu, cuda; got 'tpu'"):
         doctor.examine("tpu")
 
 

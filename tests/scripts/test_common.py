@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import _common
 import pytest
 import torch
 
 from kernels import BuildError, CompilerMissingError
+
+Script = Callable[..., Any]
+SCRIPTS = sorted(path.stem for path in Path(_common.__file__).parent.glob("[a-z]*.py"))
 
 
 @pytest.mark.parametrize(
@@ -180,3 +185,60 @@ def test_closed_stdout_is_no_error() -> None:
         ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=environment, stderr=subprocess.PIPE, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_help_is_short_fits_80_columns_and_names_every_option(
+    script: Script, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = script(name, "--help")
+    lines = ended.out.splitlines()
+    assert (ended.status, ended.err) == (0, "")
+    assert lines[0].startswith(f"usage: {name}.py ")
+    assert len(lines) < 60
+    assert [line for line in lines if len(line) > 80] == []
+    assert f"  python scripts/{name}.py" in ended.out
+    assert "None" not in ended.out
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
+    script: Script, name: str
+) -> None:
+    needed = ["x"] if re.search(r"\] [A-Z]", script(name, "--help").out.splitlines()[0]) else []
+    ended = script(name, *needed, "--hepl=1")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
+
+
+def test_prose_is_filled_and_commands_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    with pytest.raises(SystemExit):
+        _common.Parser(description=f"{'word ' * 20}\n\n    python a.py  # a\n    python b.py\n").parse_args(
+            ["-h"]
+        )
+    out = capsys.readouterr().out
+    assert f"{' '.join(['word'] * 7)}\n" in out
+    assert "\n\n  python a.py  # a\n  python b.py\n" in out
+
+
+def test_a_name_is_one_of_those_that_are_known() -> None:
+    read = _common.one_of("part", ("speed", "training"))
+    assert read("speed") == "speed"
+    with pytest.raises(argparse.ArgumentTypeError, match="got 'sped'; did you mean 'speed'"):
+        read("sped")
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], term: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert list(_common.progress(range(3))) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert list(_common.progress(range(3))) == [0, 1, 2]
+    assert bool(capsys.readouterr().err) == (term == "xterm")

@@ -61,3 +61,20 @@ def test_a_script_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(cpu_report, "ROOT", tmp_path)
     with pytest.raises(RuntimeError, match=r"expected .*/none.py to succeed, got exit code 2"):
         cpu_report.script("none")
+
+
+def test_where_a_script_fails_the_status_is_1_and_the_result_stays(
+    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(folder: Path) -> None:
+        raise RuntimeError("expected speed.py to succeed, got exit code 3")
+
+    monkeypatch.setattr(cpu_report, "speed", fail)
+    ended = script("cpu_report", "--part", "speed", "--out", out := tmp_path / "cpu.json")
+    assert (ended.status, ended.err.count("\n")) == (2, 1)  # there is none yet for the other parts
+    out.write_text(result := cpu_report.RESULT.read_text())
+    monkeypatch.setattr(cpu_report, "source_digest", lambda: json.loads(result)["sources"])
+    ended = script("cpu_report", "--part", "speed", "--out", out)
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err == f"expected speed.py to succeed, got exit code 3; {out} is as it was\n"
+    assert out.read_text() == result

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from _movie import GIF_CELL
 from _recipe import make_recipe
 
 from tetris import LinearController, published
+from tetris.render import PALETTE, frame
 
 
 @pytest.fixture
@@ -49,6 +53,29 @@ def test_a_page_that_differs_is_named(
     assert script("render_figures").status == 0
     assert "4,568 lines a game" in page.read_text()
     assert script("render_figures", "--check").status == 0
+
+
+def test_the_agent_at_play_is_the_one_of_the_result_file(figures: Any) -> None:
+    image = pytest.importorskip("PIL.Image", reason='needs Pillow: pip install -e ".[watch]"')
+    run = figures.median_run(json.loads(figures.CPU.read_text()))
+    assert figures.AGENT.stat().st_size < 1_000_000
+    assert f"docs/{figures.AGENT.name}" in (figures.ROOT / "README.md").read_text()
+    with image.open(figures.AGENT) as gif:
+        assert gif.n_frames == figures.AGENT_PIECES
+        for number, scene in enumerate(figures.agent_scenes(run)):
+            gif.seek(number)
+            drawn = PALETTE[frame(scene, "learned", GIF_CELL)]
+            assert (np.asarray(gif.convert("RGB")) == drawn).all(), f"frame {number}"
+
+
+def test_without_pillow_the_agent_stays_as_it_is(
+    figures: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    before = figures.AGENT.stat().st_mtime_ns
+    figures.draw_agent({})
+    assert "docs/agent.gif stays as it is: a GIF needs Pillow" in capsys.readouterr().err
+    assert figures.AGENT.stat().st_mtime_ns == before
 
 
 def test_a_block_that_nobody_renders_is_refused(

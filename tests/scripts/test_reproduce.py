@@ -65,7 +65,7 @@ def test_a_part_measured_again_leaves_the_others(script: Script, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--part", "all"), "invalid choice: 'all'"),
+        (("--part", "all"), "expected a part among published, noisy_ce_bertsekas_10x10"),
         (("--seeds", "0"), "expected a whole number of at least 1, got '0'"),
         (("--seconds", "-1"), "expected a number of seconds above 0, got '-1'"),
         (("--device", "cuda"), "expected a GPU for device cuda"),

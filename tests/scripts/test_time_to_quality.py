@@ -212,3 +212,9 @@ def test_an_unknown_preset_is_one_line(script: Callable[..., Any]) -> None:
     ended = script("time_to_quality", "--device", "python", "--preset", "fast")
     assert ended.status == 2
     assert "got 'fast'" in ended.err
+
+
+def test_an_unknown_device_is_one_line(script: Callable[..., Any]) -> None:
+    ended = script("time_to_quality", "--device", "gpu")
+    assert ended.status == 2
+    assert "got 'gpu'; did you mean 'cuda'?" in ended.err

@@ -162,6 +162,29 @@ def test_without_matplotlib_there_is_a_hint(
     assert not (tmp_path / "a" / "learning_curve.png").exists()
 
 
+def test_curves_for_tensorboard_are_in_the_folder_also_when_a_run_goes_on(
+    script: Script, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboard", reason='needs tensorboard: pip install -e ".[tensorboard]"')
+    ended = _train(script, tmp_path / "a", "--tensorboard")
+    assert f"note: curves: tensorboard --logdir {tmp_path / 'a' / 'tensorboard'}\n" in ended.err
+    (curves,) = (tmp_path / "a" / "tensorboard").iterdir()
+    assert b"fitness/elites" in curves.read_bytes()
+    assert "tensorboard" not in json.loads((tmp_path / "a" / "config.json").read_text())
+    assert script("train_tetris", "--resume", tmp_path / "a", "--tensorboard").status == 0
+
+
+def test_without_tensorboard_there_is_one_line_with_the_remedy_and_nothing_is_left(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    ended = script("train_tetris", *TINY, "--tensorboard", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert 'pip install -e ".[tensorboard]"' in line
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_a_compiler_it_plays_in_python_and_says_so_once(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +230,11 @@ def test_default_folder_is_named_after_time_and_seed(
     [
         (("--preset", "quik"), "quick, standard, record; got 'quik'; did you mean 'quick'?"),
         (("--features", "dtt"), "got 'dtt'; did you mean 'dt'?"),
-        (("--device", "gpu"), "expected a device among auto, cpu, cuda, python; got 'gpu'"),
+        (("--device", "gpu"), "among auto, cpu, cuda, python; got 'gpu'; did you mean 'cuda'?"),
+        (("--rule", "clear"), "expected a rule among published, clear-on-overflow; got 'clear'"),
+        (("--noise", "constnt:1"), "got 'constnt:1'; did you mean 'constant'?"),
+        (("--pieces", "bags"), "got 'bags'; did you mean 'bag'?"),
+        (("--board", "20x10"), "did you mean '10x20'?"),
         (("--backend", "troch"), "did you mean 'torch'?"),
         (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
@@ -220,6 +247,7 @@ def test_default_folder_is_named_after_time_and_seed(
         (("--time-limit", "nan"), "--time-limit: expected a number of seconds above 0, got 'nan'"),
         (("--config", "/no/such.json"), "/no/such.json: No such file or directory"),
         (("--nosuch", "1"), "unrecognized arguments: --nosuch 1"),
+        (("--populatoin", "1"), "--populatoin 1; did you mean '--population'?"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(

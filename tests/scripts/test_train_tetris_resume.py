@@ -259,3 +259,11 @@ def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -
     assert _weights(tmp_path / "killed") == _weights(tmp_path / "whole")
     # The kills did hit a running run, and between different checkpoints.
     assert len({step for step in report["steps"] if 0 < step < report["generations"]}) >= 4, report
+
+
+def test_the_run_that_was_meant_is_named(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    ended = script("train_tetris", "--resume", tmp_path / "mien")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert line.endswith(f"; did you mean '{tmp_path / 'mine'}'?")

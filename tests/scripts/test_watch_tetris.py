@@ -249,7 +249,14 @@ def test_ctrl_c_in_a_terminal_gives_it_back() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     command = [sys.executable, str(ROOT / "scripts" / "watch_tetris.py"), "--board", "6x6"]
     program = subprocess.Popen(
-        command, stdin=side, stdout=side, stderr=subprocess.PIPE, env=environment, text=True
+        command,
+        stdin=side,
+        stdout=side,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        # Where it is ignored here, as under `nohup pytest &`, it would be in the child, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     read_until(hand, b"margin")
     program.send_signal(signal.SIGINT)

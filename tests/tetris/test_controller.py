@@ -159,6 +159,12 @@ def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
         resolve("dt200")
 
 
+def test_the_run_that_was_meant_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ValueError, match=r"found no such file or folder; did you mean '.*/mine'\?"):
+        resolve(str(tmp_path / "mien"))
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected a controller at .*none\.json, found no such file"):
         resolve(str(tmp_path / "none.json"))

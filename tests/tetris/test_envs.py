@@ -20,6 +20,7 @@ from tetris.envs.placements import action_count, action_mask, placement
 from tetris.feature_sets import feature_names
 from tetris.features import feature_values
 from tetris.game import Rows, after_states, play
+from tetris.render import PALETTE
 from tetris.stream import PieceStream
 
 RULES = (
@@ -87,6 +88,18 @@ def test_an_action_that_the_mask_excludes_is_played_as_one_that_it_allows() -> N
                 stands_for = shape.orientation * width + column
                 assert mask[stands_for]
                 assert stands_for == action or not mask[action]
+
+
+def test_the_mask_can_be_asked_for_at_any_time() -> None:
+    env = TetrisEnv()
+    with pytest.raises(gymnasium.error.ResetNeeded, match="to be called first"):
+        env.action_masks()
+    _, info = env.reset(seed=1)
+    for _ in range(3):
+        mask = env.action_masks()
+        assert mask.dtype == np.bool_
+        assert np.array_equal(mask, info["action_mask"] == 1)
+        *_, info = env.step(int(mask.argmax()))
 
 
 def test_a_seed_decides_the_pieces_and_a_reset_goes_on_with_them() -> None:
@@ -196,7 +209,7 @@ def test_a_board_is_drawn_in_characters() -> None:
     lines = str(env.render()).splitlines()
     assert lines[0] == f"piece {'IOTZSJL'[inner.piece]}"
     assert lines[-5:] == ["| . . . .|", "| . . . .|", "|[] . . .|", "|[][][] .|", "+--------+"]
-    assert sum(line.count("[]") for line in lines) == 4 + 4
+    assert [sum(line.count(mark) for line in lines) for mark in ("[]", "##")] == [4, 4]
 
 
 def test_a_frame_shows_the_wall_and_the_piece() -> None:
@@ -210,6 +223,7 @@ def test_a_frame_shows_the_wall_and_the_piece() -> None:
     assert not np.array_equal(before, after)
     env.step(0)
     assert not np.array_equal(after, env.render())
+    assert {tuple(color) for color in env.render().reshape(-1, 3)} <= {tuple(color) for color in PALETTE}
 
 
 def test_render_without_a_mode_says_so() -> None:

@@ -24,7 +24,7 @@ from tetris.render import (
     piece_picture,
     scene_board,
 )
-from tetris.scene import HEADROOM, Scene, scenes
+from tetris.scene import HEADROOM, UNKNOWN, Scene, scenes
 from tetris.stream import PieceStream
 
 RULES = Rules(6, 8)
@@ -97,6 +97,13 @@ def test_every_piece_is_drawn_in_its_own_colour() -> None:
     assert len(colors) == 7
     for piece in range(7):
         assert (piece_picture(piece, 1) // 3 == FALLING + piece).sum() == 4
+
+
+def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
+    cells = np.array([[UNKNOWN, 1, 7, 0]], dtype=np.uint8)
+    drawn = kinds(board_picture(cells, 1, height=1))[0]
+    assert drawn.tolist() == [FALLING - 1, WALL, WALL + 6, EMPTY]
+    assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
 
 
 def test_text_is_drawn_by_the_pixel() -> None:

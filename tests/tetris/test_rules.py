@@ -75,6 +75,24 @@ def test_board_in_text_must_be_in_range() -> None:
         Rules.parse_board("12x20")
 
 
+@pytest.mark.parametrize("text", ["20x10", "10*20", "10,20", "10 × 20", "20-10"])
+def test_the_board_that_was_meant_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match=r"; did you mean '10x20'\?$"):
+        Rules.parse_board(text)
+
+
+@pytest.mark.parametrize("text", ["30x40", "10", "1x2x3"])
+def test_where_no_board_was_meant_none_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="expected") as raised:
+        Rules.parse_board(text)
+    assert "did you mean" not in str(raised.value)
+
+
+def test_the_piece_source_that_was_meant_is_named() -> None:
+    with pytest.raises(ValueError, match="got 'unifrom'; did you mean 'uniform'"):
+        Rules(pieces="unifrom")
+
+
 def test_dict_round_trip() -> None:
     rules = Rules(8, 12, clear_on_overflow=True, pieces="SZ")
     assert Rules.from_dict(rules.to_dict()) == rules

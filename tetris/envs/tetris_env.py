@@ -198,6 +198,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self._time += 1
         return self._observation(), float(after.lines), after.game_over, False, self._info()
 
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """Return which actions are placements of their own, bools: what sb3-contrib's MaskablePPO asks for.
+
+        Raises:
+            gymnasium.error.ResetNeeded: If no game has begun.
+        """
+        return action_mask(self.piece, self.rules.width).astype(np.bool_)
+
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
         if self.render_mode is None:

@@ -1,0 +1,103 @@
+"""TensorBoard: the curves of a run, for those who watch several runs side by side in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cem.callbacks import Callback, GenerationRecord, RunPlan
+
+_TAGS = {
+    "generation_best": "fitness/best",
+    "elite_mean": "fitness/elites",
+    "elite_worst": "fitness/worst elite",
+    "mean_fitness": "fitness/mean",
+    "best_fitness": "fitness/best so far",
+    "std_mean": "search/std",
+    "seconds": "time/seconds a generation",
+}
+"""Where a curve is; a rate such as ``lines/s`` is under ``speed``, any other metric under ``metrics``."""
+
+_NO_CURVES = ("generation", "elapsed_s")
+
+
+class TensorBoardWriter(Callback):
+    """Writes a run for TensorBoard: a curve for each number of a generation, and for each dimension.
+
+    Fitness, standard deviation, seconds and the metrics of the objective come with every generation, mean and
+    standard deviation of each dimension with every checkpoint. The step is the generation. What a resumed run
+    plays again replaces what was there.
+
+    It needs the package tensorboard, which the extra ``tensorboard`` brings, and imports it when the run
+    starts; ``check_tensorboard`` says before whether it is there.
+    """
+
+    def __init__(
+        self, folder: str | Path, names: Sequence[str] = (), *, texts: Mapping[str, str] | None = None
+    ) -> None:
+        """Choose what to write where; nothing is made before the run starts.
+
+        Args:
+            folder: Where TensorBoard shall find the run; made where it is not there.
+            names: What the dimensions are called; their numbers if empty.
+            texts: Texts to keep beside the curves, such as the settings of the run, by title; Markdown.
+        """
+        self.folder = Path(folder)
+        self._names = tuple(names)
+        self._texts = dict(texts or {})
+        self._writer: Any = None
+
+    def on_start(self, plan: RunPlan) -> None:
+        """Open the files.
+
+        Raises:
+            ValueError: If tensorboard is not installed.
+            OSError: If the files cannot be written.
+        """
+        check_tensorboard()
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(self.folder), purge_step=plan.generation + 1)
+        for title, text in self._texts.items():
+            self._writer.add_text(title, text, plan.generation)
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Write a generation."""
+        for name, value in record.as_dict().items():
+            if name not in _NO_CURVES:
+                self._writer.add_scalar(_tag(name), value, record.generation)
+
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Write the distribution, and all that is not on the disk yet."""
+        for what in ("mean", "std"):
+            values = state[what].tolist()
+            names = self._names or tuple(map(str, range(len(values))))
+            for name, value in zip(names, values, strict=True):
+                self._writer.add_scalar(f"{what}/{name}", value, generation)
+        self._writer.flush()
+
+    def on_end(self) -> None:
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def check_tensorboard() -> None:
+    """Make sure that TensorBoard's files can be written.
+
+    Raises:
+        ValueError: If the package tensorboard is not installed; the message says how to.
+    """
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        remedy = 'pip install -e ".[tensorboard]", or pip install tensorboard'
+        raise ValueError(f"curves for TensorBoard need the package tensorboard: {remedy}") from error
+
+
+def _tag(name: str) -> str:
+    if name in _TAGS:
+        return _TAGS[name]
+    return f"speed/{name[:-2]} a second" if name.endswith("/s") else f"metrics/{name}"

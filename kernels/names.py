@@ -1,0 +1,41 @@
+"""Names a person types: the error that lists the known ones and points at the one that was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_FEW = 12
+"""So many names at most are listed before what was given; more would hide it."""
+
+_OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
+"""What people call things for which a name that is spelt alike would be the wrong one."""
+
+
+def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
+    """Returns the error for a name that is none of the known ones.
+
+    Args:
+        kind: what the name should have named, such as ``"feature"``.
+        text: what was given.
+        known: the names there are, in the order to list them in.
+    """
+    names = list(known)
+    article = "an" if kind[0] in "aeio" else "a"
+    got = f"got {text!r}{did_you_mean(text, names)}"
+    if len(names) > _FEW:
+        return ValueError(f"expected {article} {kind}, {got} (known: {', '.join(names)})")
+    return ValueError(f"expected {article} {kind} among {', '.join(names)}; {got}")
+
+
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """Returns ``"; did you mean 'NAME'?"``, or nothing where no known name is near.
+
+    Example:
+        >>> did_you_mean("Quik", ["quick", "standard"])
+        "; did you mean 'quick'?"
+    """
+    lowered = {name.lower(): name for name in known}
+    text = text.strip().lower()
+    nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]
+    return next((f"; did you mean {lowered[name]!r}?" for name in nearest if name in lowered), "")

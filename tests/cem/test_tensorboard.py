@@ -1,0 +1,101 @@
+"""cem/tensorboard.py: the curves of a run, and what is said where tensorboard is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from cem import (
+    Callback,
+    Checkpointer,
+    CrossEntropyMethod,
+    Evaluation,
+    GenerationRecord,
+    RunPlan,
+    TensorBoardWriter,
+    Trainer,
+)
+from cem.tensorboard import check_tensorboard
+
+REASON = 'needs tensorboard: pip install -e ".[tensorboard]"'
+
+
+def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """What TensorBoard would show: (step, value) by curve."""
+    accumulators = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason=REASON
+    )
+    events = accumulators.EventAccumulator(str(folder))
+    events.Reload()
+    return {
+        tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]
+    }
+
+
+def record(generation: int, value: float) -> GenerationRecord:
+    """A generation with one value for all that has to be given."""
+    needed = [each for each in fields(GenerationRecord) if each.default is MISSING is each.default_factory]
+    return GenerationRecord(**{**{each.name: value for each in needed}, "generation": generation})
+
+
+def write(folder: Path, start: int, generations: range, value: float) -> None:
+    writer = TensorBoardWriter(folder)
+    writer.on_start(RunPlan(start, None, None))
+    for generation in generations:
+        writer.on_generation(record(generation, value))
+    writer.on_end()
+
+
+def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason=REASON)
+
+    def objective(candidates: torch.Tensor, generation: int) -> Evaluation:
+        fitness = candidates.sum(dim=1)
+        return Evaluation(fitness, {"mean_fitness": fitness.mean(), "games": 7}, rates=("games",))
+
+    optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 20, maximize=True)
+    writer = TensorBoardWriter(tmp_path / "curves", ("holes", "wells"), texts={"settings": "seed 0"})
+    Trainer(
+        optimizer,
+        objective,
+        generations=3,
+        callbacks=[writer],
+        checkpointer=Checkpointer(tmp_path / "checkpoints", fingerprint={}, interval_s=0.0),
+    ).run()
+    found = curves(tmp_path / "curves")
+    assert set(found) >= {
+        *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/mean", "search/std"),
+        *("time/seconds a generation", "speed/games a second", "metrics/games"),
+        *("mean/holes", "mean/wells", "std/holes", "std/wells"),
+    }
+    assert {tuple(step for step, _ in curve) for curve in found.values()} == {(1, 2, 3)}
+    assert found["metrics/games"] == [(1, 7.0), (2, 7.0), (3, 7.0)]
+    assert found["mean/holes"][-1][1] == pytest.approx(float(optimizer.mean[0]))
+
+
+def test_what_a_resumed_run_plays_again_replaces_what_was_there(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason=REASON)
+    write(tmp_path, 0, range(1, 6), 1.0)
+    write(tmp_path, 3, range(4, 6), 2.0)
+    assert curves(tmp_path)["fitness/best"] == [(1, 1.0), (2, 1.0), (3, 1.0), (4, 2.0), (5, 2.0)]
+
+
+def test_without_tensorboard_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    writer: Callback = TensorBoardWriter(tmp_path / "curves")
+    for refused in (check_tensorboard, lambda: writer.on_start(RunPlan(0, None, None))):
+        with pytest.raises(ValueError, match=r'package tensorboard: pip install -e "\.\[tensorboard\]"'):
+            refused()
+    writer.on_end()
+    assert not (tmp_path / "curves").exists()
+
+
+def test_importing_the_package_does_not_import_tensorboard() -> None:
+    code = "import sys, cem; sys.exit('tensorboard' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
+    assert ended.returncode == 0

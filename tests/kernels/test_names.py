@@ -1,0 +1,50 @@
+"""kernels/names.py: the error for a name that nobody knows, and what was probably meant."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from kernels import names
+
+DEVICES = ("auto", "cpu", "cuda", "python")
+
+
+def test_the_error_lists_the_known_names_and_the_nearest() -> None:
+    error = names.unknown_name("preset", "Quik", ("quick", "standard"))
+
+    assert str(error) == "expected a preset among quick, standard; got 'Quik'; did you mean 'quick'?"
+
+
+def test_where_none_is_near_none_is_named() -> None:
+    assert str(names.unknown_name("operator", "x", ("lltm",))) == "expected an operator among lltm; got 'x'"
+
+
+def test_a_long_list_comes_last() -> None:
+    known = [f"n{i}" for i in range(13)]
+
+    assert str(names.unknown_name("name", "n1x", known)) == (
+        f"expected a name, got 'n1x'; did you mean 'n1'? (known: {', '.join(known)})"
+    )
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("gpu", "cuda"), ("C++", "cpu"), ("phyton", "python")])
+def test_a_device_by_another_name_is_known(typed: str, meant: str) -> None:
+    assert names.did_you_mean(typed, DEVICES) == f"; did you mean {meant!r}?"
+
+
+def test_the_other_name_counts_only_where_there_is_what_it_means() -> None:
+    assert names.did_you_mean("gpu", ("gpus",)) == "; did you mean 'gpus'?"
+
+
+def test_the_name_is_given_as_it_is_written() -> None:
+    known = ("CemTetris/Tetris-v0", "CemTetris/Tetris-Bag-v0")
+
+    assert names.did_you_mean("cemtetris/tetris-bag", known) == "; did you mean 'CemTetris/Tetris-Bag-v0'?"
+
+
+def test_the_example_runs() -> None:
+    result = doctest.testmod(names)
+
+    assert (result.attempted, result.failed) == (1, 0)
