@@ -2,7 +2,7 @@
 
 python scripts/time_to_quality.py        # five seeds of the default preset
 python scripts/time_to_quality.py --device cpu --seeds 3 --json out.json
-python scripts/time_to_quality.py --preset record --time-limit 180 --goal 10x20.51M
+python scripts/time_to_quality.py --time-limit 180 --goal 10x20.51M
 
 Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
 compiled before. With --time-limit a run is cut off. About once a second it notes its controller. Afterwards,
