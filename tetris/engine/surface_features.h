@@ -145,8 +145,8 @@ struct Steps {
     TETRIS_FUNCTION Bits fits_s() const { return by(1).falls() | rising_pairs(); }
     TETRIS_FUNCTION Bits fits_j() const { return flat() | by(2).rises(); }
     TETRIS_FUNCTION Bits fits_l() const { return flat() | by(2).falls(); }
-    // Columns with a higher one to their right, from which the surface falls again.
-    TETRIS_FUNCTION Bits peaks() const { return followed(at_least[0].rises(), at_least[0].falls()); }
+    // Columns with a higher one to their right, from which the surface falls again; it falls from the right wall, too.
+    TETRIS_FUNCTION Bits peaks() const { return followed(at_least[0].rises(), at_least[0].falls() & pairs); }
     // 1 if there is none, else 0.
     TETRIS_FUNCTION static Ints none(Bits set) { return L::count(set == L::bits(0)); }
     // 1 if there are fewer than two, else 0.
