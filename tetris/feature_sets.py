@@ -55,6 +55,13 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "flat_pairs",
         "rising_pairs",
         "falling_pairs",
+        "peaks",
+        "spare_pieces",
+        "squared_deep_wells_3",
+        "upper_hole_rows",
+        "columns_with_holes",
+        "gaps_over_holes",
+        "gaps_over_highest_hole",
     )
     bertsekas = (*surface_features(width), "max_height", "holes")
     return {

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial, reduce
 from itertools import pairwise
+from operator import or_
 
 from tetris.pieces import PIECES, Shape
 from tetris.rules import MAX_WIDTH, PIECE_LETTERS, Rules
@@ -200,10 +201,22 @@ def deep_wells(depth: int, after: AfterState) -> int:
     )
 
 
+@_family((3,))
+def squared_deep_wells(depth: int, after: AfterState) -> float:
+    """The square of `deep_wells`: one that only the I fills is bearable, two are not."""
+    return deep_wells(depth, after) ** 2
+
+
 @_feature
 def bumpiness(after: AfterState) -> int:
     """Absolute differences of the heights of neighbouring columns, summed."""
     return sum(map(abs, _steps(after)))
+
+
+@_feature
+def peaks(after: AfterState) -> int:
+    """Columns higher than both neighbours; a wall is higher than any column."""
+    return sum(before > 0 > behind for before, behind in _successive_steps(after))
 
 
 @_feature
@@ -248,19 +261,28 @@ def fitting_pieces(after: AfterState) -> int:
 
     In some orientation and column, that is, with no new hole. Lines and the top of the board do not matter.
     """
-    return sum(_fits(after, piece) for piece in range(len(PIECES)))
+    return sum(_places(after, piece) >= 1 for piece in range(len(PIECES)))
+
+
+@_feature
+def spare_pieces(after: AfterState) -> int:
+    """How many of the seven pieces can rest so in at least two places.
+
+    A bottom that contains another orientation's is no place of its own: where a J can lie flat, it can stand.
+    """
+    return sum(_places(after, piece) >= 2 for piece in range(len(PIECES)))
 
 
 @_feature
 def fits_s(after: AfterState) -> int:
     """1 if the S is one of the `fitting_pieces`, else 0."""
-    return int(_fits(after, PIECE_LETTERS.index("S")))
+    return int(_places(after, PIECE_LETTERS.index("S")) >= 1)
 
 
 @_feature
 def fits_z(after: AfterState) -> int:
     """1 if the Z is one of the `fitting_pieces`, else 0."""
-    return int(_fits(after, PIECE_LETTERS.index("Z")))
+    return int(_places(after, PIECE_LETTERS.index("Z")) >= 1)
 
 
 @_feature
@@ -277,9 +299,39 @@ def adjacent_rows_with_holes(after: AfterState) -> int:
 
 
 @_feature
+def upper_hole_rows(after: AfterState) -> int:
+    """Rows with holes among the four from the highest one of them downwards."""
+    rows = _rows_of_holes(after)
+    return sum(row > max(rows) - 4 for row in rows)
+
+
+@_feature
+def columns_with_holes(after: AfterState) -> int:
+    """Columns with at least one hole."""
+    return reduce(or_, _hole_cells(after), 0).bit_count()
+
+
+@_feature
+def gaps_over_holes(after: AfterState) -> int:
+    """Empty cells of the rows directly above a row with holes that have none themselves.
+
+    What it takes to complete these rows, so that the holes below are open again.
+    """
+    rows = _rows_of_holes(after)
+    return sum(_gaps(after, row + 1) for row in rows if row + 1 not in rows)
+
+
+@_feature
+def gaps_over_highest_hole(after: AfterState) -> int:
+    """Empty cells of the row directly above the highest hole, 0 where there is none."""
+    rows = _rows_of_holes(after)
+    return _gaps(after, max(rows) + 1) if rows else 0
+
+
+@_feature
 def nearly_full_rows(after: AfterState) -> int:
     """Rows with exactly one empty cell."""
-    return sum(row.bit_count() == after.rules.width - 1 for row in after.rows)
+    return sum(_gaps(after, row) == 1 for row in range(len(after.rows)))
 
 
 @_feature
@@ -298,15 +350,26 @@ def _successive_steps(after: AfterState) -> list[tuple[int, int]]:
     return list(pairwise(_steps(after)))
 
 
-def _fits(after: AfterState, piece: int) -> bool:
-    """Whether the surface is somewhere the mirror of an orientation's bottom."""
+def _contains(steps: Sequence[int], part: Sequence[int]) -> bool:
+    return any(steps[start : start + len(part)] == part for start in range(len(steps) - len(part) + 1))
+
+
+@cache
+def _bottoms(piece: int) -> list[list[int]]:
+    """The steps along the bottom of each orientation, without those that contain another one's."""
+    bottoms = [[right - left for left, right in pairwise(shape.bottoms)] for shape in PIECES[piece]]
+    return [own for own in bottoms if not any(own != part and _contains(own, part) for part in bottoms)]
+
+
+def _places(after: AfterState, piece: int) -> int:
+    """How many times the surface has the steps of one of a piece's `_bottoms`."""
     steps = _steps(after)
-    bottoms = ([right - left for left, right in pairwise(shape.bottoms)] for shape in PIECES[piece])
-    return any(
-        steps[column : column + len(bottom)] == bottom
-        for bottom in bottoms
-        for column in range(len(steps) - len(bottom) + 1)
-    )
+    starts = ((start, bottom) for bottom in _bottoms(piece) for start in range(len(steps) - len(bottom) + 1))
+    return sum(steps[start : start + len(bottom)] == bottom for start, bottom in starts)
+
+
+def _gaps(after: AfterState, row: int) -> int:
+    return after.rules.width - after.rows[row].bit_count()
 
 
 def _rows_of_holes(after: AfterState) -> set[int]:

@@ -58,15 +58,24 @@ def _by_definition(after: AfterState) -> dict[str, float]:
     def sunk(x: int, depth: int) -> bool:
         return all(tall[side] >= tall[x] + depth for side in (x - 1, x + 1) if 0 <= side < width)
 
-    def admitted(letter: str) -> bool:
-        """Whether a piece can hang over the wall with a cell of the wall or the floor under every column."""
+    def places(letter: str) -> int:
+        """Columns where a piece can have a cell of the wall or the floor under each of its own.
+
+        Only those that hold no fewer columns where it can.
+        """
+        found = set()
         for shape in PIECES["IOTZSJL".index(letter)]:
             for left in range(width - shape.width + 1):
                 for bottom in range(top + 1):
                     feet = [(left + i, bottom + row) for i, row in enumerate(shape.bottoms)]
                     if all(y == tall[x] for x, y in feet):
-                        return True
-        return False
+                        found.add(frozenset(x for x, _ in feet))
+        return sum(not any(other < columns for other in found) for columns in found)
+
+    def gaps(y: int) -> int:
+        return sum((x, y) in empty for x in range(width))
+
+    highest = max(rows_with_holes, default=-1)
 
     return {
         "row_transitions": sum(pairs) - 2 * (top - height),
@@ -81,6 +90,7 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         "wells_fast": sum(len(run_down(x, y, empty)) for x, y in below_a_well),
         "max_height": max(tall),
         **{f"deep_wells_{depth}": sum(sunk(x, depth) for x in range(width)) for depth in (2, 3)},
+        "squared_deep_wells_3": sum(sunk(x, 3) for x in range(width)) ** 2,
         "bumpiness": sum(abs(d) for d in differences),
         "flat_steps": differences.count(0),
         "single_steps": differences.count(1) + differences.count(-1),
@@ -88,12 +98,18 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         "flat_pairs": triples(0, 0),
         "rising_pairs": triples(0, 1),
         "falling_pairs": triples(-1, 0),
-        "fitting_pieces": sum(map(admitted, "IOTZSJL")),
-        "fits_s": int(admitted("S")),
-        "fits_z": int(admitted("Z")),
-        "highest_hole": max((y + 1 for y in rows_with_holes), default=0),
+        "peaks": sum(tall[x - 1] < tall[x] > tall[x + 1] for x in range(1, width - 1)),
+        "fitting_pieces": sum(places(letter) > 0 for letter in "IOTZSJL"),
+        "spare_pieces": sum(places(letter) > 1 for letter in "IOTZSJL"),
+        "fits_s": int(places("S") > 0),
+        "fits_z": int(places("Z") > 0),
+        "highest_hole": highest + 1,
+        "upper_hole_rows": sum(y in rows_with_holes for y in range(highest - 3, highest + 1)),
+        "columns_with_holes": len({x for x, _ in covered}),
+        "gaps_over_holes": sum(gaps(y + 1) for y in rows_with_holes - {y - 1 for y in rows_with_holes}),
+        "gaps_over_highest_hole": gaps(highest + 1) if rows_with_holes else 0,
         "adjacent_rows_with_holes": sum({y, y + 1} <= rows_with_holes for y in range(top)),
-        "nearly_full_rows": sum(sum((x, y) in empty for x in range(width)) == 1 for y in range(top)),
+        "nearly_full_rows": sum(gaps(y) == 1 for y in range(top)),
         "thin_covers": sum((x, tall[x] - 2) in empty for x in range(width)),
         **{f"column_height_{x}": tall[x] for x in range(width)},
         **{f"height_difference_{x}": abs(d) for x, d in enumerate(differences)},
@@ -203,6 +219,19 @@ def test_pieces_that_the_surface_admits(wall: Wall, drawing: tuple[str, ...], pi
     assert values == [len(pieces), "S" in pieces, "Z" in pieces]
 
 
+@pytest.mark.parametrize(
+    ("drawing", "pieces"),
+    [
+        (("......",), "IOTJL"),  # 0 0 0 0 0
+        (("X.....", "XX...."), "IOTSJL"),  # -1 -1 0 0 0
+        (("X.X.X.",), "ITZS"),  # -1 1 -1 1 -1
+        (("X...X.", "X...X.", "X...X.", "X...X."), "IOJL"),  # -4 0 0 4 -4: two flat steps, one pair of them
+    ],
+)
+def test_pieces_that_the_surface_admits_twice(wall: Wall, drawing: tuple[str, ...], pieces: str) -> None:
+    assert _values(wall(*drawing), Rules(6, 8), "spare_pieces") == [len(pieces)]
+
+
 def test_thin_covers_and_rows_of_holes(wall: Wall) -> None:
     rows = wall(
         "X.....",
@@ -213,6 +242,23 @@ def test_thin_covers_and_rows_of_holes(wall: Wall) -> None:
     )
     names = ("thin_covers", "highest_hole", "adjacent_rows_with_holes", "nearly_full_rows")
     assert _values(rows, Rules(6, 8), *names) == [2, 4, 3, 1]  # columns 0 and 2; holes in rows 0 to 3
+    names = ("upper_hole_rows", "columns_with_holes", "gaps_over_holes", "gaps_over_highest_hole")
+    assert _values(rows, Rules(6, 8), *names) == [4, 3, 5, 5]
+
+
+def test_gaps_over_rows_of_holes_that_lie_apart(wall: Wall) -> None:
+    rows = wall(
+        "....X.",
+        "X...XX",
+        "X.X..X",
+        "XXX..X",
+        "XX.XXX",
+        "XXX.XX",
+        "XX.XX.",
+    )
+    names = ("rows_with_holes", "upper_hole_rows", "gaps_over_holes", "gaps_over_highest_hole")
+    # Holes in columns 2, 3 and 5 at the bottom, and in column 4 under a lid, in rows 3 and 4.
+    assert _values(rows, Rules(6, 10), *names) == [5, 4, 3, 3]
 
 
 def test_what_the_placement_did(wall: Wall) -> None:
@@ -246,7 +292,9 @@ def test_sets_in_summation_order() -> None:
     dt_surface += ["double_steps", "highest_hole", "fitting_pieces", "nearly_full_rows"]
     assert list(feature_names("dt_surface")) == dt_surface
     dt_full = [*dt_surface, "thin_covers", "adjacent_rows_with_holes", "fits_s", "fits_z"]
-    dt_full += ["flat_pairs", "rising_pairs", "falling_pairs"]
+    dt_full += ["flat_pairs", "rising_pairs", "falling_pairs", "peaks", "spare_pieces"]
+    dt_full += ["squared_deep_wells_3", "upper_hole_rows", "columns_with_holes"]
+    dt_full += ["gaps_over_holes", "gaps_over_highest_hole"]
     assert list(feature_names("dt_full")) == dt_full
     heights = [f"column_height_{i}" for i in range(10)]
     bertsekas = [*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes"]

@@ -25,9 +25,14 @@ struct WithSources {
 };
 template <class L, class... Sources, class F, class... More>
 struct WithSources<Slots<L, Sources...>, F, More...> {
-    static constexpr bool given = (std::is_same_v<SourceOf<F>, Sources> || ...);
-    using With = std::conditional_t<given, Slots<L, Sources...>, Slots<L, Sources..., SourceOf<F>>>;
-    using Known = typename WithSources<With, More...>::Known;
+    using First = SourceOf<F>;
+    using Second = SecondSourceOf<F>;
+    static constexpr bool first_given = (std::is_same_v<First, Sources> || ...);
+    static constexpr bool second_given = std::is_same_v<First, Second> || (std::is_same_v<Second, Sources> || ...);
+    template <class... Also>
+    using With = std::conditional_t<second_given, Slots<L, Sources..., Also...>, Slots<L, Sources..., Also..., Second>>;
+    using Both = std::conditional_t<first_given, With<>, With<First>>;
+    using Known = typename WithSources<Both, More...>::Known;
 };
 
 // A list of features with their weights. `Features...` are distinct.
@@ -70,7 +75,8 @@ struct FeatureList {
    private:
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after_drop(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        return F::after(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared, drop);
+        return after_drop_of<F>(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared,
+                                static_cast<const Slot<L, SecondSourceOf<F>>&>(prepared).prepared, drop);
     }
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static void compute_early(typename L::Ints& value, const Prepared<L>& prepared,

@@ -8,8 +8,9 @@
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
 //   after(prepared, drop)  the integers of the after-states, one a lane; not negative
 // A feature without `after` is computed from the whole after-state. Features that want to know the same of the board name
-// the struct that prepares it as their `Source`. Names: tetris/features.py's in PascalCase. Those of rows are
-// in row_features.h, those of the heights of columns in surface_features.h.
+// the struct that prepares it as their `Source`; one that wants to know what another struct prepares as well names that as
+// its `SecondSource`: after(prepared, second, drop). Names: tetris/features.py's in PascalCase. Those of rows are in
+// row_features.h, those of the heights of columns in surface_features.h.
 #pragma once
 
 #include <type_traits>
@@ -55,6 +56,23 @@ struct source<F, std::void_t<typename F::Source>> {
 };
 template <class F>
 using SourceOf = typename source<F>::type;
+// What else it wants to know; its source where there is nothing else.
+template <class F, class = void>
+struct second_source {
+    using type = SourceOf<F>;
+};
+template <class F>
+struct second_source<F, std::void_t<typename F::SecondSource>> {
+    using type = typename F::SecondSource;
+};
+template <class F>
+using SecondSourceOf = typename second_source<F>::type;
+// F::after of what has been prepared by both.
+template <class F, class First, class Second, class D>
+TETRIS_FUNCTION auto after_drop_of(const First& first, const Second& second, const D& drop) {
+    if constexpr (std::is_same_v<SourceOf<F>, SecondSourceOf<F>>) return F::after(first, drop);
+    else return F::after(first, second, drop);
+}
 
 // A count of bits: `factor` times those of `words(board)`, a word a column, plus `offset(geometry)`. Only the total is
 // worth knowing beforehand.
@@ -265,7 +283,7 @@ struct HoleDepth : BitCount<HoleDepth> {
     template <class L>
     struct Prepared {
         typename L::Ints total;
-        typename L::template Kept<uint8_t, typename L::ColumnInts> holed;  // all ones where the column has a hole, else 0
+        typename L::template Kept<uint8_t, typename L::ColumnInts> holed;  // see L::nonzero: where the column has a hole
     };
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
@@ -280,6 +298,32 @@ struct HoleDepth : BitCount<HoleDepth> {
             depth = depth + L::where(holed, L::ints(drop.shape.cells[k]));
         }
         return depth;
+    }
+};
+
+// Columns with at least one hole.
+struct ColumnsWithHoles : WholeFeature {
+    using Source = HoleDepth;
+    struct Total {
+        template <class L>
+        TETRIS_FUNCTION static typename L::Ints prepare(const Board<L>& board) {
+            return L::ints(of(board));
+        }
+    };
+    using SecondSource = Total;
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>& board) {
+        const auto holes = board.holes();
+        return popcount(L::negative(L::as_ints((holes | -holes) & board.geometry.inside)));
+    }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(const HoleDepth::Prepared<L>& columns, typename L::Ints total,
+                                                  const Drop<L, WIDTH>& drop) {
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+            const auto before = L::flag(drop.at(columns.holed, k));
+            total = total + L::count(before | drop.covers(k)) - L::count(before);
+        }
+        return total;
     }
 };
 
@@ -311,11 +355,17 @@ struct ThinCovers : WholeFeature {
     }
 };
 
+// Source::prepare's result for one placement at a time.
+template <class Source>
+using PreparedBy = decltype(Source::prepare(std::declval<Board<ScalarLanes>>()));
 template <class F, class = void>
 struct has_after : std::false_type {};
 template <class F>
-struct has_after<F, std::void_t<decltype(F::after(SourceOf<F>::prepare(std::declval<Board<ScalarLanes>>()),
-                                                  std::declval<Drop<ScalarLanes, 1>>()))>>
-    : std::true_type {};
+struct has_after<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
+                                                  std::declval<Drop<ScalarLanes, 1>>()))>> : std::true_type {};
+template <class F>
+struct has_after<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
+                                                  std::declval<PreparedBy<typename F::SecondSource>>(),
+                                                  std::declval<Drop<ScalarLanes, 1>>()))>> : std::true_type {};
 
 }  // namespace tetris

@@ -114,6 +114,7 @@ struct Avx512Lanes {
         return total;
     }
     TETRIS_FUNCTION static Ints run_length(Bits value) { return popcount(value); }
+    TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return {_mm512_mullo_epi32(a.r, b.r)}; }
     TETRIS_FUNCTION static Ints triangle(Ints n) {
         const Register low = _mm512_load_si512(AVX512_CONSTANTS.triangle);
         const Register high = _mm512_load_si512(AVX512_CONSTANTS.triangle + 16);

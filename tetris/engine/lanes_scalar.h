@@ -163,6 +163,7 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
         return n * (n + 1) >> 1;
     }
+    TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return a * b; }
     // Of two words whose bits lie in the same four rows.
     TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
         return popcount64(first | static_cast<uint64_t>(second) << 32);

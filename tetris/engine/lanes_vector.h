@@ -160,6 +160,7 @@ struct VectorLanes {
         return {R::add_byte_pairs(bytes)};
     }
     TETRIS_FUNCTION static Ints run_length(Bits value) { return popcount(value); }
+    TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return {R::multiply(a.r, b.r)}; }
     TETRIS_FUNCTION static Ints triangle(Ints n) { return {R::look_up(TRIANGLES, n.r)}; }
     // The bits of the second word fit beside those of the first when it is turned by eight.
     TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {

@@ -1,4 +1,4 @@
-// The features of rows: those that hold holes, and those that lack one cell (definitions in tetris/features.py; see
+// The features of rows: those that hold holes, and what rows lack (definitions in tetris/features.py; see
 // feature_definitions.h).
 #pragma once
 
@@ -71,47 +71,124 @@ struct HighestHole : WholeFeature {
     }
 };
 
-// Rows with exactly one empty cell.
-struct NearlyFullRows : WholeFeature {
-    template <class L>
-    struct Prepared {
-        typename L::Bits empty[MAX_PIECE_SIZE + 1];  // the rows with 1, 2, ... empty cells
-    };
+// Rows with holes among the four from the highest one of them downwards.
+struct UpperHoleRows : WholeFeature {
+    using Source = HoleRows;
+    // Bits from that of the highest row to that of the floor stand for rows further and further down.
+    template <class Bits>
+    TETRIS_FUNCTION static Bits among_upper(Bits rows) {
+        const Bits highest = rows & -rows;
+        return rows & ((highest << 4) - highest);
+    }
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        const auto empty = L::without(board.geometry.inside, board.cells);
-        return popcount(L::or_columns(empty) & ~L::or_columns(among_next<L>(empty, empty)));
+        return popcount(among_upper(static_cast<uint32_t>(L::or_columns(board.holes()))));
     }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+        return L::popcount(among_upper(HoleRows::after(prepared, drop)));
+    }
+};
+
+// How many empty cells each row has.
+struct RowGaps {
+    static constexpr int DIGITS = 4;  // for up to MAX_WIDTH
+    template <class L>
+    struct Prepared {
+        typename L::Bits exactly[MAX_PIECE_SIZE + 2];  // the rows with 0, 1, 2, ... of them; 0 is not needed
+        typename L::Bits digit[DIGITS];                // the rows in whose number, written in binary, the digit is 1
+    };
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
         const auto empty = L::without(board.geometry.inside, board.cells);
         auto next = empty;
         typename L::Bits at_least = L::or_all(next);
         Prepared<L> prepared;
-        TETRIS_UNROLL for (int n = 0; n <= MAX_PIECE_SIZE; ++n) {
+        TETRIS_UNROLL for (int i = 0; i < DIGITS; ++i) prepared.digit[i] = L::bits(0);
+        TETRIS_UNROLL for (int n = 1; n <= MAX_WIDTH; ++n) {
+            // Counting to n changes the digits up to the lowest one that becomes 1.
+            TETRIS_UNROLL for (int i = 0; i < DIGITS; ++i) {
+                if (n % (1 << i) == 0) prepared.digit[i] = prepared.digit[i] ^ at_least;
+            }
             next = among_next<L>(empty, next);
             const typename L::Bits more = L::or_all(next);
-            prepared.empty[n] = L::without(at_least, more);
+            if (n <= MAX_PIECE_SIZE + 1) prepared.exactly[n] = L::without(at_least, more);
             at_least = more;
         }
         return prepared;
     }
-    // A row that gets n cells has to have n + 1 empty ones before. The piece that is four columns wide has one row.
+    // The empty cells that some rows have left when the piece has come to rest.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        typename L::Bits rows = prepared.empty[0];
-        TETRIS_UNROLL for (int n = WIDTH == MAX_PIECE_SIZE ? WIDTH : 1; n <= WIDTH; ++n) {
-            const typename L::Bits filled = drop.rows(drop.shape.rows[n - 1]);
-            rows = L::without(rows, filled) | (filled & prepared.empty[n]);
+    TETRIS_FUNCTION static typename L::Ints count(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop,
+                                                  typename L::Bits rows) {
+        typename L::Ints gaps = L::ints(0);
+        TETRIS_UNROLL for (int i = DIGITS - 1; i >= 0; --i) gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
+        TETRIS_UNROLL for (int n = 0; n < WIDTH; ++n) {
+            const typename L::Ints filled = L::popcount(drop.rows(drop.shape.rows[n]) & rows);
+            TETRIS_UNROLL for (int i = 0; i <= n; ++i) gaps = gaps - filled;
         }
-        return L::popcount(rows);
+        return gaps;
     }
-
-   private:
+    // The empty cells of some rows of a board.
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>& board, uint32_t rows) {
+        const auto empty = L::without(board.geometry.inside, board.cells);
+        return L::count_bits(empty & L::bits_everywhere(static_cast<typename L::Word>(rows)));
+    }
     // The empty cells that have one of those given to their left.
     template <class L>
     TETRIS_FUNCTION static auto among_next(const typename L::ColumnBits& empty, const typename L::ColumnBits& given) {
         return empty & L::left(L::or_up_to(given));
+    }
+};
+
+// The empty cells of rows that are chosen by which rows hold holes: `Self::covers(rows)`.
+template <class Self>
+struct GapsOverHoleRows : WholeFeature {
+    using Source = HoleRows;
+    using SecondSource = RowGaps;
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>& board) {
+        return RowGaps::of(board, Self::covers(static_cast<uint32_t>(L::or_columns(board.holes()))));
+    }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& holes, const RowGaps::Prepared<L>& gaps,
+                                                  const Drop<L, WIDTH>& drop) {
+        return RowGaps::count<L>(gaps, drop, Self::covers(HoleRows::after(holes, drop)));
+    }
+};
+
+struct GapsOverHoles : GapsOverHoleRows<GapsOverHoles> {
+    template <class Bits>
+    TETRIS_FUNCTION static Bits covers(Bits rows) {
+        return (rows | (rows >> 1)) ^ rows;
+    }
+};
+
+struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
+    template <class Bits>
+    TETRIS_FUNCTION static Bits covers(Bits rows) {
+        return (rows & -rows) >> 1;
+    }
+};
+
+// Rows with exactly one empty cell.
+struct NearlyFullRows : WholeFeature {
+    using Source = RowGaps;
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>& board) {
+        const auto empty = L::without(board.geometry.inside, board.cells);
+        return popcount(L::or_columns(empty) & ~L::or_columns(RowGaps::among_next<L>(empty, empty)));
+    }
+    // A row that gets n cells has to have n + 1 empty ones before. The piece that is four columns wide has one row.
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(const RowGaps::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
+        typename L::Bits rows = prepared.exactly[1];
+        TETRIS_UNROLL for (int n = WIDTH == MAX_PIECE_SIZE ? WIDTH : 1; n <= WIDTH; ++n) {
+            const typename L::Bits filled = drop.rows(drop.shape.rows[n - 1]);
+            rows = L::without(rows, filled) | (filled & prepared.exactly[n + 1]);
+        }
+        return L::popcount(rows);
     }
 };
 

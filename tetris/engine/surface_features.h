@@ -145,8 +145,12 @@ struct Steps {
     TETRIS_FUNCTION Bits fits_s() const { return by(1).falls() | rising_pairs(); }
     TETRIS_FUNCTION Bits fits_j() const { return flat() | by(2).rises(); }
     TETRIS_FUNCTION Bits fits_l() const { return flat() | by(2).falls(); }
+    // Columns with a higher one to their right, from which the surface falls again; it falls from the right wall, too.
+    TETRIS_FUNCTION Bits peaks() const { return followed(at_least[0].rises(), at_least[0].falls() & pairs); }
     // 1 if there is none, else 0.
     TETRIS_FUNCTION static Ints none(Bits set) { return L::count(set == L::bits(0)); }
+    // 1 if there are fewer than two, else 0.
+    TETRIS_FUNCTION static Ints fewer_than_two(Bits set) { return none(set & (set - L::bits(1))); }
 };
 
 // What features of steps have in common.
@@ -223,6 +227,22 @@ struct DeepWells : StepFeature<DeepWells<DEPTH>> {
     }
 };
 
+template <int DEPTH>
+struct SquaredDeepWells : StepFeature<SquaredDeepWells<DEPTH>> {
+    template <class L>
+    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
+        const auto wells = DeepWells<DEPTH>::value(steps);
+        return L::times(wells, wells);
+    }
+};
+
+struct Peaks : StepFeature<Peaks> {
+    template <class L>
+    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
+        return L::popcount(steps.peaks());
+    }
+};
+
 struct FlatSteps : StepFeature<FlatSteps> {
     template <class L>
     TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
@@ -272,6 +292,18 @@ struct FittingPieces : StepFeature<FittingPieces> {
         using S = Steps<L>;
         const auto missing = S::none(steps.fits_o()) + S::none(steps.fits_t()) + S::none(steps.fits_z()) +
                              S::none(steps.fits_s()) + S::none(steps.fits_j()) + S::none(steps.fits_l());
+        return L::ints(PIECES) - missing;
+    }
+};
+
+// Those that rest in at least two places.
+struct SparePieces : StepFeature<SparePieces> {
+    template <class L>
+    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
+        using S = Steps<L>;
+        const auto missing = S::fewer_than_two(steps.fits_o()) + S::fewer_than_two(steps.fits_t()) +
+                             S::fewer_than_two(steps.fits_z()) + S::fewer_than_two(steps.fits_s()) +
+                             S::fewer_than_two(steps.fits_j()) + S::fewer_than_two(steps.fits_l());
         return L::ints(PIECES) - missing;
     }
 };
