@@ -24,7 +24,7 @@ COMPARISON = Path("comparison.html")
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description=__doc__)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] RUN [RUN ...]")
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
     )
