@@ -355,17 +355,22 @@ struct ThinCovers : WholeFeature {
     }
 };
 
-// Source::prepare's result for one placement at a time.
+// What a source knows of a board where placements are scored one at a time.
 template <class Source>
 using PreparedBy = decltype(Source::prepare(std::declval<Board<ScalarLanes>>()));
+using OneDrop = Drop<ScalarLanes, 1>;
 template <class F, class = void>
-struct has_after : std::false_type {};
+struct has_after_of_one : std::false_type {};
 template <class F>
-struct has_after<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
-                                                  std::declval<Drop<ScalarLanes, 1>>()))>> : std::true_type {};
+struct has_after_of_one<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(), std::declval<OneDrop>()))>>
+    : std::true_type {};
+template <class F, class = void>
+struct has_after_of_two : std::false_type {};
 template <class F>
-struct has_after<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
-                                                  std::declval<PreparedBy<typename F::SecondSource>>(),
-                                                  std::declval<Drop<ScalarLanes, 1>>()))>> : std::true_type {};
+struct has_after_of_two<F, std::void_t<decltype(F::after(std::declval<PreparedBy<SourceOf<F>>>(),
+                                                         std::declval<PreparedBy<SecondSourceOf<F>>>(),
+                                                         std::declval<OneDrop>()))>> : std::true_type {};
+template <class F>
+struct has_after : std::bool_constant<has_after_of_one<F>::value || has_after_of_two<F>::value> {};
 
 }  // namespace tetris
