@@ -17,6 +17,9 @@ import torch
 from tetris import native
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
+STEP = KERNELS.parent / "tetris" / "envs" / "step"
+"""The operator that steps vector environments."""
+
 _NATIVE_SUFFIXES = (".cpp", ".cu", ".cuh", ".h")
 _SMI_FIELDS = {
     "driver": "driver_version",
@@ -113,15 +116,17 @@ def source_digest(*, cuda: bool = False) -> str:
 
 
 def part_digest(part: Mapping[str, Any]) -> str:
-    """Return the digest of what a part of a report measures, as it is now: operators, the engine, or both.
+    """Return the digest of what a part of a report measures, as it is now.
 
     Args:
-        part: Its ``operators``, ``device``, and ``engine``, whether the Tetris engine is measured; older
-            parts have none.
+        part: Its ``operators``, ``device``, and whether the Tetris ``engine`` and the ``environments`` on it
+            are measured; older parts say neither.
     """
     found = [kernel_digest(*part["operators"])] if part["operators"] else []
     if part.get("engine", False):
         found.append(source_digest(cuda=part["device"] == "cuda"))
+    if part.get("environments", False):
+        found.append(_digest(path for path in STEP.iterdir() if path.suffix in _NATIVE_SUFFIXES))
     return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 

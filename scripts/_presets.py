@@ -97,7 +97,7 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "curriculum": "10x10:40:2000,10x12:20:5000,10x16:60:60000",
         "score_decisions": 5_000_000_000,
     },
-    # 520 billion decisions with every feature there is. What the curriculum was chosen by: docs/record_log.md.
+    # 520 billion decisions with every feature there is; docs/record_log.md says how it was chosen.
     "record": {
         **_CUDA,
         "features": "dt_full",

@@ -21,7 +21,7 @@ from kernels.names import unknown_name
 from tetris.files import write_text
 
 DEVICES = ("auto", "cpu", "cuda")
-DESCRIBED_PARTS = ("time_to_quality", "sampling", "operators")
+DESCRIBED_PARTS = ("time_to_quality", "env", "sampling", "operators")
 """Parts of the CPU's result file that say themselves what they were measured with, and of which sources."""
 
 
@@ -41,7 +41,12 @@ def settle_device(requested: str) -> str:
 
 
 def describe(
-    benchmark: str, device: str, operators: Sequence[str] = (), *, engine: bool = False
+    benchmark: str,
+    device: str,
+    operators: Sequence[str] = (),
+    *,
+    engine: bool = False,
+    environments: bool = False,
 ) -> dict[str, Any]:
     """Return what a result holds for, as plain values for JSON.
 
@@ -50,11 +55,14 @@ def describe(
         device: ``"cuda"`` or ``"cpu"``.
         operators: The folders under kernels/ whose sources were measured.
         engine: Whether the Tetris engine was.
+        environments: Whether the vector environments were.
 
     Raises:
         ValueError: If an operator is unknown.
     """
     measured = {"device": device, "operators": list(operators), "engine": engine}
+    if environments:
+        measured["environments"] = True
     return {
         "benchmark": benchmark,
         **measured,

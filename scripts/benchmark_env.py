@@ -6,7 +6,6 @@ python scripts/benchmark_env.py --num-envs 1024
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import os
@@ -32,7 +31,7 @@ from _common import (
     table,
 )
 from _game_arguments import add_device
-from _machine import gpu, machine, versions
+from _results import describe
 from gymnasium.vector import AutoresetMode
 
 import tetris.envs
@@ -179,12 +178,12 @@ def speed_table(courses: Sequence[Course], title: str) -> str:
 
 def report(courses: Sequence[Course], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the figures with all that they hold for, as plain values for JSON."""
-    on_gpu = gpu() if courses[-1].name == "cuda" else {}
+    device = "cuda" if courses[-1].name == "cuda" else "cpu"
+    held = describe("env", device, engine=True, environments=True)
     return {
-        "benchmark": "env",
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine() | on_gpu | {"load_average": os.getloadavg()[0]},
-        "versions": versions() | {"gymnasium": gymnasium.__version__},
+        **held,
+        "machine": held["machine"] | {"load_average": os.getloadavg()[0]},
+        "versions": held["versions"] | {"gymnasium": gymnasium.__version__},
         "environment": arguments.id,
         "autoreset": arguments.autoreset,
         "repeats": arguments.repeats,

@@ -1,8 +1,8 @@
 """Measure on this machine's CPU what README and docs say, and write it to one result file.
 
 The speed of the engines, the published controllers on both boards of the literature, the preset that trains
-without a flag, from nothing, over several seeds, how long it takes to reach given scores, and the kernels.
-About half an hour on two cores.
+without a flag, from nothing, over several seeds, how long it takes to reach given scores, the Gymnasium
+environments, and the kernels. About half an hour on two cores.
 
 python scripts/cpu_report.py && python scripts/render_figures.py
 """
@@ -89,6 +89,14 @@ def kernel_part(folder: Path, name: str) -> dict[str, Any]:
     """Return what scripts/benchmark_<name>.py measures on the CPU."""
     target = folder / f"{name}.json"
     script(f"benchmark_{name}", "--device", "cpu", "--output", target)
+    result: dict[str, Any] = json.loads(target.read_text())
+    return result
+
+
+def environments(folder: Path) -> dict[str, Any]:
+    """Return what scripts/benchmark_env.py measures."""
+    target = folder / "env.json"
+    print(script("benchmark_env", "--device", "cpu", "--json", target))
     result: dict[str, Any] = json.loads(target.read_text())
     return result
 
@@ -196,6 +204,7 @@ def main() -> int:
             "training": lambda: training(folder, arguments.seeds),
             "published": lambda: published_scores(arguments.seconds),
             "time_to_quality": lambda: time_to_quality(folder, arguments.seeds),
+            "env": lambda: environments(folder),
             "sampling": lambda: kernel_part(folder, "sampling"),
             "operators": lambda: kernel_part(folder, "operators"),
         }

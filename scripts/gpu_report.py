@@ -1,9 +1,9 @@
 """Run on a machine with a GPU what README and docs say of it, and write benchmarks/results/<gpu>.json.
 
-The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, training,
-how long it takes to reach given scores, the record, and the tests under compute-sanitizer: over an hour on an
-H200. A part alone is measured again with --part; the rest of the file stays. With --stop-after the long ones
-stop in time, and go on when the same command is run again:
+The GPU tests, the benchmarks of the kernels and of the Tetris engine, its games beside the CPU's, the
+Gymnasium environments, training, how long it takes to reach given scores, the record, and the tests under
+compute-sanitizer: over an hour on an H200. A part alone is measured again with --part; the rest of the file
+stays. With --stop-after the long ones stop in time, and go on when the same command is run again:
 
 python scripts/gpu_report.py && python scripts/render_figures.py
 python scripts/gpu_report.py --part record_training --stop-after 540
@@ -47,6 +47,7 @@ SECONDS = {
     "sampling": 150.0,
     "operators": 120.0,
     "rollout": 200.0,
+    "env": 200.0,
     "training": 300.0,
     "sanitizer": 150.0,
 }
@@ -86,6 +87,15 @@ def tests(folder: Path) -> dict[str, Any]:
         "seconds": round(time.monotonic() - began, 1),
         "summary": output.splitlines()[-1].strip("= "),
     }
+
+
+def environments(folder: Path) -> dict[str, Any]:
+    """Return what scripts/benchmark_env.py measures; its table goes to stdout."""
+    target = folder / "env.json"
+    arguments = ("--device", "cuda", "--json", target)
+    print(python("scripts/benchmark_env.py", *arguments, timeout_s=SECONDS["env"]), flush=True)
+    result: dict[str, Any] = json.loads(target.read_text())
+    return result
 
 
 def benchmark(name: str, folder: Path) -> dict[str, Any]:
@@ -217,6 +227,7 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "operators": lambda folder: benchmark("operators", folder),
     "rollout": rollout,
     "equality": equality,
+    "env": environments,
     "training": training,
     **{tool: partial(sanitizer, tool) for tool in TOOLS},
 }

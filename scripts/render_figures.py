@@ -22,6 +22,7 @@ from typing import Any
 
 from _common import Parser, run
 from _engine_pages import ENGINE_BLOCKS
+from _env_pages import ENV_BLOCKS
 from _kernel_pages import CPU_BLOCKS, KERNEL_BLOCKS
 from _learning_curve import draw_learning_curve
 from _machine import source_digest
@@ -56,6 +57,7 @@ PAGES = (
     "docs/training.md",
     "docs/engine.md",
     "docs/performance.md",
+    "docs/gymnasium.md",
 )
 CPU = ROOT / "benchmarks" / "results" / "cpu.json"
 GPU = ROOT / "benchmarks" / "results" / "h200.json"
@@ -139,6 +141,7 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
     "published": published,
 }
 GPU_BLOCKS = {**KERNEL_BLOCKS, **ENGINE_BLOCKS, **RECORD_BLOCKS}
+REPORTS_BLOCKS = {**QUALITY_BLOCKS, **ENV_BLOCKS}
 
 
 def rendered(
@@ -167,10 +170,10 @@ def rendered(
             text = GPU_BLOCKS[name](gpu if gpu is not None else {}, GPU_FILE)
         elif name in REPRODUCE_BLOCKS:
             text = REPRODUCE_BLOCKS[name](reproduced or {})
-        elif name in QUALITY_BLOCKS:
-            text = QUALITY_BLOCKS[name](by_file(result, gpu))
+        elif name in REPORTS_BLOCKS:
+            text = REPORTS_BLOCKS[name](by_file(result, gpu))
         else:
-            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS, *REPRODUCE_BLOCKS, *QUALITY_BLOCKS])
+            known = ", ".join([*BLOCKS, *CPU_BLOCKS, *GPU_BLOCKS, *REPRODUCE_BLOCKS, *REPORTS_BLOCKS])
             raise ValueError(f"expected a block named {known} in {page.name}, got {name!r}")
         text = text.replace("{root}", root)
         return f"<!-- begin: {name} -->\n{text}{chr(10) * bool(text)}<!-- end: {name} -->"

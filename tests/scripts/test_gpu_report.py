@@ -70,7 +70,7 @@ def test_all_parts_go_into_one_file(script: Script, tmp_path: Path) -> None:
     assert ended.status == 0, ended.err
     report = json.loads((tmp_path / "h200.json").read_text())
     assert list(report["parts"]) == [
-        *("tests", "sampling", "operators", "rollout", "equality", "training"),
+        *("tests", "sampling", "operators", "rollout", "equality", "env", "training"),
         *("memcheck", "racecheck", "initcheck"),
         *("time_to_quality", "record_training", "record_score"),
     ]
