@@ -37,7 +37,10 @@ def lines(value: float | None) -> str:
     """Return a number of lines as a person reads it: three or four digits."""
     if value is None:
         return "-"
-    return f"{value / 1e6:.3g} M" if value >= 1e6 else f"{float(f'{value:.4g}'):,.0f}"
+    if value < 1e6:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    millions = float(f"{value:.3g}") / 1e6
+    return f"{millions:,.0f} M" if millions >= 1000 else f"{millions:.3g} M"
 
 
 def cell(measurement: Report) -> str:

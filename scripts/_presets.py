@@ -51,6 +51,8 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
     # 110 billion decisions: hours on a few cores, minutes on a large GPU.
     "record": {
         **_COMMON,
+        "features": "dt_full",
+        "noise": "hyperbolic:0.03",
         "curriculum": "10x8:20:1000,10x10:22:7500,10x12:14:40000,10x14:10:250000,10x16:7:500000",
         "population": 512,
         "elites": 40,
@@ -97,7 +99,7 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "curriculum": "10x10:40:2000,10x12:20:5000,10x16:60:60000",
         "score_decisions": 5_000_000_000,
     },
-    # 520 billion decisions with every feature there is; docs/record_log.md says how it was chosen.
+    # 520 billion decisions with the features and the noise that docs/record_log.md speaks for.
     "record": {
         **_CUDA,
         "features": "dt_full",

@@ -89,7 +89,7 @@ class RunFolder:
             ValueError: If there is no run here, or its recipe is damaged.
         """
         if not self.config.is_file():
-            hint = "" if self.path.is_dir() else meant_path(self.path)
+            hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
         settings = read_settings(self.config)
         missing = [field.name for field in fields(Recipe) if field.name not in settings]

@@ -322,10 +322,12 @@ def main() -> int:
             undone.add(name)
             continue
         write_json(out, report)
-        if name in LONG_PARTS:
-            shutil.rmtree(arguments.keep / name)
         print(f"wrote {name} to {out}", flush=True)
-    return 1 if undone else 0
+    if undone:
+        return 1
+    for name in set(arguments.part or names) & set(LONG_PARTS):  # until then the same command finds them done
+        shutil.rmtree(arguments.keep / name)
+    return 0
 
 
 if __name__ == "__main__":

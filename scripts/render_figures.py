@@ -237,6 +237,9 @@ def main() -> int:
         print(f"note: {sentence}", file=sys.stderr)
     texts = {page: rendered(page, result, gpu, reproduced) for page in map(ROOT.joinpath, PAGES)}
     best = best_controller(gpu or {})
+    if best is None and BEST.is_file():
+        print(f"{BEST.relative_to(ROOT)} is no record of {GPU_FILE}: remove it", file=sys.stderr)
+        return 1
     if best is not None:
         texts[BEST] = json.dumps(best.to_dict(), indent=1, allow_nan=False) + "\n"
     old = [file for file, text in texts.items() if not file.is_file() or file.read_text() != text]

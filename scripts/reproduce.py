@@ -65,6 +65,9 @@ CPU_SCORE_DECISIONS = 20_000_000
 PARTS = ("published", *PLANS)
 QUICK_PARTS = tuple(part for part in PARTS if not part.endswith("10x20"))
 QUICK_SEEDS = 3
+QUICK_FOLDER = Path("runs")
+"""Where what is cut down goes, so that it does not replace what the pages are written from."""
+
 SECONDS, QUICK_SECONDS = 60.0, 3.0
 
 
@@ -100,7 +103,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         metavar="FILE",
         help="the result file, where the other parts stay (default: benchmarks/results/reproduce-<gpu>.json, "
-        "or reproduce-cpu.json)",
+        "or reproduce-cpu.json; with --quick in runs/)",
     )
     return parser.parse_args(argv)
 
@@ -174,7 +177,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         device = settle_device(arguments.device)
-        out = arguments.out or RESULTS / f"reproduce-{result_path().name if device == 'cuda' else 'cpu.json'}"
+        name = f"reproduce-{result_path().name if device == 'cuda' else 'cpu.json'}"
+        folder = QUICK_FOLDER if arguments.quick else RESULTS
+        out = arguments.out or folder / name
+        if arguments.quick:
+            QUICK_FOLDER.mkdir(parents=True, exist_ok=True)
         check_writable(out)
         report = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
     parts = arguments.part or (QUICK_PARTS if arguments.quick else PARTS)

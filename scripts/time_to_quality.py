@@ -127,10 +127,10 @@ def judge(weights: Sequence[float], features: str, goal: Goal, device: str, game
 def is_clear(score: Score, lines: int) -> bool:
     """Tell whether a score that is looked at again and again is clearly on one side of a number of lines.
 
-    It is, where the exact interval of 99.9 % leaves it out: one of 95 % would too often do so by luck, at one
-    of so many looks.
+    It is, where the interval of 99.9 % leaves it out: one of 95 % would too often do so by luck, at one of so
+    many looks. That of the Poisson distribution, since decisions are given and games counted.
     """
-    low = 2 * score.lines / chi2_quantile(1 - _DOUBT, max(2 * score.games, 2))
+    low = 2 * score.lines / chi2_quantile(1 - _DOUBT, 2 * score.games + 2)
     high = 2 * score.lines / chi2_quantile(_DOUBT, 2 * score.games) if score.games else math.inf
     return not low <= lines <= high
 
@@ -226,7 +226,8 @@ def measure(
     origin = describe("time_to_quality", device, engine=True)
     given = {
         **{name: origin[name] for name in ("device", "sources", "versions")},
-        "settings": dict(settings),
+        "machine": {name: origin["machine"].get(name) for name in ("processor", "cores", "gpu")},
+        "recipe": make_recipe(device, settings).to_dict(),
         "goals": [goal.name for goal in goals],
         "time_limit": longest_s,
     }

@@ -127,6 +127,31 @@ def test_what_is_not_done_keeps_its_folder_until_it_is(
     assert (sessions[0].stop_after_s, sessions[0].commit) == (540.0, "abc")
 
 
+@pytest.mark.usefixtures("parts")
+def test_the_same_command_finds_what_is_done_as_long_as_anything_is_not(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found: list[bool] = []
+
+    def train(session: Continued) -> dict[str, Any]:
+        found.append((session.kept / "trained").exists())
+        (session.kept / "trained").touch()
+        return part("record_training", trained=1.0)
+
+    def score(session: Continued) -> dict[str, Any]:
+        if len(found) < 2:
+            raise Unfinished("no time")
+        return part("record_score")
+
+    monkeypatch.setitem(gpu_report.LONG_PARTS, "record_training", train)
+    monkeypatch.setitem(gpu_report.LONG_PARTS, "record_score", score)
+    arguments = ("gpu_report", "--out", tmp_path / "h200.json", "--keep", tmp_path / "kept")
+    arguments += ("--part", "record_training", "--part", "record_score")
+    assert [script(*arguments).status for _ in range(2)] == [1, 0]
+    assert found == [False, True]
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
 def test_a_part_sees_what_was_measured_before_it(
     script: Script, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -217,7 +217,7 @@ def test_the_best_controller_comes_with_its_provenance() -> None:
     assert (best.name, best.weights) == ("best", published("dt20").weights)
     provenance = best.provenance
     assert {"command", "config", "seed", "versions", "score", "decisions", "seconds"} <= provenance.keys()
-    assert provenance["command"] == "python scripts/train_tetris.py --preset record --seed 1"
+    assert provenance["command"] == "python scripts/train_tetris.py --preset record --device cuda --seed 1"
     assert (provenance["commit"], provenance["machine"]) == ("abc", "NVIDIA Test")
     assert [each["ci95"] for each in provenance["score"]] == [[90.0, 110.0], [45.0, 55.0]]
     assert "weights" not in provenance["score"][0]

@@ -113,3 +113,12 @@ def test_searches_on_a_gpu_are_those_on_a_cpu() -> None:
     on_cpu, on_gpu = (reproduce.run_experiment(plan, device) for device in ("cpu", "cuda"))
     assert on_gpu["searches"] == on_cpu["searches"]
     assert on_gpu["decisions"] == on_cpu["decisions"]
+
+
+def test_what_is_cut_down_does_not_replace_what_the_pages_are_written_from(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--part", "noisy_ce_bertsekas_10x10", "--device", "cpu", "--generations", 1, "--limit", 100)
+    assert script("reproduce", "--quick", *arguments).status == 0
+    assert (tmp_path / "runs" / "reproduce-cpu.json").is_file()

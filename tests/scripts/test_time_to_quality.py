@@ -65,7 +65,7 @@ def test_a_verdict_takes_no_more_games_than_it_needs() -> None:
     [
         # A lucky start, beyond 3,900 by the interval of 95 %: [3,905, 18,121].
         (51_000, 7, False),
-        (51_000, 3, True),
+        (60_000, 3, True),
         (510_000, 70, True),
         (20_000, 0, False),
         (30_000, 0, True),

@@ -135,6 +135,30 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Except
         TetrisEnv(**arguments)
 
 
+@pytest.mark.parametrize(
+    ("seed", "options", "error", "message"),
+    [
+        (1.5, None, TypeError, "expected seed to be an int, got 1.5"),
+        (-1, None, ValueError, "expected seed from 0 to 18446744073709551615, got -1"),
+        (1, {"stream": "a"}, TypeError, "expected stream to be an int, got 'a'"),
+        (1, {"strem": 2}, ValueError, "option of reset.*got 'strem'; did you mean 'stream'"),
+    ],
+)
+def test_a_reset_by_what_it_does_not_know_is_refused(
+    seed: Any, options: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        TetrisEnv().reset(seed=seed, options=options)
+
+
+@pytest.mark.parametrize("action", [2.7, "3", None])
+def test_an_action_is_a_whole_number(action: Any) -> None:
+    env = TetrisEnv()
+    env.reset(seed=1)
+    with pytest.raises(TypeError, match="expected an action to be a whole number"):
+        env.step(action)
+
+
 def test_bad_calls_are_refused() -> None:
     env = TetrisEnv()
     with pytest.raises(gymnasium.error.ResetNeeded, match="got step"):

@@ -291,6 +291,8 @@ def bad_calls() -> Iterator[tuple[dict[str, Any], type[Exception], str]]:
     yield {"seed": -1}, ValueError, "expected seed from 0 to 18446744073709551615, got -1"
     yield {"seed": [1]}, ValueError, "expected 2 seeds, got 1"
     yield {"seed": [1, "a"]}, TypeError, "expected seed to be an int, got 'a'"
+    yield {"seed": 1.5}, TypeError, "expected seed to be an int, or one for each game, got 1.5"
+    yield {"options": {"stream": 3}}, ValueError, "option of reset.*reset_mask.*got 'stream'"
     yield {"options": {"reset_mask": [True, False]}}, TypeError, "expected reset_mask to be an array"
     yield {"options": {"reset_mask": np.zeros(2)}}, ValueError, "expected reset_mask to hold bools"
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsInt
+from operator import index
+from typing import Any, SupportsIndex
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from kernels.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
+from tetris.envs.vector_checks import checked_int
 from tetris.features import column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.pieces import PIECES
@@ -159,12 +162,19 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             options: ``{"stream": n}`` chooses the stream of a seed that is given.
 
         Raises:
-            ValueError: If the seed or the stream is out of range, or a stream comes without a seed.
+            TypeError: If the seed or the stream is not a whole number.
+            ValueError: If one is out of range, a stream comes without a seed, or an option is unknown.
         """
+        unknown = set(options or {}) - {"stream"}
+        if unknown:
+            raise unknown_name("option of reset", str(unknown.pop()), ["stream"])
         stream = (options or {}).get("stream")
         if stream is not None and seed is None:
             raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
-        begun = None if seed is None else PieceStream(self.rules, seed, stream or 0)
+        begun = None
+        if seed is not None:
+            stream = 0 if stream is None else checked_int("stream", stream, 0, (1 << 64) - 1)
+            begun = PieceStream(self.rules, checked_int("seed", seed, 0, (1 << 64) - 1), stream)
         super().reset(seed=seed)
         if begun is None and self._stream is None:
             begun = PieceStream(self.rules, int(self.np_random.integers(1 << 63)), 0)
@@ -173,7 +183,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.rows, self._over = (), False
         return self._observation(), self._info()
 
-    def step(self, action: SupportsInt) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Place the piece.
 
         Args:
@@ -184,11 +194,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
-            ValueError: If the action is not of the action space.
+            TypeError: If the action is not a whole number.
+            ValueError: If it is not of the action space.
         """
         if self._over:
             raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
-        number = int(action)
+        try:
+            number = index(action)
+        except TypeError:
+            raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
         if not 0 <= number < action_count(self.rules.width):
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
         shape, column = placement(number, self.piece, self.rules.width)

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from kernels.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import TetrisEnv, observation_space
@@ -153,8 +154,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         Raises:
             gymnasium.error.ResetNeeded: If some games shall begin and the others never have.
             TypeError: If the seed or the mask has the wrong type.
-            ValueError: If the seed is out of range, or the number of seeds or the shape of the mask is wrong.
+            ValueError: If the seed is out of range, the number of seeds or the shape of the mask is wrong, or
+                an option is unknown.
         """
+        unknown = set(options or {}) - {"reset_mask"}
+        if unknown:
+            raise unknown_name("option of reset", str(unknown.pop()), ["reset_mask"])
+        if isinstance(seed, float):
+            raise TypeError(f"expected seed to be an int, or one for each game, got {seed!r}")
         chosen = self._chosen((options or {}).get("reset_mask"))
         if isinstance(seed, (int, np.integer)):
             seed = checked_int("seed", seed, 0, (1 << 64) - 1)
