@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,6 +67,17 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the line and exit with status 2."""
         fail(message)
+
+
+def add_parts(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """Give a parser ``--part``: a list of the parts of a report that are asked for, None where all are."""
+    parser.add_argument(
+        "--part",
+        type=one_of("part", names),
+        action="append",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(names)}",
+    )
 
 
 def fail(error: object) -> NoReturn:

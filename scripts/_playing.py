@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _screen import Look, judgement_lines, screen
+from _screen import IDLE, PANEL_HEAD, Look, judgement_lines, screen
 from _terminal import Terminal
 
 from tetris import LinearController, Rules
@@ -15,9 +15,6 @@ from tetris.pieces import PIECES
 from tetris.scene import Scene, Stage
 
 FOOTER = "arrows move, turn   space drop   h hint   q quit"
-
-_IDLE = 0.25  # seconds between two looks at the window's size
-_PANEL_HEAD = 13  # lines of the screen that features cannot have: the panel's first ones, the footer
 
 
 class Player:
@@ -53,7 +50,7 @@ class Player:
         """Play until a key says quit."""
         while True:
             self._draw()
-            for key in self.terminal.keys(_IDLE):
+            for key in self.terminal.keys(IDLE):
                 if key in ("q", "Q"):
                     return
                 self._press(key)
@@ -113,7 +110,7 @@ class Player:
             "",
         ]
         if self._hint:
-            panel += judgement_lines(judge(rows, self._after, self.controller), size.lines - _PANEL_HEAD)
+            panel += judgement_lines(judge(rows, self._after, self.controller), size.lines - PANEL_HEAD)
         # Where the wall reaches the top, the piece is shown where it comes to rest.
         look = Look(row=max(self.rules.height, self._after.landing_row), ghost=True, hint=hint)
         self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth))

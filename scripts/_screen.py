@@ -17,6 +17,12 @@ from tetris.text import board_lines, half_blocks
 PANEL = 35
 """Columns that the panel wants; it is cut where there are fewer, and dropped where there is no room."""
 
+PANEL_HEAD = 13
+"""Lines of the screen that features cannot have: the panel's first ones, the footer."""
+
+IDLE = 0.25
+"""Seconds between two looks at the window's size while nothing moves."""
+
 _GAP = "  "
 _LEAST_HEADROOM = 2
 _LARGEST_CELL = 8

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from _screen import Look, judgement_lines, screen
+from _screen import IDLE, PANEL_HEAD, Look, judgement_lines, screen
 from _terminal import Terminal
 
 from tetris import LinearController
@@ -20,10 +20,8 @@ SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
 FOOTER = "space pause   . step   + faster   - slower   q quit"
 
 _FRAME = 1 / 30
-_IDLE = 0.25  # seconds between two looks at the window's size while nothing moves
 _FALL = 0.6  # share of a piece's time in which it falls; then it lies there to be looked at
 _FASTEST_FALL = 12.0  # pieces a second; beyond, a fall would be two frames
-_PANEL_HEAD = 13  # lines of the screen that features cannot have: the panel's first ones, the footer
 
 
 class Watcher:
@@ -66,7 +64,7 @@ class Watcher:
         while True:
             self._draw(scene)
             still = self.paused or self.ended
-            for key in self.terminal.keys(_IDLE if still else self._wait()):
+            for key in self.terminal.keys(IDLE if still else self._wait()):
                 if key in ("q", "Q"):
                     return
                 scene = self._press(key, scene)
@@ -144,7 +142,7 @@ class Watcher:
         if self.controller is not None:
             if self._judged is None or self._judged[0] is not scene:
                 self._judged = scene, judge(scene.rows, scene.after, self.controller)
-            panel += judgement_lines(self._judged[1], lines - _PANEL_HEAD)
+            panel += judgement_lines(self._judged[1], lines - PANEL_HEAD)
         return panel
 
     def _measured(self, scene: Scene) -> str:

@@ -23,10 +23,10 @@ from typing import Any
 
 from _common import (
     Parser,
+    add_parts,
     check_writable,
     fail,
     one_line_errors,
-    one_of,
     positive_int,
     positive_seconds,
     run,
@@ -160,13 +160,7 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
 def main() -> int:
     """Measure and write; 1 where a script that measures failed."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    parser.add_argument(
-        "--part",
-        type=one_of("part", PARTS),
-        action="append",
-        metavar="NAME",
-        help=f"this alone, may be given again: {', '.join(PARTS)}",
-    )
+    add_parts(parser, PARTS)
     parser.add_argument(
         "--seeds", type=positive_int, default=5, metavar="N", help="training runs, seeds 1 to N (default: 5)"
     )

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from _command import ROOT, python
-from _common import Parser, check_gpu, check_writable, one_line_errors, one_of, positive_seconds, run
+from _common import Parser, add_parts, check_gpu, check_writable, one_line_errors, positive_seconds, run
 from _continued import Continued, Unfinished
 from _controllers import GOOD
 from _engine_builds import build_engines
@@ -270,13 +270,7 @@ def main() -> int:
     """Run the parts and write the file; 1 where a part failed or is not done."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     names = (*PARTS, *LONG_PARTS)
-    parser.add_argument(
-        "--part",
-        type=one_of("part", names),
-        action="append",
-        metavar="NAME",
-        help=f"this alone, may be given again: {', '.join(names)}",
-    )
+    add_parts(parser, names)
     parser.add_argument(
         "--out",
         type=Path,

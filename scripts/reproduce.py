@@ -21,10 +21,10 @@ from typing import Any
 
 from _common import (
     Parser,
+    add_parts,
     check_writable,
     choose_device,
     one_line_errors,
-    one_of,
     positive_int,
     positive_seconds,
     progress,
@@ -77,13 +77,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick", action="store_true", help="two minutes on a CPU: searches on 10x10, three of a kind"
     )
-    parser.add_argument(
-        "--part",
-        type=one_of("part", PARTS),
-        action="append",
-        metavar="NAME",
-        help=f"this alone, may be given again: {', '.join(PARTS)}",
-    )
+    add_parts(parser, PARTS)
     add_device(parser, DEVICES)
     length = parser.add_argument_group("length")
     length.add_argument(
