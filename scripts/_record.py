@@ -56,8 +56,9 @@ def record_training(session: Continued) -> dict[str, Any]:
     build_engines([(recipe.features, recipe.rules.width)])
     python("-m", "kernels", "build", "normal", timeout_s=SECONDS)
     if run.config.is_file():
-        known = json.loads((session.kept / _BEGUN).read_text())
-        if run.recipe() != recipe or any(known[key] != begun[key] for key in ("sources", "versions")):
+        file = session.kept / _BEGUN
+        known = json.loads(file.read_text()) if file.is_file() else {}
+        if run.recipe() != recipe or _conditions(known) != _conditions(begun):
             raise RuntimeError(
                 f"expected a run of preset {recipe.preset} as it is here, got another one in {session.kept}: "
                 "go on with what it was begun with, or remove the folder"
@@ -140,6 +141,11 @@ def record_score(session: Continued) -> dict[str, Any]:
         "ratio": times.to_dict(),
         "beats": beats,
     }
+
+
+def _conditions(begun: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what has to stay the same from the first command of a training to the last."""
+    return begun.get("sources"), begun.get("versions"), begun.get("machine", {}).get("gpu")
 
 
 def _lines(measurement: Mapping[str, Any]) -> float:

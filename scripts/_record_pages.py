@@ -14,8 +14,10 @@ _NOT_YET = "Not measured yet."
 def ratio_cell(ratio: Report) -> str:
     """Return a ratio with its interval."""
     low, high = ratio["ci95"]
-    if ratio["value"] is None:
+    if high is None:
         return f"> {low:.3g}"
+    if ratio["value"] is None:
+        return f"< {high:.3g}"
     return f"{ratio['value']:.3g} [{low:.3g}, {high:.3g}]"
 
 

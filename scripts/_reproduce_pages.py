@@ -74,10 +74,17 @@ def noisy_ce_rows(experiment: dict[str, Any]) -> list[list[str]]:
     rows = []
     for noise in NOISES:
         searches = sorted(searches_with(experiment, noise), key=scored_lines)
-        low, median, high = np.quantile([scored_lines(each) for each in searches], (0.25, 0.5, 0.75))
-        quartiles = f"{lines(low)} and {lines(high)}"
-        rows.append([LABELS[noise], lines(median), quartiles, cell(searches[-1]["score"])])
+        low, median, high = _quartiles(searches)
+        rows.append([LABELS[noise], median, f"{low} and {high}", cell(searches[-1]["score"])])
     return rows
+
+
+def _quartiles(searches: list[dict[str, Any]]) -> list[str]:
+    """Return lower quartile, median and upper quartile; with a > where that is the least it can be."""
+    least = [scored_lines(each) for each in searches]
+    more = [value * (1 if each["score"]["games"] else 2) for value, each in zip(least, searches, strict=True)]
+    pairs = zip(*(np.quantile(values, (0.25, 0.5, 0.75)) for values in (least, more)), strict=True)
+    return [f"> {lines(value)}" if other > value else lines(value) for value, other in pairs]
 
 
 def games_cut(experiment: Report) -> tuple[int, int]:

@@ -301,7 +301,8 @@ def main() -> int:
         check_writable(out)
         report = json.loads(out.read_text()) if out.is_file() else {}
     undone: set[str] = set()
-    for name in arguments.part or names:
+    asked = [name for name in names if name in (arguments.part or names)]
+    for name in asked:
         if NEEDED.get(name) in undone:
             print(f"{name} waits for {NEEDED[name]}", file=sys.stderr, flush=True)
             undone.add(name)
@@ -320,7 +321,7 @@ def main() -> int:
         print(f"wrote {name} to {out}", flush=True)
     if undone:
         return 1
-    for name in set(arguments.part or names) & set(LONG_PARTS):  # until then the same command finds them done
+    for name in set(asked) & set(LONG_PARTS):  # until then the same command finds them done
         shutil.rmtree(arguments.keep / name)
     return 0
 

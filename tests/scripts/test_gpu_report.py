@@ -152,7 +152,7 @@ def test_the_same_command_finds_what_is_done_as_long_as_anything_is_not(
     assert list((tmp_path / "kept").iterdir()) == []
 
 
-def test_a_part_sees_what_was_measured_before_it(
+def test_parts_are_measured_in_their_order_and_see_what_was_measured_before(
     script: Script, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     seen: list[str] = []
@@ -162,7 +162,7 @@ def test_a_part_sees_what_was_measured_before_it(
         return part("record_score")
 
     monkeypatch.setitem(gpu_report.LONG_PARTS, "record_score", score)
-    arguments = ("--out", tmp_path / "h200.json", "--part", "record_training", "--part", "record_score")
+    arguments = ("--out", tmp_path / "h200.json", "--part", "record_score", "--part", "record_training")
     assert script("gpu_report", *arguments).status == 0
     assert seen == ["record_training"]
 

@@ -73,7 +73,12 @@ def test_a_run_of_another_recipe_or_of_other_sources_is_not_gone_on_with(
         with pytest.raises(RuntimeError, match="expected a run of preset quick as it is here"):
             record_training(Continued(tmp_path, {}))
     begun = json.loads((tmp_path / "begun.json").read_text())
-    (tmp_path / "begun.json").write_text(json.dumps({**begun, "sources": "others"}))
+    machine = {**begun["machine"], "gpu": "another"}
+    for other in ({**begun, "sources": "others"}, {**begun, "machine": machine}, {}):
+        (tmp_path / "begun.json").write_text(json.dumps(other))
+        with pytest.raises(RuntimeError, match="expected a run of preset quick as it is here"):
+            record_training(Continued(tmp_path, {}))
+    (tmp_path / "begun.json").unlink()
     with pytest.raises(RuntimeError, match="expected a run of preset quick as it is here"):
         record_training(Continued(tmp_path, {}))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from _record_pages import RECORD_BLOCKS
+from _record_pages import RECORD_BLOCKS, ratio_cell
 
 FILE = "benchmarks/results/h200.json"
 ORIGIN = {
@@ -105,6 +105,16 @@ def test_what_does_not_beat_dt20_is_not_said_to_come_with_the_package(report: di
 def test_a_controller_that_never_died_has_a_bound(report: dict[str, Any]) -> None:
     report["parts"]["record_score"]["ratio"] |= {"value": None, "ci95": [31.2, None]}
     assert "| times dt20 | > 31.2 |" in RECORD_BLOCKS["model_card"](report, FILE)
+
+
+@pytest.mark.parametrize(
+    ("value", "ci95", "text"),
+    [(8.3, [7.13, 9.71], "8.3 [7.13, 9.71]"), (None, [7.13, None], "> 7.13"), (None, [0.0, 0.5], "< 0.5")],
+)
+def test_a_ratio_stands_with_its_interval_or_the_bound_there_is(
+    value: float | None, ci95: list[float | None], text: str
+) -> None:
+    assert ratio_cell({"value": value, "ci95": ci95}) == text
 
 
 def test_a_sentence_says_what_comes_with_the_package(report: dict[str, Any]) -> None:

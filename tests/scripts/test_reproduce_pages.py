@@ -105,6 +105,14 @@ def test_searches_are_told_by_their_quartiles_and_the_best(report: dict[str, Any
     assert "**bcts, 10x20**: Not measured yet." in text
 
 
+def test_a_search_whose_games_do_not_end_counts_as_the_least_it_can_be(report: dict[str, Any]) -> None:
+    searches = report["parts"]["noisy_ce_bertsekas_10x20"]["searches"]
+    for each in searches[2::3]:
+        each["score"] = {"lines_per_game": None, "ci95": [200_000.0, None], "games": 0}
+    text = REPRODUCE_BLOCKS["noisy_ce_10x20"]({CPU_FILE: report})
+    assert "| no noise | 3,000 | 2,000 and > 101,500 | > 200,000 (no game ended) |" in text.splitlines()
+
+
 def test_games_cut_off_are_counted_over_all_searches(report: dict[str, Any]) -> None:
     assert games_cut(report["parts"]["noisy_ce_bertsekas_10x20"]) == (9 * 5, 9 * 160)
 
