@@ -56,7 +56,7 @@ PLANS: Mapping[str, Plan] = {
         Plan("bcts", "10x10", 10, 15, 100_000, 5_000_000),
         Plan("bertsekas", "10x20", 10, 80, 4_000_000, 1_000_000_000),
         # With these features most games soon outlive any limit: what one game can teach is learned early.
-        Plan("bcts", "10x20", 10, 30, 4_000_000, 6_400_000_000),
+        Plan("bcts", "10x20", 10, 20, 4_000_000, 6_400_000_000),
     )
 }
 CPU_SCORE_DECISIONS = 20_000_000

@@ -34,7 +34,7 @@ struct PieceQueues {
     struct Portion {
         uint32_t first, count;  // places in the queue
         int piece;
-    } portions[MAX_GANGS];         // what each gang takes
+    } portions[2][MAX_GANGS];      // what each gang takes, and took before: a warp may still be about to read that
     uint32_t arrivals[MAX_GANGS];  // of its warps, to take something
 
     // By all threads of the block; a barrier has to follow.
@@ -64,11 +64,11 @@ struct PieceQueues {
     // games left; `game` is below 0 where there is none for this thread.
     __device__ bool take(const Gang& gang, int& game, int& piece) {
         const int lane = threadIdx.x % WARP;
-        Portion& portion = portions[gang.number];
         // The last one to come chooses: none of them has games to put in still, for which a place might have to be waited
         // that is theirs to read.
         const auto size = static_cast<uint32_t>(gang.size);
         const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[gang.number], 1u) : 0u, 0);
+        Portion& portion = portions[before / size % 2][gang.number];
         if (before % size == size - 1) choose(size * WARP, portion);
         gang.wait();
         piece = portion.piece;
