@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernels import doctor
+from kernels.names import unknown_name
 from kernels.toolchain import BuildError
+
+_COMMANDS = ("doctor", "build", "check")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,7 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 1 where what was asked for cannot work, 2 where it was not understood.
     """
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    command = next((word for word in words if not word.startswith("-")), _COMMANDS[0])
+    if command not in _COMMANDS:
+        parser.error(str(unknown_name("command", command, _COMMANDS)))
+    arguments = parser.parse_args(words)
     if arguments.command is None:
         parser.print_help()
         return 2

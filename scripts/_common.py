@@ -143,6 +143,18 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
     return read
 
 
+def path_ending(suffix: str) -> Callable[[str], Path]:
+    """Return what reads the name of a file of one kind, such as ``.gif``, for an argument's ``type``."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.suffix.lower() != suffix:
+            raise argparse.ArgumentTypeError(f"expected a file name that ends in {suffix}, got {text!r}")
+        return path
+
+    return read
+
+
 def positive_int(text: str) -> int:
     """Read a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:

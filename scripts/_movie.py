@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -95,11 +96,11 @@ def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "video.mp4"
         # Any even size is fine for H.264; by default pictures would be scaled to multiples of 16.
-        writer = write_frames(str(file), size, fps=speed, codec="libx264", quality=8, macro_block_size=2)
-        writer.send(None)
-        for picture in chain([first], pictures):
-            writer.send(np.ascontiguousarray(PALETTE[picture]))
-        writer.close()
+        frames = write_frames(str(file), size, fps=speed, codec="libx264", quality=8, macro_block_size=2)
+        with closing(frames) as writer:  # after Ctrl-C, too: its process writes into the folder
+            writer.send(None)
+            for picture in chain([first], pictures):
+                writer.send(np.ascontiguousarray(PALETTE[picture]))
         write_bytes(path, file.read_bytes())
 
 

@@ -76,7 +76,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If the controller, the replay or the rules are none, or do not go together.
+        ValueError: If the controller, the replay or the rules are none, or do not go together, or the
+            replay is empty.
     """
     source = arguments.source or DEFAULT_CONTROLLER
     if _is_replay(source):
@@ -84,15 +85,22 @@ def read_show(arguments: argparse.Namespace) -> Show:
         if given or arguments.play:
             raise ValueError(f"a replay has its own rules and pieces: expected no --{(*given, 'play')[0]}")
         replay = Replay.load(source)
+        if not replay.placements:
+            raise ValueError(f"{source}: expected a replay of at least one placement, got none")
         name = replay.controller.name if replay.controller else "a person"
         label = name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, replay.stream, label, replay)
     rules = game_rules(arguments)
     controller = resolve(source)
     controller.names_on(rules)
-    label = controller.name if PUBLISHED.get(controller.name) is controller else Path(source).name
+    label = controller.name if PUBLISHED.get(controller.name) is controller else _file_name(Path(source))
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     return Show(rules, controller, seed, STREAM, label)
+
+
+def _file_name(path: Path) -> str:
+    """The name of a file or folder; of one that is named by where it lies, as ``.`` is, its own."""
+    return path.resolve().name if path.name in ("", "..") else path.name
 
 
 def _is_replay(source: str) -> bool:

@@ -225,7 +225,7 @@ def configs(part: dict[str, Any]) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Write the pages, or compare them; the exit code."""
-    parser = Parser(description=__doc__)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit 1 where a page is out of date"
     )

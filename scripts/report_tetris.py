@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from _common import Parser, check_writable, one_line_errors, run
+from _common import Parser, check_writable, one_line_errors, one_of, path_ending, run
 from _learning_curve import ACROSS, draw_learning_curve, draw_learning_curves
 from _pictures import SUFFIXES, check_picture
 from _report import write_report
@@ -30,7 +30,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path_ending(".html"),
         metavar="FILE.html",
         help=f"the page (default: report.html in the folder of one run, {COMPARISON} of several)",
     )
@@ -39,8 +39,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--across",
-        choices=tuple(ACROSS),
-        help="the horizontal axis, at first (default: generation for one run, decisions for several)",
+        type=one_of("axis", ACROSS),
+        metavar="AXIS",
+        help=f"the horizontal axis, at first: {', '.join(ACROSS)} (default: generation for one run, "
+        "decisions for several)",
     )
     arguments = parser.parse_args(argv)
     arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")

@@ -31,6 +31,7 @@ from _common import (
     check_writable,
     choose_device,
     one_line_errors,
+    one_of,
     positive_int,
     positive_seconds,
     run,
@@ -306,11 +307,13 @@ def main() -> int:
     parser.add_argument(
         "--seeds", type=positive_int, default=5, metavar="N", help="seeds 1 to N (default: 5)"
     )
+    names = [goal.name for goal in GOALS]
     parser.add_argument(
         "--goal",
-        choices=[goal.name for goal in GOALS],
+        type=one_of("goal", names),
         action="append",
-        help="this alone; may be given again (default: all)",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(names)} (default: all)",
     )
     parser.add_argument(
         "--time-limit", type=positive_seconds, metavar="S", help="cut every run off after S seconds"

@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
-from _common import Parser, check_writable, fail, one_line_errors, positive_int, run
+from _common import Parser, fail, one_line_errors, positive_int, run
+from _exports import add_exports, asked_for, check_exports, export, record
 from _game_arguments import add_board, add_pieces, add_rule, add_seed
-from _movie import check_gif, check_mp4, write_gif, write_mp4
 from _playing import Player
 from _show import DEFAULT_CONTROLLER, Show, read_show
 from _terminal import Terminal, is_interactive
@@ -24,9 +23,7 @@ from _watching import Watcher
 
 from tetris.controller import known_names
 from tetris.features import AfterState
-from tetris.files import write_text
 from tetris.judgement import judge
-from tetris.player import player_page
 from tetris.replay import DamagedReplayError, Replay
 from tetris.scene import Scene, scenes
 from tetris.text import scene_text
@@ -35,7 +32,6 @@ DEFAULT_DECISIONS = 500
 """Pieces that are played into a file or a pipe; a terminal has no end."""
 
 DEFAULT_SPEED = 5.0
-_EXPORTS = ("gif", "mp4", "html", "replay")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -73,29 +69,20 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     output.add_argument(
         "--play", action="store_true", help="play yourself; h asks the controller for a suggestion"
     )
-    for name, what in (
-        ("gif", "an animation"),
-        ("mp4", "a video"),
-        ("html", "a page with a player"),
-        ("replay", "a replay"),
-    ):
-        metavar = f"OUT.{'json' if name == 'replay' else name}"
-        output.add_argument(f"--{name}", type=Path, metavar=metavar, help=f"write {what}")
+    add_exports(output)
     arguments = parser.parse_args(argv)
     if arguments.play and (arguments.games or arguments.decisions):
         parser.error("--play goes on until you quit: expected no --games or --decisions")
     return arguments
 
 
-def limited(
-    played: Iterator[AfterState], arguments: argparse.Namespace, most: int | None
-) -> Iterator[AfterState]:
-    """Yield what is played as far as the arguments say, or else so many placements; None for no end."""
+def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:
+    """Yield so many placements, or so many games, of what is played; None for no end."""
     games = 0
-    for after in islice(played, arguments.decisions or (None if arguments.games else most)):
+    for after in islice(played, most):
         yield after
         games += after.game_over
-        if games == arguments.games:
+        if games == most_games:
             return
 
 
@@ -110,27 +97,6 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
             text += f"\nvalue {judged.value:.2f}, margin {margin}"
         print(f"{text}\n")
-
-
-def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
-    """Write the files that were asked for, and say so."""
-    if not replay.placements:
-        print("nothing was played, nothing is written", file=sys.stderr)
-        return
-    for name in _EXPORTS:
-        path = getattr(arguments, name)
-        if path is None:
-            continue
-        with one_line_errors():
-            if name == "gif":
-                write_gif(path, scenes(replay.rules, replay.after_states()), label, arguments.speed)
-            elif name == "mp4":
-                write_mp4(path, scenes(replay.rules, replay.after_states()), label, arguments.speed)
-            elif name == "html":
-                write_text(path, player_page(replay, label, arguments.speed))
-            else:
-                replay.save(path)
-        print(f"{path}: {len(replay.placements):,} pieces, {path.stat().st_size / 1e3:,.0f} kB")
 
 
 def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
@@ -151,26 +117,23 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Watch, play or write."""
     arguments = parse_arguments(argv)
-    exports = any(getattr(arguments, name) for name in _EXPORTS)
+    exports = bool(asked_for(arguments))
     interactive = is_interactive(sys.stdout)
     with one_line_errors():
         show = read_show(arguments)
         if arguments.play and not interactive:
             raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
-        for path in filter(None, (getattr(arguments, name) for name in _EXPORTS)):
-            check_writable(path)
-        if arguments.gif:
-            check_gif(arguments.speed)
-        if arguments.mp4:
-            check_mp4()
-    most = None if show.replay or (interactive and not exports) else DEFAULT_DECISIONS
-    played = limited(show.played(), arguments, most)
+        check_exports(arguments)
+    endless = arguments.games or show.replay or (interactive and not exports)
+    most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
+    played = limited(show.played(), most, arguments.games)
     try:
         if arguments.play:
             play(show, arguments, exports)
         elif exports:
-            replay = Replay.of(played, show.rules, show.seed, show.stream, show.controller)
+            replay, number = record(played, show, most)
             export(replay, show.label, arguments)
+            return 0 if number is None else 128 + number
         elif interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)

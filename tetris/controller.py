@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.names import unknown_name
+from kernels.names import did_you_mean, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
 from tetris.files import meant_path, write_text
 from tetris.rules import Rules
@@ -248,7 +248,8 @@ def resolve(text: str) -> LinearController:
         return LinearController.load(path)
     if path.suffix == ".json" or os.sep in text:
         raise ValueError(f"expected a controller at {text}, found no such file or folder{meant_path(text)}")
-    raise unknown_name("file, a run folder or a controller", text, known_names())
+    error = unknown_name("file, a run folder or a controller", text, known_names())
+    raise error if did_you_mean(text, known_names()) else ValueError(f"{error}{meant_path(text)}")
 
 
 def _plain(name: str) -> str:

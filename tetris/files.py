@@ -15,7 +15,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace a file: should the machine stop in between, the file is the old one or the new.
+    """Replace a file: should machine or program stop in between, the file is the old one or the new.
 
     Args:
         path: Where to write; its folder exists.
@@ -29,9 +29,10 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     try:
         _replace(target, temporary, content)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise OSError(error.errno, error.strerror, str(target)) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink()  # it is there after an error or Ctrl-C alone
 
 
 def meant_path(path: str | os.PathLike[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,17 +25,24 @@ def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
     """Return a line of text as pixels.
 
     Args:
-        text: Case does not matter; a character that the font lacks is drawn as a question mark.
+        text: Case does not matter. Letters lose their accents, "ß" is "SS"; any other character that the font
+            lacks is drawn as a question mark.
         scale: Size of a pixel of the font, at least 1.
 
     Returns:
-        Shape (5 * scale, 4 * scale * characters): a column is left free behind each.
+        Shape (5 * scale, 4 * scale * characters), those that are drawn: a column is left free behind each.
     """
-    pixels = np.zeros((HEIGHT, (WIDTH + 1) * len(text)), dtype=np.bool_)
-    for position, character in enumerate(text.upper()):
+    drawn = _without_accents(text).upper()
+    pixels = np.zeros((HEIGHT, (WIDTH + 1) * len(drawn)), dtype=np.bool_)
+    for position, character in enumerate(drawn):
         glyph = _GLYPHS.get(character, _GLYPHS["?"])
         for y in range(HEIGHT):
             for x in range(WIDTH):
                 bit = (HEIGHT - 1 - y) * WIDTH + (WIDTH - 1 - x)
                 pixels[y, position * (WIDTH + 1) + x] = glyph >> bit & 1
     return pixels.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def _without_accents(text: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(character for character in decomposed if not unicodedata.combining(character))

@@ -184,6 +184,7 @@ def _enlarged(kinds: Cells, cell: int) -> Picture:
 
 
 def _write(picture: Picture, text: str, x: int, y: int, scale: int, kind: int) -> None:
-    pixels = text_pixels(text[:_PANEL_CHARACTERS], scale)
+    # Cut once it is drawn: text may take more characters then, or fewer.
+    pixels = text_pixels(text, scale)[:, : (GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS]
     height, width = pixels.shape
     picture[y : y + height, x : x + width][pixels] = 3 * kind

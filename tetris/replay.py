@@ -2,7 +2,9 @@
 
 A placement's byte is its number among all placements on a board of that width, by piece, orientation and
 column: 162 on ten columns. So the bytes hold the pieces too, and a viewer needs no random numbers. They are
-compressed by zlib and written in base64, a megabyte for a million pieces. A digest tells damage.
+compressed by zlib and written in base64, a megabyte for a million pieces. A digest tells damage. What only
+playing tells is checked as it is played: where pieces come to rest, that they are those of the seed, that
+lines and games are those told. A million pieces take seconds to play, and a replay shall open at once.
 """
 
 from __future__ import annotations
@@ -202,7 +204,7 @@ class Replay:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Replay:
-        """Read a replay from a JSON file.
+        """Read a replay from a JSON file; what only playing tells is checked by `after_states`.
 
         Raises:
             OSError: If the file cannot be read.

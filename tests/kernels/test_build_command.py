@@ -117,6 +117,15 @@ def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str
     assert "{doctor,build,check}" in capsys.readouterr().out
 
 
+def test_an_unknown_command_is_one_line_with_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["doctr", "--json"])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith("expected a command among doctor, build, check; got 'doctr'; did you mean 'doctor'?")
+
+
 def test_a_machine_without_a_compiler_uses_what_was_built_ahead(cache_folder: Path) -> None:
     assert main(["build", "vector_add", "--device", "cpu", "--portable"]) == 0
     for lock in cache_folder.glob("*.lock"):

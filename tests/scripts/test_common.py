@@ -232,6 +232,14 @@ def test_a_name_is_one_of_those_that_are_known() -> None:
         read("sped")
 
 
+def test_a_file_name_ends_as_its_kind_does() -> None:
+    read = _common.path_ending(".gif")
+    assert read("a/b.GIF") == Path("a/b.GIF")
+    for text in ("a.gfi", "a", ".gif", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"ends in .gif, got '{text}'"):
+            read(text)
+
+
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], term: str

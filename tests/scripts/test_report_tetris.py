@@ -94,7 +94,9 @@ def test_without_matplotlib_a_plot_is_one_line_with_the_remedy(
         (("{run}/controller.json",), "controller.json, found no config.json there"),
         (("{run}", "--out", "/no/such/a.html"), "/no/such: expected a folder to write to, found none"),
         (("{run}", "--plot", "a.gif"), "expected a picture whose name ends with .png, .svg, .pdf, got a.gif"),
-        (("{run}", "--across", "colour"), "--across: invalid choice: 'colour'"),
+        (("{run}", "--across", "second"), "--across: expected an axis among generation, decisions, seconds"),
+        (("{run}", "--across", "second"), "got 'second'; did you mean 'seconds'?"),
+        (("{run}", "--out", "a.htm"), "--out: expected a file name that ends in .html, got 'a.htm'"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(

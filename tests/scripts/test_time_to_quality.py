@@ -218,3 +218,11 @@ def test_an_unknown_device_is_one_line(script: Callable[..., Any]) -> None:
     ended = script("time_to_quality", "--device", "gpu")
     assert ended.status == 2
     assert "got 'gpu'; did you mean 'cuda'?" in ended.err
+
+
+def test_an_unknown_goal_is_one_line_with_the_one_that_was_meant(script: Callable[..., Any]) -> None:
+    ended = script("time_to_quality", "--goal", "10x20.53M")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert line.startswith("time_to_quality.py: error: argument --goal: expected a goal among 10x10.3900, ")
+    assert line.endswith("; got '10x20.53M'; did you mean '10x20.51M'?")

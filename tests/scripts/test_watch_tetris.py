@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -19,7 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import _exports
+import _show
 import pytest
+from tqdm import tqdm
 
 from tetris import LinearController, Rules, published, rollout
 from tetris.replay import Replay
@@ -36,6 +40,19 @@ def read_until(hand: int, text: bytes) -> None:
         assert time.monotonic() < due, seen[-2000:]
         if select.select([hand], [], [], 1)[0]:
             seen += os.read(hand, 65536)
+
+
+def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -> None:
+    """Send a signal while a piece is played, the one of that number."""
+    original = _show.decisions
+
+    def playing(*arguments: Any) -> Any:
+        for count, after in enumerate(original(*arguments), start=1):
+            if count == pieces:
+                signal.raise_signal(number)
+            yield after
+
+    monkeypatch.setattr(_show, "decisions", playing)
 
 
 def recorded(script: Script, folder: Path, *arguments: object) -> Path:
@@ -144,6 +161,103 @@ def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path
     assert "<title>run</title>" in page.read_text(encoding="utf-8")
 
 
+def test_a_run_folder_that_is_named_by_where_it_lies_is_called_by_its_name(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    (folder / "inside").mkdir(parents=True)
+    LinearController("holes", (-1.0,), Rules(6, 6)).save(folder / "controller.json")
+    page = tmp_path / "a.html"
+    for place, source in ((folder, "."), (folder / "inside", "..")):
+        monkeypatch.chdir(place)
+        assert script("watch_tetris", source, *SMALL, "--decisions", 3, "--html", page).status == 0
+        assert "<title>run</title>" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", [(), ("--html", "{folder}/a.html"), ("--replay", "{folder}/b.json")])
+def test_a_replay_without_placements_is_one_line_and_status_2(
+    script: Script, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    file = tmp_path / "empty.json"
+    Replay(Rules(), b"", 0, 0).save(file)
+    ended = script("watch_tetris", file, *(text.replace("{folder}", str(tmp_path)) for text in how))
+    message = f"{file}: expected a replay of at least one placement, got none"
+    assert (ended.status, ended.out, ended.err) == (2, "", f"watch_tetris.py: error: {message}\n")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_is_not_there_is_one_line_with_the_one_that_was_meant(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorded(script, tmp_path, *SMALL, "--decisions", 3)
+    ended = script("watch_tetris", "game.jsn")
+    assert ended.status == 2
+    assert ended.err.endswith("; got 'game.jsn'; did you mean 'game.json'?\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_played_until_a_signal_is_written(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+) -> None:
+    whole = Replay.load(recorded(script, tmp_path, "--seed", 7, "--decisions", 20))
+    send(monkeypatch, number, 20)
+    file, page = tmp_path / "game.json", tmp_path / "a.html"
+    ended = script("watch_tetris", "--games", 1, "--seed", 7, "--replay", file, "--html", page)
+    assert ended.status == status
+    assert ended.err == f"stopped by {number.name} after 20 pieces, writing these\n"
+    replay = Replay.load(file)
+    assert replay == whole
+    assert len(list(replay.after_states())) == 20
+    assert page.exists()
+
+
+def test_a_second_ctrl_c_while_playing_ends_it_at_once(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(_show, "decisions", twice)
+    ended = script("watch_tetris", "--games", 1, "--replay", tmp_path / "game.json")
+    assert (ended.status, ended.err) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "module"), [("gif", "PIL"), ("mp4", "imageio_ffmpeg")])
+def test_ctrl_c_while_drawing_leaves_what_is_written_and_no_half_file(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: str
+) -> None:
+    pytest.importorskip(module, reason='needs the extra watch: pip install -e ".[watch]"')
+    original = _exports.scenes
+
+    def interrupted(*arguments: Any) -> Any:
+        for number, scene in enumerate(original(*arguments)):
+            if number == 5:
+                signal.raise_signal(signal.SIGINT)
+            yield scene
+
+    monkeypatch.setattr(_exports, "scenes", interrupted)
+    file = tmp_path / "game.json"
+    arguments = ("--decisions", 20, f"--{kind}", tmp_path / f"a.{kind}", "--replay", file)
+    ended = script("watch_tetris", *SMALL, *arguments)
+    assert (ended.status, ended.err) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("PIL", reason='needs Pillow: pip install -e ".[watch]"')
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("_exports.progress", functools.partial(tqdm, mininterval=0))
+    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--gif", tmp_path / "a.gif")
+    assert ended.status == 0
+    assert re.search(r"playing: .*20/20 \[.*, lines \d+, games over \d+\]", ended.err)
+    assert re.search(r"drawing a\.gif: .*20/20 \[", ended.err)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -156,6 +270,11 @@ def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path
         (("--speed", "nan"), "--speed: expected a number of pieces a second"),
         (("--games", "1", "--decisions", "1"), "not allowed with argument"),
         (("--html", "/no/such/out.html"), "/no/such: expected a folder to write to, found none"),
+        (("--gif", "a.png"), "--gif: expected a file name that ends in .gif, got 'a.png'"),
+        (("--mp4", "a.avi"), "--mp4: expected a file name that ends in .mp4, got 'a.avi'"),
+        (("--html", "a.gif"), "--html: expected a file name that ends in .html, got 'a.gif'"),
+        (("--replay", "a"), "--replay: expected a file name that ends in .json, got 'a'"),
+        (("dt2O",), "got 'dt2O'; did you mean 'dt20'?"),
         (("--gif", "a.gif", "--speed", "100"), "expected a speed of at most 50 for a GIF, got 100"),
         (("--play",), "--play needs a terminal"),
         (("--play", "--games", "1"), "--play goes on until you quit: expected no --games or --decisions"),
@@ -207,7 +326,7 @@ def test_a_missing_extra_is_one_line_with_the_remedy(
         return original(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    ended = script("watch_tetris", flag, tmp_path / "out")
+    ended = script("watch_tetris", flag, tmp_path / f"out.{flag.removeprefix('--')}")
     assert ended.status == 2
     (line,) = ended.err.splitlines()
     assert line.endswith(': pip install -e ".[watch]"')

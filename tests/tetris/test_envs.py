@@ -217,6 +217,14 @@ def test_a_controller_that_looks_at_the_features_plays_as_in_a_rollout() -> None
     assert inner.is_over is False
 
 
+def test_features_of_many_single_environments() -> None:
+    envs = gymnasium.make_vec(
+        "CemTetris/Tetris-v0", num_envs=2, vectorization_mode="sync", wrappers=[PlacementFeatures]
+    )
+    observation, _ = envs.reset(seed=1)
+    assert observation["features"].shape == (2, 40, 9)
+
+
 def test_features_need_this_environment() -> None:
     with pytest.raises(TypeError, match="expected a TetrisEnv, got"):
         PlacementFeatures(gymnasium.make("CartPole-v1"))

@@ -33,6 +33,20 @@ def test_full_disk_leaves_the_old_file_and_nothing_else(
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_ctrl_c_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a.txt"
+    files.write_text(target, "old")
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
 @pytest.mark.parametrize("parts", [("missing", "a.txt"), ("file", "a.txt")])
 def test_error_names_the_file_that_was_asked_for(tmp_path: Path, parts: tuple[str, str]) -> None:
     (tmp_path / "file").write_text("in the way of a folder")

@@ -110,4 +110,24 @@ def test_text_is_drawn_by_the_pixel() -> None:
     drawn = "\n".join("".join("#" if pixel else "." for pixel in row) for row in text_pixels("T1", 1))
     assert drawn == "###..#..\n.#..##..\n.#...#..\n.#...#..\n.#..###."
     assert text_pixels("abc", 3).shape == (15, 36)
-    assert (text_pixels("é", 1) == text_pixels("?", 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("é", "E"),
+        ("Müller", "MULLER"),
+        ("Mu\u0308ller", "MULLER"),  # the dots as a character of their own
+        ("groß", "GROSS"),
+        ("ﬁt", "FIT"),
+        ("a\n中", "A??"),
+        ("", ""),
+    ],
+)
+def test_text_beyond_the_font_is_drawn_as_near_as_can_be(text: str, drawn: str) -> None:
+    assert np.array_equal(text_pixels(text, 2), text_pixels(drawn, 2))
+
+
+@pytest.mark.parametrize("title", ["ß" * 14, "e\u0301" * 30, "ﷺ" * 14])
+def test_a_title_is_cut_to_what_fits_as_it_is_drawn(shown: list[Scene], title: str) -> None:
+    assert frame(shown[0], title).shape == frame(shown[0]).shape

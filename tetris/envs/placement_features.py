@@ -26,6 +26,13 @@ class PlacementFeatures(
     the game. A linear controller plays the action with the greatest ``features @ weights`` of those that do
     not.
 
+    It wraps one single environment. A vector of wrapped ones is ``gymnasium.make_vec(...,
+    vectorization_mode="sync", wrappers=[PlacementFeatures])``; a `TetrisVectorEnv` cannot be wrapped.
+
+    The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. The range of
+    a feature depends on the board, and walls that overflow it count, too; no range is derived, and bounds
+    that are too narrow would exclude true observations.
+
     Example:
         >>> import gymnasium, tetris.envs
         >>> env = PlacementFeatures(gymnasium.make("CemTetris/Tetris-v0"), features="dellacherie")

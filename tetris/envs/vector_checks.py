@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from gymnasium.vector import AutoresetMode
 
+from kernels.names import unknown_name
+
+DEVICES = ("cpu", "cuda")
 OUTPUTS = ("numpy", "torch")
 
 
@@ -31,12 +35,27 @@ def checked_device(device: str | torch.device) -> torch.device:
     Raises:
         ValueError: If it is neither the CPU nor a GPU that is there.
     """
-    chosen = torch.device(device)
-    if chosen.type not in ("cpu", "cuda"):
-        raise ValueError(f"expected device to be cpu or cuda, got {device!r}")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise unknown_name("device", str(device), DEVICES) from error
+    if chosen.type not in DEVICES:
+        raise unknown_name("device", str(device), DEVICES)
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"expected a GPU for device {device}, torch {torch.__version__} finds none")
     return torch.empty(0, device=chosen).device  # with its number: torch's current GPU may later be another
+
+
+def checked_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
+    """Return what follows when a game ends.
+
+    Raises:
+        ValueError: If it is neither an `AutoresetMode` nor the value of one.
+    """
+    known = [each.value for each in AutoresetMode]
+    if not isinstance(mode, AutoresetMode) and mode not in known:
+        raise unknown_name("autoreset_mode", str(mode), known)
+    return AutoresetMode(mode)
 
 
 def checked_output(output: str | None, device: torch.device) -> str:

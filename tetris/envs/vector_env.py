@@ -20,6 +20,7 @@ from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import TetrisEnv, observation_space
 from tetris.envs.vector_checks import (
     checked_actions,
+    checked_autoreset_mode,
     checked_device,
     checked_int,
     checked_mask,
@@ -108,7 +109,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.num_envs = checked_int("num_envs", num_envs, 1, 1 << 31)
         self.device = checked_device(device)
         self.output = checked_output(output, self.device)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.autoreset_mode = checked_autoreset_mode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
         self._first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
         if max_episode_steps is not None:
