@@ -70,8 +70,9 @@ def _draw_panel(axes: Any, experiment: dict[str, Any]) -> None:
         width, _ = Rules.parse_board(plan["board"])
         _mark_level(axes, _CELLS / width * plan["limit"], f"cut off after {plan['limit']:,} decisions")
     axes.set_yscale("symlog", linthresh=1.0)
-    axes.set_ylim(bottom=0.0)
+    axes.set_ylim(0.0, 3 * axes.get_ylim()[1])  # room for what is written over the highest level
     axes.set_xlim(0, plan["generations"])
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("generation")
     axes.set_ylabel(f"lines per game of the mean, {plan['board']} (log scale)")
     axes.grid(axis="y", color="0.9")

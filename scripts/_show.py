@@ -19,8 +19,8 @@ from tetris.replay import FORMAT, Replay
 from tetris.rules import Rules
 from tetris.stream import PieceStream
 
-DEFAULT_CONTROLLER = "dt20"
-"""Who plays where nobody is named: the best published controller."""
+DEFAULT_CONTROLLER = "best"
+"""Who plays where nobody is named: the best controller that comes with the package."""
 
 STREAM = 0
 """The stream of pieces that is played."""

@@ -42,6 +42,7 @@ def test_a_page_that_differs_is_named(
     monkeypatch.setattr(figures, "ROOT", tmp_path)
     monkeypatch.setattr(figures, "CPU", tmp_path / "cpu.json")
     monkeypatch.setattr(figures, "GPU", tmp_path / "gpu.json")
+    monkeypatch.setattr(figures, "BEST", tmp_path / "best.json")
     monkeypatch.setattr(figures, "PAGES", ("README.md",))
     score = {"controller": "learned", "board": "10x10", "lines_per_game": 4567.8}
     run = {"score": [score], "training_seconds": 60.2}

@@ -13,7 +13,7 @@ import pytest
 from _report import comparison_page, report_page, write_report
 from _report_data import GAME_DECISIONS, MOST_POINTS, recorded_game, shown_places
 from _run_record import RunRecord, read_run
-from runs import make_run
+from sample_runs import make_run
 
 from tetris.replay import Replay
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from chromium import Page
-from runs import make_run
+from sample_runs import make_run
 
 Script = Callable[..., Any]
 READY = "document.querySelector('tetris-player')?.colors && document.querySelector('.told')?.textContent"

@@ -26,6 +26,7 @@ import pytest
 from tqdm import tqdm
 
 from tetris import LinearController, Rules, published, rollout
+from tetris.controller import resolve
 from tetris.replay import Replay
 
 Script = Callable[..., Any]
@@ -81,9 +82,9 @@ def test_a_game_is_the_one_that_the_engines_play(
     assert replay.controller == published("bcts")
 
 
-def test_without_arguments_the_best_published_controller_plays(script: Script, tmp_path: Path) -> None:
+def test_without_arguments_the_best_controller_plays(script: Script, tmp_path: Path) -> None:
     replay = Replay.load(recorded(script, tmp_path, "--decisions", 5))
-    assert (replay.controller, replay.rules, replay.seed) == (published("dt20"), Rules(), 12345)
+    assert (replay.controller, replay.rules, replay.seed) == (resolve("best"), Rules(), 12345)
 
 
 def test_a_pipe_gets_plain_frames(script: Script) -> None:
@@ -119,7 +120,7 @@ def test_a_replay_of_evaluate_tetris_is_shown_too(script: Script, tmp_path: Path
     script("evaluate_tetris", "dt20", "--board", "6x6", "--seed", 7, "--decisions", 30, "--replay", file)
     assert (
         script("watch_tetris", file).out
-        == script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 30)).out
+        == script("watch_tetris", recorded(script, tmp_path, "dt20", *SMALL, "--decisions", 30)).out
     )
 
 
@@ -148,7 +149,7 @@ def test_an_mp4_is_a_video(script: Script, tmp_path: Path) -> None:
 def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     file = recorded(script, tmp_path, *SMALL, "--decisions", 20, "--html", page)
-    assert "<title>dt20</title>" in page.read_text(encoding="utf-8")
+    assert "<title>best</title>" in page.read_text(encoding="utf-8")
     assert len(Replay.load(file).placements) == 20
 
 
@@ -261,7 +262,7 @@ def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dt200",), "dellacherie, bcts, bdu, dt10, dt20, bertsekas; got 'dt200'; did you mean 'dt20'?"),
+        (("dt200",), "dellacherie, bcts, bdu, dt10, dt20, bertsekas, best; got 'dt200'; did you mean 'dt20'?"),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
