@@ -7,31 +7,36 @@ from dataclasses import dataclass, replace
 
 from tetris import Rules
 
+SPLIT = "split"
+"""What an entry with importance splitting ends in."""
+
 
 @dataclass(frozen=True)
 class CurriculumStage:
-    """One entry of a curriculum as it is written: ``10x12:14`` or ``10x12:14:4000``.
+    """One entry of a curriculum as it is written: ``10x12:14``, ``10x12:14:4000`` or ``10x20:30:2000:split``.
 
     Attributes:
         width: Columns of the board.
         height: Rows of the board.
         generations: Generations played on it, at least 1.
         decisions: Decisions on each stream; None: those of the recipe.
+        split: Whether fitness is estimated by importance splitting, see `tetris.splitting`.
     """
 
     width: int
     height: int
     generations: int
     decisions: int | None
+    split: bool = False
 
     def __str__(self) -> str:
         """Return the entry as it is written."""
         decisions = "" if self.decisions is None else f":{self.decisions}"
-        return f"{self.width}x{self.height}:{self.generations}{decisions}"
+        return f"{self.width}x{self.height}:{self.generations}{decisions}{f':{SPLIT}' if self.split else ''}"
 
 
 def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
-    """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, and maybe decisions a stream.
+    """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split.
 
     Raises:
         ValueError: If it is written otherwise, a board is out of range, or a count is 0.
@@ -39,15 +44,17 @@ def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
     stages = []
     for entry in text.split(",") if text.strip() else []:
         board, *counts = (part.strip() for part in entry.split(":"))
+        split = counts[-1:] == [SPLIT]
+        counts = counts[:-1] if split else counts
         if len(counts) not in (1, 2) or not all(count.isdecimal() and int(count) for count in counts):
             raise ValueError(
-                "expected a curriculum as BOARD:GENERATIONS[:DECISIONS],... such as 10x10:22,10x12:14:4000, "
+                "expected a curriculum as BOARD:GENERATIONS[:DECISIONS][:split],... such as "
+                "10x10:22,10x20:14:2000:split, "
                 f"got {entry.strip()!r} in {text!r}"
             )
         width, height = Rules.parse_board(board)
-        stages.append(
-            CurriculumStage(width, height, int(counts[0]), int(counts[1]) if len(counts) > 1 else None)
-        )
+        decisions = int(counts[1]) if len(counts) > 1 else None
+        stages.append(CurriculumStage(width, height, int(counts[0]), decisions, split))
     return tuple(stages)
 
 

@@ -18,6 +18,7 @@ from cem.sampling import AUTO, choose_backend
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
 from tetris.rules import RULES
+from tetris.splitting import MOST_STREAMS, SETTLING, STEP
 
 FORMAT = "cem-tetris-run"
 VERSION = 1
@@ -45,11 +46,13 @@ class Stage:
         rules: The rules they play by.
         generations: How many generations there are.
         decisions: Decisions of a candidate on each of its streams.
+        split: Whether fitness is estimated by importance splitting.
     """
 
     rules: Rules
     generations: int
     decisions: int
+    split: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,14 @@ class Recipe:
         ):
             if count > _MOST_STEPS:
                 raise ValueError(f"expected {name} to be at most 2^62, got {count}")
+        least = SETTLING + STEP
+        if any(stage.split for stage in self.stages):
+            fewest = min(stage.decisions for stage in self.stages if stage.split)
+            if fewest < least or not 2 <= self.streams <= MOST_STREAMS:
+                raise ValueError(
+                    f"expected stages with split to have at least {least} decisions on 2 to {MOST_STREAMS} "
+                    f"streams, got {fewest} on {self.streams}"
+                )
         if self.elites > self.population:
             raise ValueError(
                 f"expected elites to be at most the population of {self.population}, got {self.elites}"
@@ -137,7 +148,12 @@ class Recipe:
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the run, in order."""
         stages = [
-            Stage(self.rules_on(each.width, each.height), each.generations, each.decisions or self.decisions)
+            Stage(
+                self.rules_on(each.width, each.height),
+                each.generations,
+                each.decisions or self.decisions,
+                each.split,
+            )
             for each in parse_curriculum(self.curriculum)
         ]
         if self.generations:

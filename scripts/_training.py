@@ -30,10 +30,13 @@ from cem import (
     StopRequest,
     Trainer,
 )
-from tetris import LinearController, RolloutResult, feature_names, rollout
+from tetris import LinearController, RolloutResult, SplitResult, feature_names, rollout, split_rollout
 
 CHECKPOINT_SECONDS = 1.0
 """The least time between two checkpoints."""
+
+MOST_LINES = 1e12
+"""Lines per game of a candidate whose streams, split, met no end of a game at all."""
 
 
 def piece_seed(seed: int) -> int:
@@ -50,11 +53,14 @@ def unit_length(weights: Tensor) -> Tensor:
     return torch.nn.functional.normalize(weights, dim=1)
 
 
-def lines_per_game(result: RolloutResult) -> Tensor:
+def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
     """Return lines per game ended, shape (population,), float64; where none has ended, half a game counts.
 
-    So a candidate that survives is worth more than one that removes as many lines and then dies.
+    So a candidate that survives is worth more than one that removes as many lines and then dies. With
+    importance splitting it is the estimate, at most `MOST_LINES`.
     """
+    if isinstance(result, SplitResult):
+        return result.lines_per_game.clamp(max=MOST_LINES)
     lines, games = result.lines.double(), result.games.double()
     return torch.where(games > 0, lines / games.clamp(min=1), 2 * lines)
 
@@ -90,9 +96,9 @@ class LinesPerGame:
         }
         return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
 
-    def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult:
+    def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult | SplitResult:
         recipe = self._recipe
-        return rollout(
+        return (split_rollout if stage.split else rollout)(
             players,
             stage.rules,
             recipe.streams,

@@ -77,7 +77,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     search.add_argument(
         "--curriculum",
         metavar="STAGES",
-        help="BOARD:GENERATIONS[:DECISIONS],... such as 10x10:22,10x12:14:4000; where it is given, "
+        help="BOARD:GENERATIONS[:DECISIONS][:split],... such as 10x10:22,10x12:14:4000; where it is given, "
         "--board is played only with --generations",
     )
     search.add_argument(

@@ -5,6 +5,7 @@ from tetris.feature_sets import feature_names
 from tetris.rollout import Rollout, RolloutResult, rollout
 from tetris.rules import Rules
 from tetris.score import Score
+from tetris.splitting import SplitResult, split_rollout
 
 __all__ = [
     "LinearController",
@@ -12,8 +13,10 @@ __all__ = [
     "RolloutResult",
     "Rules",
     "Score",
+    "SplitResult",
     "feature_names",
     "published",
     "resolve",
     "rollout",
+    "split_rollout",
 ]

@@ -140,6 +140,27 @@ class Rollout:
         bits = torch.arange(self.rules.width, dtype=torch.int32, device="cpu")
         return (full << bits).sum(-1, dtype=torch.int32)
 
+    @property
+    def heights(self) -> torch.Tensor:
+        """Rows up to the highest cell: shape (population, streams), int64, on the device that plays."""
+        bits = torch.arange(self.rules.height, device=self._columns.device)
+        return torch.bucketize(self._columns.amax(-1), (1 << bits).int(), right=True)
+
+    @property
+    def stream_games(self) -> torch.Tensor:
+        """Games that ended on each stream: shape (population, streams), int64, on the device that plays."""
+        return self._games.clone()
+
+    def branch(self, source: torch.Tensor) -> None:
+        """Let streams go on with the boards of others; their pieces and what was counted stay their own.
+
+        Args:
+            source: Shape (population, streams), int64, on the device that plays: from which stream of the
+                same candidate each takes its board, 0 to streams - 1.
+        """
+        index = source.unsqueeze(-1).expand_as(self._columns)
+        self._columns = self._columns.gather(1, index)
+
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
         """Play on.
 

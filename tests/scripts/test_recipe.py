@@ -187,8 +187,25 @@ def test_cut_curriculum() -> None:
     assert cut_to_board("10x10:2:9,10x16:3", 6, 12) == "6x10:2:9,6x12:3"
 
 
+def test_a_stage_with_splitting_says_so() -> None:
+    recipe = make_recipe(
+        "cpu", {"curriculum": "10x10:2:9, 10x20:3:400:split ,10x12:1:split", "decisions": 300}
+    )
+    assert recipe.curriculum == "10x10:2:9,10x20:3:400:split,10x12:1:split"
+    assert [(stage.decisions, stage.split) for stage in recipe.stages] == [
+        (9, False),
+        (400, True),
+        (300, True),
+    ]
+    assert cut_to_board(recipe.curriculum, 6, 11) == "6x10:2:9,6x11:3:400:split,6x11:1:split"
+
+
 @pytest.mark.parametrize(
-    "text", ["10x10", "10x10:0", "10x10:2:0", "10x10:2:3:4", "10x10:x", "10x10:2,", ":2"]
+    "text",
+    [
+        *("10x10", "10x10:0", "10x10:2:0", "10x10:2:3:4", "10x10:x", "10x10:2,", ":2"),
+        *("10x10:split", "10x10:split:2", "10x10:2:3:splitting"),
+    ],
 )
 def test_curriculum_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected a (curriculum|board) as"):
@@ -209,6 +226,11 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"board": "30x3"}, "width to be 4 to 10, got 30"),
         ({"curriculum": "10x40:2"}, "height to be 4 to 24, got 40"),
         ({"curriculum": ""}, "at least one generation"),
+        (
+            {"curriculum": "10x10:1:9,10x12:1:203:split"},
+            "stages with split to have at least 204 decisions on 2 to 8192 streams, got 203 on 16",
+        ),
+        ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
         ({"population": 1}, "population to be at least 2, got 1"),
         ({"population": 8, "elites": 9}, "at most the population of 8, got 9"),
         ({"population": 10**6, "streams": 10**6}, "population x streams to be at most"),

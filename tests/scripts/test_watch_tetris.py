@@ -262,7 +262,10 @@ def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dt200",), "dellacherie, bcts, bdu, dt10, dt20, bertsekas, best; got 'dt200'; did you mean 'dt20'?"),
+        (
+            ("dt200",),
+            "dellacherie, bcts, bdu, dt10, dt20, bertsekas, best; got 'dt200'; did you mean 'dt20'?",
+        ),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),

@@ -1,0 +1,123 @@
+"""Importance splitting: it finds the rate that long play finds, alike on every engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tetris import Rollout, Rules, published, rollout, split_rollout
+from tetris.splitting import MOST_STREAMS, drawn
+
+DT20 = published("dt20").weights
+
+
+def test_the_rate_is_that_of_long_play() -> None:
+    # Both estimates are unbiased but for some percent; that they are further apart than five standard errors
+    # and that has a probability below 1e-5.
+    rules, repeats = Rules(10, 12), 16
+    played = rollout([DT20], rules, 256, 50_000, 1, features="dt")
+    games = int(played.games)
+    rate = games / int(played.decisions)
+    split = split_rollout([DT20] * repeats, rules, 256, 2000, 2, share_streams=False).rate
+    error = (rate**2 / games + float(split.var()) / repeats) ** 0.5
+    assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
+    # Played directly, so many decisions end seven games, of which 2.6 are the error.
+    assert float(split.std()) < 0.2 * rate
+
+
+def test_what_hardly_ever_ends_is_measured() -> None:
+    # 51 million lines a game (docs/results.md): of so many decisions a game ends in one rollout out of sixty.
+    split = split_rollout([DT20] * 4, Rules(10, 20), 512, 2000, 3, share_streams=False)
+    assert 20e6 < 0.4 / float(split.rate.mean()) < 130e6
+    assert split.lines_per_game.tolist() == pytest.approx((0.4 / split.rate).tolist())
+    assert split.decisions.tolist() == [512 * 2000] * 4
+
+
+@pytest.mark.parametrize("pieces", ["uniform", "bag"])
+def test_the_engines_find_the_same(pieces: str) -> None:
+    rules = Rules(6, 8, pieces=pieces)
+    weights = torch.randn(2, 9, generator=torch.Generator().manual_seed(1))
+    weights[0] = torch.tensor(DT20)
+    one, other = (
+        split_rollout(weights, rules, 8, 260, 4, device, first_stream=5) for device in ("cpu", "python")
+    )
+    for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    assert one.games.min() > 0
+
+
+def test_seed_and_first_stream_choose_pieces_and_draws() -> None:
+    found = {
+        float(split_rollout([DT20], Rules(10, 10), 64, 400, seed, first_stream=first).rate)
+        for seed, first in ((0, 0), (0, 64), (1, 0))
+    }
+    assert len(found) == 3
+
+
+def test_where_no_game_ends_the_rate_is_zero() -> None:
+    split = split_rollout([DT20], Rules(10, 24), 2, 204)
+    assert (float(split.rate), float(split.lines_per_game)) == (0.0, float("inf"))
+
+
+def test_streams_are_drawn_as_often_as_they_are_worth() -> None:
+    worth = torch.tensor([[1, 1, 1, 1], [4, 2, 1, 1], [1, 1, 5, 1]]) << 20
+    for bits in (0, 1000, 4095):
+        source = drawn(worth, bits)
+        assert source[0].tolist() == [0, 1, 2, 3]
+        assert source[1, :3].tolist() == [0, 0, 1]
+        assert source[1, 3] in (2, 3)
+        assert source[2].tolist().count(2) in (2, 3)
+    assert {int(drawn(worth, bits)[1, 3]) for bits in (0, 4095)} == {2, 3}
+
+
+def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
+    worth = torch.full((1, MOST_STREAMS), 1 << 36)  # all walls are sixteen rows higher than before
+    assert drawn(worth, 4095)[0].tolist() == list(range(MOST_STREAMS))
+
+
+def test_streams_go_on_with_the_boards_of_others() -> None:
+    games = Rollout([DT20, DT20], Rules(10, 20), 3, 1)
+    games.advance(30)
+    boards, heights = games.boards, games.heights
+    assert heights.tolist() == [[int((board > 0).sum()) for board in each] for each in boards]
+    games.branch(torch.tensor([[2, 2, 0], [0, 1, 2]]))
+    assert torch.equal(games.boards[0], boards[0, [2, 2, 0]])
+    assert torch.equal(games.boards[1], boards[1])
+    assert games.heights[0].tolist() == [heights[0, index] for index in (2, 2, 0)]
+    # They part at the next piece, which is each stream's own.
+    games.advance(20)
+    assert not torch.equal(games.boards[0, 0], games.boards[0, 1])
+
+
+def test_an_empty_board_has_height_zero_and_a_full_one_that_of_the_board() -> None:
+    games = Rollout([[1.0, 0.0]], Rules(4, 24), 1, 1, "python", features="holes,max_height")
+    assert games.heights.tolist() == [[0]]
+    games.advance(9)
+    assert games.heights.tolist() == [[int((games.boards > 0).sum())]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1, 400), "expected streams to be from 2 to 8192, got 1"),
+        ((MOST_STREAMS + 1, 400), "expected streams to be from 2 to 8192, got 8193"),
+        ((8, 203), "expected decisions to be at least 204, got 203"),
+    ],
+)
+def test_bad_counts_are_refused(arguments: tuple[int, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        split_rollout([DT20], Rules(10, 10), *arguments)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("population", [2, 300], ids=["warps", "threads"])
+def test_a_gpu_finds_what_the_cpu_does(population: int) -> None:
+    weights = torch.randn(population, 9, generator=torch.Generator().manual_seed(1))
+    weights[0] = torch.tensor(DT20)
+    one, other = (
+        split_rollout(weights, Rules(10, 10), 100, 260, 4, device, first_stream=5)
+        for device in ("cpu", "cuda")
+    )
+    for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
+        assert torch.equal(getattr(one, name), getattr(other, name).cpu())
