@@ -24,6 +24,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy.typing as npt
 import torch
@@ -45,6 +46,8 @@ _TOP = 20  # the highest level: that of the highest board
 _RANDOM_BITS = 12
 _CELLS = 4  # of a piece
 
+_Rate = TypeVar("_Rate", float, torch.Tensor)
+
 
 @dataclass(frozen=True)
 class SplitResult:
@@ -53,8 +56,7 @@ class SplitResult:
     Attributes:
         rate: Ends of games a decision, estimated; shape (population,), float64, on the GPU where the games
             are played there, otherwise on the CPU. 0 where no game ended.
-        lines_per_game: The lines that go with it where hardly any cell is left when a game ends: a piece
-            brings four cells, and a line removes a row of them. Infinite where no game ended. Likewise.
+        lines_per_game: What goes with it, see `lines_per_game`; infinite where no game ended. Likewise.
         lines: Lines removed on all streams, int64, likewise.
         games: Games that ended on them, however little they are worth, likewise.
         decisions: Pieces placed, likewise.
@@ -82,8 +84,9 @@ def split_rollout(
 ) -> SplitResult:
     """Estimate how often each candidate loses, by importance splitting.
 
-    The estimate needs streams enough that some are near the top: with a hundred it is too high or too low by
-    half, and more often too low. A search can do with that, a score that is published cannot.
+    It takes streams enough that some are on low walls and some near the top at any time. With DT-20 on 10x14
+    the mean of the estimates agrees with long play to some percent from 128 streams on, and their standard
+    deviation is a third of it (with 2048 a twelfth); with 32 the rate is three times too high in the mean.
 
     Args:
         weights: Shape (population, features), finite; used as float32.
@@ -136,8 +139,15 @@ def split_rollout(
         games.branch(source)
         level = risen.gather(1, source)
     rate = ends / (counted * STEP)
-    lines_per_game = _CELLS / games.rules.width / rate
-    return SplitResult(rate, lines_per_game, result.lines, result.games, result.decisions)
+    return SplitResult(rate, lines_per_game(games.rules, rate), result.lines, result.games, result.decisions)
+
+
+def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:
+    """Return the lines per game that go with a rate of ends a decision, where few cells are left at the end.
+
+    A piece brings four cells, a line removes as many as there are columns.
+    """
+    return _CELLS / rules.width / rate
 
 
 def drawn(worth: torch.Tensor, bits: int) -> torch.Tensor:
