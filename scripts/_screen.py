@@ -14,7 +14,7 @@ from tetris.rules import PIECE_LETTERS
 from tetris.scene import HEADROOM, Scene
 from tetris.text import board_lines, half_blocks
 
-PANEL = 35
+PANEL = 39
 """Columns that the panel wants; it is cut where there are fewer, and dropped where there is no room."""
 
 PANEL_HEAD = 13
@@ -24,6 +24,7 @@ IDLE = 0.25
 """Seconds between two looks at the window's size while nothing moves."""
 
 _GAP = "  "
+_NAME = 24  # columns of a feature's name
 _LEAST_HEADROOM = 2
 _LARGEST_CELL = 8
 
@@ -85,10 +86,10 @@ def judgement_lines(judgement: Judgement, room: int) -> list[str]:
         room: Lines there are for it.
     """
     margin = "-" if judgement.margin is None else f"{judgement.margin:.2f}"
-    lines = [f"{'margin':<20}{margin:>15}", f"{'value':<20}{judgement.value:>15.2f}"]
+    lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{judgement.value:>15.2f}"]
     columns = zip(judgement.names, judgement.features, judgement.contributions, strict=True)
     # Zero times a negative weight is -0, which + 0.0 makes 0.
-    rows = [f"{name:<20}{value:>6g}{contribution + 0.0:>9.2f}" for name, value, contribution in columns]
+    rows = [f"{name:<{_NAME}}{value:>6g}{contribution + 0.0:>9.2f}" for name, value, contribution in columns]
     left = room - len(lines)
     if len(rows) > left:
         rows = [*rows[: max(0, left - 1)], f"{len(rows) - max(0, left - 1)} more features"]
