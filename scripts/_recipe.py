@@ -18,7 +18,7 @@ from cem.sampling import AUTO, choose_backend
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
 from tetris.rules import RULES
-from tetris.splitting import MOST_STREAMS, SETTLING, STEP
+from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
 
 FORMAT = "cem-tetris-run"
 VERSION = 1
@@ -121,13 +121,12 @@ class Recipe:
         ):
             if count > _MOST_STEPS:
                 raise ValueError(f"expected {name} to be at most 2^62, got {count}")
-        least = SETTLING + STEP
         if any(stage.split for stage in self.stages):
             fewest = min(stage.decisions for stage in self.stages if stage.split)
-            if fewest < least or not 2 <= self.streams <= MOST_STREAMS:
+            if fewest < LEAST_DECISIONS or not 2 <= self.streams <= MOST_STREAMS:
                 raise ValueError(
-                    f"expected stages with split to have at least {least} decisions on 2 to {MOST_STREAMS} "
-                    f"streams, got {fewest} on {self.streams}"
+                    f"expected stages with split to have at least {LEAST_DECISIONS} decisions "
+                    f"on 2 to {MOST_STREAMS} streams, got {fewest} on {self.streams}"
                 )
         if self.elites > self.population:
             raise ValueError(

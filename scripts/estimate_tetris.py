@@ -3,9 +3,9 @@
 python scripts/estimate_tetris.py best dt20
 python scripts/estimate_tetris.py runs/mine --board 10x20 --seconds 60
 
-It takes less than a minute on two cores where evaluate_tetris.py sees no game end in hours. Many estimates
-are made, and their spread gives the interval. It is no substitute for games played to their end where a score
-is to be published; docs/scores.md says what to expect of it.
+It takes less than a minute each on two cores where evaluate_tetris.py sees no game end in hours. Many
+estimates are made, and their spread gives the interval. It is no substitute for games played to their end
+where a score is to be published; docs/scores.md says what to expect of it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from _game_arguments import add_board, add_device, add_pieces, add_rule, add_see
 from _markdown import lines
 from _scoring import DEFAULT_SEED
 
-from tetris import LinearController, Rules, resolve, split_rollout
+from tetris import LinearController, Rules, resolve, rollout, split_rollout
 from tetris.controller import PUBLISHED, known_names
 from tetris.splitting import MOST_STREAMS, SETTLING, lines_per_game
 
@@ -49,6 +49,10 @@ STREAMS = 1024
 
 DECISIONS = SETTLING + 1000
 """On each of them."""
+
+MOST_ENDS = 2
+"""Games that may end in so many decisions without splitting. Who loses more often needs no estimate, and it
+may be wrong: see `split_rollout`."""
 
 DEFAULT_SECONDS = 10.0
 METHOD = "mean of importance splitting estimates, Student's t interval of their rate of ends"
@@ -120,9 +124,20 @@ def student_t(degrees: int) -> float:
 def estimate(
     label: str, controller: LinearController, rules: Rules, device: str, arguments: argparse.Namespace
 ) -> Estimate:
-    """Estimate one controller as the arguments say, in whole batches."""
+    """Estimate one controller as the arguments say, in whole batches.
+
+    Raises:
+        ValueError: If it loses so often that it can be played instead.
+    """
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
+    features = controller.features
+    played = rollout([controller.weights], rules, STREAMS, 2 * DECISIONS, seed, device, features=features)
+    if int(played.games) > MOST_ENDS:
+        raise ValueError(
+            f"{label} ends {int(played.games):,} games in {int(played.decisions):,} decisions on "
+            f"{rules.board}: scripts/evaluate_tetris.py scores it by them"
+        )
     weights = torch.tensor([controller.weights] * ESTIMATES)
     began = time.perf_counter()
     rates: list[float] = []
@@ -136,7 +151,7 @@ def estimate(
                 DECISIONS,
                 seed,
                 device,
-                features=controller.features,
+                features=features,
                 share_streams=False,
                 first_stream=len(rates) * arguments.streams,
             )
@@ -178,7 +193,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--seconds",
         type=positive_seconds,
         metavar="S",
-        help=f"a controller, a batch of {ESTIMATES} estimates at least (default: {DEFAULT_SECONDS:g})",
+        help=f"at least S seconds a controller, in batches of {ESTIMATES} (default: {DEFAULT_SECONDS:g})",
     )
     limit.add_argument("--decisions", type=positive_int, metavar="N", help="at least N of each controller")
     length.add_argument(

@@ -105,13 +105,13 @@ class Rollout:
             known = f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
-        self.streams = _checked_int("streams", streams, 1, 1 << 31)
-        self.seed = _checked_int("seed", seed, 0, (1 << 64) - 1)
+        self.streams = checked_int("streams", streams, 1, 1 << 31)
+        self.seed = checked_int("seed", seed, 0, (1 << 64) - 1)
         self.device = device
         self.share_streams = share_streams
-        self.first_stream = _checked_int("first_stream", first_stream, 0, 1 << 62)
+        self.first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
         if games_per_stream is not None:
-            games_per_stream = _checked_int("games_per_stream", games_per_stream, 1, 1 << 62)
+            games_per_stream = checked_int("games_per_stream", games_per_stream, 1, 1 << 62)
         self.games_per_stream = games_per_stream
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
@@ -173,7 +173,7 @@ class Rollout:
             The totals since the rollout began. On the GPU they are queued like the games: who looks at them
             waits.
         """
-        remaining = _checked_int("decisions", decisions, 0, 1 << 62)
+        remaining = checked_int("decisions", decisions, 0, 1 << 62)
         if self._launches is not None:
             with torch.cuda.device(self._lines.device):
                 self._launches.run(remaining, self._play_native, check)
@@ -323,7 +323,13 @@ def _check_shape(shape: tuple[int, ...], features: int) -> None:
         raise ValueError(f"expected weights of shape (population, {features}), got {shape}")
 
 
-def _checked_int(name: str, value: object, low: int, high: int) -> int:
+def checked_int(name: str, value: object, low: int, high: int) -> int:
+    """Return an argument that has to be a whole number in a range.
+
+    Raises:
+        TypeError: If it is no int.
+        ValueError: If it is out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"expected {name} to be an int, got {value!r}")
     if not low <= value <= high:

@@ -4,7 +4,7 @@ A controller that ends a game in a hundred million decisions shows no end in a m
 good as that look alike. But a game ends from a high wall only, and a wall rises row by row. So every few
 decisions the streams of a candidate are drawn anew: where the wall has risen by a row the game goes on twice,
 worth half as much each time; where it has sunk, it goes on with half the probability, worth twice as much.
-At every height about as many games are played, and with
+Where a wall of one row more is about half as frequent, that keeps as many games at every height, and with
 
     level = max(0, rows from the floor to the highest cell - 4)
 
@@ -29,21 +29,28 @@ from typing import TypeVar
 import numpy.typing as npt
 import torch
 
-from tetris.rollout import Rollout
+from tetris.rollout import Rollout, checked_int
 from tetris.rules import Rules
 
 STEP = 4
 """Decisions from one draw to the next: about as many as lift the wall by a row or two."""
 
-SETTLING = 200
+BAG_STEP = 7
+"""The same where pieces come in bags: what is left of a bag stays with its stream."""
+
+SETTLING = 203
 """Decisions on each stream before anything counts: by then the walls are as high as in the long run."""
 
 MOST_STREAMS = 1 << 13
 """The streams that whole numbers of 64 bits suffice for."""
 
+LEAST_DECISIONS = SETTLING + 10
+"""On each stream, so that at least one step counts."""
+
 _LOW = 4  # rows of the walls that are not told apart: most games are there all the time
 _TOP = 20  # the highest level: that of the highest board
 _RANDOM_BITS = 12
+_OWN = 2531  # draws of one candidate after the other, which are spread evenly: 4096 by the golden ratio, odd
 _CELLS = 4  # of a piece
 
 _Rate = TypeVar("_Rate", float, torch.Tensor)
@@ -86,14 +93,16 @@ def split_rollout(
 
     It takes streams enough that some are on low walls and some near the top at any time. With DT-20 on 10x14
     the mean of the estimates agrees with long play to some percent from 128 streams on, and their standard
-    deviation is a third of it (with 2048 a twelfth); with 32 the rate is three times too high in the mean.
+    deviation is a third of it (with 2048 a twelfth); with 32 the rate is three times too high in the mean. So
+    it is with any number of streams where walls of one row more are clearly more than half as frequent: the
+    streams on low walls run out. Those are controllers that lose often, for which long play is as fast.
 
     Args:
         weights: Shape (population, features), finite; used as float32.
         rules: The rules of the games.
         streams: Streams a candidate plays on, 2 to 8192.
-        decisions: Pieces to place on every stream, more than `SETTLING`; those count that come after. They
-            are made in steps of `STEP`, so there are up to three fewer.
+        decisions: Pieces to place on every stream, at least ten more than `SETTLING`; those count that come
+            after, but for what is left of a step.
         seed: Chooses the pieces and the draws, 0 to 2^64 - 1.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         features: Name of a feature set, or feature names separated by commas.
@@ -109,6 +118,9 @@ def split_rollout(
         ValueError: If an argument is out of range; see `Rollout`.
         kernels.build.BuildError: If the engine could not be built.
     """
+    rules = Rules() if rules is None else rules
+    checked_int("streams", streams, 2, MOST_STREAMS)
+    checked_int("decisions", decisions, LEAST_DECISIONS, 1 << 62)
     games = Rollout(
         weights,
         rules,
@@ -119,26 +131,26 @@ def split_rollout(
         share_streams=share_streams,
         first_stream=first_stream,
     )
-    if not 2 <= streams <= MOST_STREAMS:
-        raise ValueError(f"expected streams to be from 2 to {MOST_STREAMS}, got {streams}")
-    if decisions < SETTLING + STEP:
-        raise ValueError(f"expected decisions to be at least {SETTLING + STEP}, got {decisions}")
+    size = BAG_STEP if rules.pieces == "bag" else STEP
+    settling, steps = -(-SETTLING // size), decisions // size
     draws = random.Random(f"splitting {seed} {first_stream}")
     level = torch.zeros_like(games.stream_games)
-    counted = (decisions - SETTLING) // STEP
     ends = torch.zeros(len(level), dtype=torch.float64, device=level.device)
-    for step in range(SETTLING // STEP + counted):
+    # With pieces in common candidates have the luck of the draw in common, too.
+    own = torch.arange(len(level), device=level.device).unsqueeze(1) * (0 if share_streams else _OWN)
+    for step in range(steps):
         before = games.stream_games
-        result = games.advance(STEP, check)
-        if step >= SETTLING // STEP:
+        games.advance(size, check)
+        if step >= settling:
             worth = 1 << (_TOP - level)
             ended = (worth * (games.stream_games - before)).sum(1)
             ends += ended.double() / worth.sum(1).double()
         risen = (games.heights - _LOW).clamp(0, _TOP)
-        source = drawn(1 << (_TOP + risen - level), draws.getrandbits(_RANDOM_BITS))
+        source = drawn(1 << (_TOP + risen - level), draws.getrandbits(_RANDOM_BITS) + own)
         games.branch(source)
         level = risen.gather(1, source)
-    rate = ends / (counted * STEP)
+    result = games.advance(decisions - steps * size, check)
+    rate = ends / ((steps - settling) * size)
     return SplitResult(rate, lines_per_game(games.rules, rate), result.lines, result.games, result.decisions)
 
 
@@ -150,13 +162,13 @@ def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:
     return _CELLS / rules.width / rate
 
 
-def drawn(worth: torch.Tensor, bits: int) -> torch.Tensor:
+def drawn(worth: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
     """Draw as many streams as there are, each as often as it is worth, rounded up or down.
 
     Args:
         worth: Shape (population, streams), int64, at least 1, so that the sum of a row times the number of
             streams is below 2^63.
-        bits: Where the first one is drawn, random bits that are the same for all candidates.
+        bits: Where the first one is drawn, shape (population, 1): twelve random bits, others do not count.
 
     Returns:
         Which streams, in ascending order; of the same shape, int64.
@@ -164,5 +176,6 @@ def drawn(worth: torch.Tensor, bits: int) -> torch.Tensor:
     streams = worth.shape[1]
     until = worth.cumsum(1)
     total = until[:, -1:]
-    places = torch.arange(streams, device=worth.device) * total + (total * bits >> _RANDOM_BITS)
+    first = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
+    places = torch.arange(streams, device=worth.device) * total + first
     return torch.searchsorted(until * streams, places, right=True)

@@ -227,8 +227,8 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"curriculum": "10x40:2"}, "height to be 4 to 24, got 40"),
         ({"curriculum": ""}, "at least one generation"),
         (
-            {"curriculum": "10x10:1:9,10x12:1:203:split"},
-            "stages with split to have at least 204 decisions on 2 to 8192 streams, got 203 on 16",
+            {"curriculum": "10x10:1:9,10x12:1:212:split"},
+            "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
         ),
         ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
         ({"population": 1}, "population to be at least 2, got 1"),

@@ -137,6 +137,7 @@ def test_a_figure_that_differs_from_the_file_is_found(
         monkeypatch.setattr(render_figures, name, tmp_path)
     for name in ("CPU", "GPU"):
         monkeypatch.setattr(render_figures, name, tmp_path / f"{name}.json")
+    monkeypatch.setattr(render_figures, "BEST", tmp_path / "best.json")
     monkeypatch.setattr(render_figures, "PAGES", ("results.md",))
     monkeypatch.setattr(render_figures, "median_run", lambda result: {})
     monkeypatch.setattr(render_figures, "draw", lambda run: None)

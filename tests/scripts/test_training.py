@@ -76,21 +76,21 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
 
 
 def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> None:
-    recipe = _recipe(curriculum="5x6:1:20,5x7:1:212:split")
+    recipe = _recipe(curriculum="5x6:1:20,5x7:1:215:split")
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     evaluation = LinesPerGame(recipe, optimizer, StopRequest())(candidates, 1)
     found = split_rollout(
-        *(unit_length(candidates), recipe.rules_on(5, 7), 2, 212, piece_seed(recipe.seed), "python"),
+        *(unit_length(candidates), recipe.rules_on(5, 7), 2, 215, piece_seed(recipe.seed), "python"),
         features=recipe.features,
         first_stream=2,
     )
     assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
-    assert evaluation.metrics["decisions"] == 4 * 2 * 212
+    assert evaluation.metrics["decisions"] == 4 * 2 * 215
 
 
 def test_a_candidate_that_meets_no_end_has_a_finite_fitness() -> None:
-    endless = split_rollout([[-1.0]], Rules(10, 24), 2, 204, device="python", features="holes")
+    endless = split_rollout([[-1.0]], Rules(10, 24), 2, 213, device="python", features="holes")
     assert lines_per_game(endless).tolist() == [1e12]
 
 

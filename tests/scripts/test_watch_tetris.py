@@ -16,7 +16,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +226,15 @@ def test_a_second_ctrl_c_while_playing_ends_it_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt: what a shell starts in the background may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("kind", "module"), [("gif", "PIL"), ("mp4", "imageio_ffmpeg")])
 def test_ctrl_c_while_drawing_leaves_what_is_written_and_no_half_file(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: str
