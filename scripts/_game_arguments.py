@@ -8,12 +8,23 @@ from collections.abc import Sequence
 from _common import DEVICES, one_of, seed
 from _scoring import DEFAULT_SEED
 
+from tetris.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
 
 DEFAULT_BOARD = "10x20"
 
 Group = argparse._ActionsContainer
 """A parser, a group of its arguments, or some of them of which one may be given."""
+
+
+def add_controllers(parser: argparse.ArgumentParser) -> None:
+    """Add the controllers that are played, at least one; `read_controllers` reads them."""
+    parser.add_argument(
+        "controllers",
+        nargs="+",
+        metavar="CONTROLLER",
+        help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
+    )
 
 
 def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:
@@ -64,6 +75,24 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     """
     width, height = Rules.parse_board(arguments.board or DEFAULT_BOARD)
     return Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces or "uniform")
+
+
+def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:
+    """Return the controllers that are meant, each with what to call it, see `controller_label`.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If there is no such controller, or it cannot play by these rules.
+    """
+    controllers = [resolve(text) for text in texts]
+    for controller in controllers:
+        controller.names_on(rules)
+    return [(controller_label(each, text), each) for each, text in zip(controllers, texts, strict=True)]
+
+
+def controller_label(controller: LinearController, given: str) -> str:
+    """Return what to call a controller: a published one by its name, another as it was given."""
+    return controller.name if PUBLISHED.get(controller.name) is controller else given
 
 
 def _by_default(value: str | int | None) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from _game_arguments import game_rules
+from _game_arguments import controller_label, game_rules
 from _scoring import DEFAULT_SEED
 
-from tetris.controller import PUBLISHED, LinearController, resolve
+from tetris.controller import LinearController, resolve
 from tetris.features import AfterState
 from tetris.game import Pieces
 from tetris.judgement import decisions
@@ -93,7 +93,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     rules = game_rules(arguments)
     controller = resolve(source)
     controller.names_on(rules)
-    label = controller.name if PUBLISHED.get(controller.name) is controller else _file_name(Path(source))
+    label = controller_label(controller, _file_name(Path(source)))
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     return Show(rules, controller, seed, STREAM, label)
 

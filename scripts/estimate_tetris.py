@@ -30,12 +30,20 @@ from _common import (
     run,
     table,
 )
-from _game_arguments import add_board, add_device, add_pieces, add_rule, add_seed, game_rules
+from _game_arguments import (
+    add_board,
+    add_controllers,
+    add_device,
+    add_pieces,
+    add_rule,
+    add_seed,
+    game_rules,
+    read_controllers,
+)
 from _markdown import lines
 from _scoring import DEFAULT_SEED
 
-from tetris import LinearController, Rules, resolve, rollout, split_rollout
-from tetris.controller import PUBLISHED, known_names
+from tetris import LinearController, Rules, rollout, split_rollout
 from tetris.splitting import MOST_STREAMS, SETTLING, lines_per_game
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -177,12 +185,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> str:
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
-    parser.add_argument(
-        "controllers",
-        nargs="+",
-        metavar="CONTROLLER",
-        help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
-    )
+    add_controllers(parser)
     game = parser.add_argument_group("game")
     for add in (add_board, add_rule, add_pieces, add_seed):
         add(game)
@@ -214,17 +217,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         rules = game_rules(arguments)
-        controllers = [resolve(text) for text in arguments.controllers]
-        for controller in controllers:
-            controller.names_on(rules)
+        controllers = read_controllers(arguments.controllers, rules)
         device = choose_device(arguments.device)
         if device not in DEVICES:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
         if not 2 <= arguments.streams <= MOST_STREAMS:
             raise ValueError(f"expected --streams to be from 2 to {MOST_STREAMS}, got {arguments.streams}")
     estimates = []
-    for text, controller in zip(arguments.controllers, controllers, strict=True):
-        label = controller.name if PUBLISHED.get(controller.name) is controller else text
+    for label, controller in controllers:
         with one_line_errors():
             estimates.append(estimate(label, controller, rules, device, arguments))
     if arguments.json:

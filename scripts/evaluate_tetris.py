@@ -22,10 +22,19 @@ from _common import (
     positive_seconds,
     run,
 )
-from _game_arguments import add_board, add_device, add_pieces, add_rule, add_seed, game_rules
+from _game_arguments import (
+    add_board,
+    add_controllers,
+    add_device,
+    add_pieces,
+    add_rule,
+    add_seed,
+    game_rules,
+    read_controllers,
+)
 from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, score_table
 
-from tetris.controller import PUBLISHED, LinearController, known_names, resolve
+from tetris.controller import LinearController
 from tetris.files import write_text
 from tetris.game import Pieces, Step, steps
 from tetris.rules import Rules
@@ -42,12 +51,7 @@ REPLAY_VERSION = 1
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
-    parser.add_argument(
-        "controllers",
-        nargs="+",
-        metavar="CONTROLLER",
-        help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
-    )
+    add_controllers(parser)
     game = parser.add_argument_group("game")
     add_board(game)
     add_rule(game)
@@ -160,9 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
     with one_line_errors():
         rules = game_rules(arguments)
-        controllers = [resolve(text) for text in arguments.controllers]
-        for controller in controllers:
-            controller.names_on(rules)
+        controllers = read_controllers(arguments.controllers, rules)
         sequence = read_pieces(arguments.piece_sequence) if arguments.piece_sequence else None
         if arguments.replay:
             check_writable(arguments.replay)
@@ -171,8 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     limit = play_limit(arguments, sequence)
     number = DEFAULT_SEED if arguments.seed is None else arguments.seed
     measurements = []
-    for text, controller in zip(arguments.controllers, controllers, strict=True):
-        label = controller.name if PUBLISHED.get(controller.name) is controller else text
+    for label, controller in controllers:
         played: list[Step] = []
         if stepwise:
             pieces = PieceStream(rules, number, 0) if sequence is None else sequence

@@ -134,21 +134,21 @@ def split_rollout(
     size = BAG_STEP if rules.pieces == "bag" else STEP
     settling, steps = -(-SETTLING // size), decisions // size
     draws = random.Random(f"splitting {seed} {first_stream}")
-    level = torch.zeros_like(games.stream_games)
+    before = games.stream_games
+    level = torch.zeros_like(before)
     ends = torch.zeros(len(level), dtype=torch.float64, device=level.device)
     # With pieces in common candidates have the luck of the draw in common, too.
     own = torch.arange(len(level), device=level.device).unsqueeze(1) * (0 if share_streams else _OWN)
     for step in range(steps):
-        before = games.stream_games
         games.advance(size, check)
+        ended = games.stream_games
         if step >= settling:
             worth = 1 << (_TOP - level)
-            ended = (worth * (games.stream_games - before)).sum(1)
-            ends += ended.double() / worth.sum(1).double()
+            ends += (worth * (ended - before)).sum(1).double() / worth.sum(1).double()
         risen = (games.heights - _LOW).clamp(0, _TOP)
         source = drawn(1 << (_TOP + risen - level), draws.getrandbits(_RANDOM_BITS) + own)
         games.branch(source)
-        level = risen.gather(1, source)
+        level, before = risen.gather(1, source), ended
     result = games.advance(decisions - steps * size, check)
     rate = ends / ((steps - settling) * size)
     return SplitResult(rate, lines_per_game(games.rules, rate), result.lines, result.games, result.decisions)

@@ -10,23 +10,20 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kernels.names import unknown_name
+from tetris.rollout import checked_int as checked_python_int
 
 DEVICES = ("cpu", "cuda")
 OUTPUTS = ("numpy", "torch")
 
 
 def checked_int(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of a range.
+    """Return a number of a range, which may be one of NumPy's.
 
     Raises:
         TypeError: If it is no int.
         ValueError: If it is out of the range.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"expected {name} to be an int, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"expected {name} from {low} to {high}, got {value}")
-    return int(value)
+    return checked_python_int(name, int(value) if isinstance(value, np.integer) else value, low, high)
 
 
 def checked_device(device: str | torch.device) -> torch.device:
