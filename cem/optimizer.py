@@ -7,6 +7,7 @@ the best of them, give the next distribution:
     m = mean of the elites,  v = mean of (elite - m)^2 + Z_t                                       (2) tell
     mu_{t+1}    = alpha m + (1 - alpha) mu_t                                                       (3) tell
     sigma_{t+1} = max(alpha sqrt(v) + (1 - alpha) sigma_t, floor)                                  (4) tell
+    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + beta t)                                            (5) tell
 
 (2) holds the population variance (divided by the number of elites) and the noise ``Z_t``, a variance, of I.
 Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy Method, Neural Computation 18(12), 2006;
@@ -14,6 +15,12 @@ see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de Boer, D. Kr
 Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, applied to mean
 and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein, The Cross-Entropy Method for Continuous
 Multi-Extremal Optimization, Methodology and Computing in Applied Probability 8, 2006.
+
+(5) leaves the search as it is. Where the fitness is noisy the mean wanders about what it seeks, and the
+average of many means is nearer to it than the last one. With ``beta = 1`` it is that of all means, as in B.
+Polyak and A. Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM Journal on Control and
+Optimization 30(4), 1992; with less, late ones count for more, as in the polynomial-decay averaging of O.
+Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013.
 """
 
 from __future__ import annotations
@@ -40,7 +47,7 @@ from cem.snapshot import USABLE, Snapshot, check_state
 
 DEFAULT_ELITE_FRACTION = 0.1
 MIN_ELITES = 2  # one elite has no variance: the search would stop dead
-_STATE_TENSORS = ("mean", "std", "best", "best_fitness", "elite_fitness")
+_STATE_TENSORS = ("mean", "std", "averaged_mean", "best", "best_fitness", "elite_fitness")
 _ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant
 
 
@@ -88,6 +95,7 @@ class CrossEntropyMethod:
         smoothing: float = 1.0,
         bounds: tuple[Any, Any] | None = None,
         std_floor: float = 0.0,
+        averaging: float = 0.0,
         backend: str = "torch",
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -112,6 +120,8 @@ class CrossEntropyMethod:
             bounds: (low, high), each one number or shape (dim,), low <= high, infinities allowed: every
                 candidate is clamped into them. ``None``: no bounds.
             std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
+            averaging: ``beta`` in [0, 1]: ``averaged_mean`` is taken over about the last of the generations,
+                this share of them. 0: the last alone.
             backend: The name of the sampler, one of ``cem.available_backends()``: ``"torch"`` draws anywhere,
                 ``"cuda"`` with one kernel on CUDA devices. ``"auto"`` takes ``"cuda"`` where it works. They
                 draw different candidates for the same seed.
@@ -135,6 +145,7 @@ class CrossEntropyMethod:
         self.noise = resolve_noise(noise)
         self.smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         self.std_floor = check_real("std_floor", std_floor, 0.0)
+        self.averaging = check_real("averaging", averaging, 0.0, 1.0)
         self.backend = choose_backend(backend, self.device)
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)
 
@@ -142,6 +153,7 @@ class CrossEntropyMethod:
         self.dim = self._mean.numel()
         self._std = check_vector("std", std, self.dim, dtype, self.device)
         check_distribution(self._mean, self._std)
+        self._averaged_mean = self._mean
         self._bounds = check_bounds(bounds, self._mean)
         # As text now: on a GPU it waits for the device.
         self._bounds_text = None if self._bounds is None else repr([end.tolist() for end in self._bounds])
@@ -173,6 +185,11 @@ class CrossEntropyMethod:
     def std(self) -> Tensor:
         """A copy of ``sigma_t``, shape (dim,)."""
         return self._std.clone()
+
+    @property
+    def averaged_mean(self) -> Tensor:
+        """A copy of ``a_t``, shape (dim,): ``mean`` averaged over late generations; see ``averaging``."""
+        return self._averaged_mean.clone()
 
     @property
     def best(self) -> Tensor:
@@ -250,6 +267,8 @@ class CrossEntropyMethod:
             std = torch.lerp(self._std, std, self.smoothing)
         if self.std_floor > 0.0:
             std.clamp_(min=self.std_floor)
+        share = 1.0 / (1.0 + self.averaging * self._generation)
+        averaged = mean if share == 1.0 else torch.lerp(self._averaged_mean, mean, share)
 
         top = elite_fitness[0]
         # Negated, so that anything is better than the NaN before the first tell().
@@ -263,7 +282,7 @@ class CrossEntropyMethod:
                 )
             if better:
                 self._best, self._best_fitness = elites[0].clone(), top.clone()
-            self._mean, self._std = mean, std
+            self._mean, self._std, self._averaged_mean = mean, std, averaged
         else:  # the same without asking the device what it found
             usable = scores.isfinite().any() & finite
             better = better & usable
@@ -271,6 +290,7 @@ class CrossEntropyMethod:
             self._best = torch.where(better, elites[0], self._best)
             self._best_fitness = torch.where(better, top, self._best_fitness)
             self._mean, self._std = torch.where(usable, mean, self._mean), torch.where(usable, std, self._std)
+            self._averaged_mean = torch.where(usable, averaged, self._averaged_mean)
         self._elite_fitness = elite_fitness
         self._generation += 1
         self._asked = None
@@ -342,8 +362,9 @@ class CrossEntropyMethod:
         The generation asked for and not yet told is not part of it: it is drawn again, the same.
 
         Returns:
-            ``settings`` (compared on loading), ``generation``, ``mean``, ``std``, ``best`` of shape (dim,),
-            ``best_fitness`` of shape () and ``elite_fitness`` of shape (num_elites,). The tensors are copies.
+            ``settings`` (compared on loading), ``generation``, ``mean``, ``std``, ``averaged_mean`` and
+            ``best`` of shape (dim,), ``best_fitness`` of shape () and ``elite_fitness`` of shape
+            (num_elites,). The tensors are copies.
 
         Raises:
             ValueError: As ``check``.
@@ -390,6 +411,7 @@ class CrossEntropyMethod:
             "smoothing": self.smoothing,
             "bounds": self._bounds_text,
             "std_floor": self.std_floor,
+            "averaging": self.averaging,
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": self.seed,

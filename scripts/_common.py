@@ -171,6 +171,15 @@ def positive_seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
 
 
+def share(text: str) -> float:
+    """Read a number from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if 0 <= number <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+
+
 def seed(text: str) -> int:
     """Read an unsigned 64-bit integer."""
     if not text.isdecimal() or int(text) >= 1 << 64:

@@ -70,6 +70,8 @@ class Recipe:
         population: Candidates a generation.
         elites: How many of them give the next distribution.
         noise: Noise schedule, as `cem.parse_noise` reads it.
+        averaging: The share of the generations, the late ones, over which the learned mean is averaged, 0 to
+            1: `cem.CrossEntropyMethod`.
         streams: Streams of games that each candidate plays.
         decisions: Decisions on each stream, where a stage does not say otherwise.
         backend: What draws the candidates: a backend of `cem`.
@@ -92,6 +94,7 @@ class Recipe:
     population: int
     elites: int
     noise: str
+    averaging: float
     streams: int
     decisions: int
     backend: str
@@ -108,6 +111,7 @@ class Recipe:
             "board": self.rules.board,
             "pieces": self.rules.pieces,
             "noise": describe_noise(parse_noise(self.noise)),
+            "averaging": float(self.averaging),
             "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
             "features": self._canonical_features(),
         }
@@ -287,6 +291,11 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise unknown_name("setting", name, types)
         if types[name] == "str" and not isinstance(value, str):
             raise TypeError(f"expected {name} to be a text, got {value!r}")
+        if types[name] == "float":
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise TypeError(f"expected {name} to be a number, got {value!r}")
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"expected {name} to be from 0 to 1, got {value}")
         if types[name] == "int":
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"expected {name} to be a whole number, got {value!r}")

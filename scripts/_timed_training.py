@@ -25,7 +25,7 @@ from cem import Callback, StopRequest
 
 
 class Knowledge(Callback):
-    """Notes the mean of the search, scaled to length 1, whenever a checkpoint is saved, and the time."""
+    """Notes what is learned, a mean scaled to length 1, whenever a checkpoint is saved, and the time."""
 
     def __init__(self, began: float) -> None:
         """Take the time from which seconds count."""
@@ -34,7 +34,7 @@ class Knowledge(Callback):
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Note it."""
-        weights = unit_length(state["mean"].double().unsqueeze(0))[0].tolist()
+        weights = unit_length(state["averaged_mean"].double().unsqueeze(0))[0].tolist()
         seconds = time.time() - self._began
         self.moments.append({"seconds": seconds, "generation": generation, "weights": weights})
 

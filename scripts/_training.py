@@ -3,8 +3,8 @@
 A linear controller plays the same whatever the length of its weight vector, so candidates are scaled to
 length 1 before they play, and the optimizer is told those. All candidates of a generation play the same
 streams (common random numbers), every generation has new ones, and no stream of a run is one that scores are
-measured on. What is learned is the mean of the last distribution, scaled to length 1: with a noisy fitness
-the best candidate is only the luckiest one.
+measured on. What is learned is the mean of the last distribution, or the average of late ones, scaled to
+length 1: with a noisy fitness the best candidate is only the luckiest one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LinesPerGame:
     """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
 
     def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, stop: StopRequest) -> None:
-        """Take what it needs; the mean of ``optimizer`` plays beside the candidates, to be watched."""
+        """Take what it needs; the learned mean plays beside the candidates, to be watched."""
         self._recipe = recipe
         self._optimizer = optimizer
         self._stop = stop
@@ -82,7 +82,7 @@ class LinesPerGame:
             Interrupted: If the run is to stop.
         """
         number, stage = self._recipe.stage_at(generation)
-        players = unit_length(torch.cat([candidates, self._optimizer.mean.unsqueeze(0)]))
+        players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
         result = self._play(players, stage, generation)
         fitness = lines_per_game(result)
         metrics = {
@@ -145,6 +145,7 @@ class Training:
             maximize=True,
             num_elites=recipe.elites,
             noise=recipe.noise,
+            averaging=recipe.averaging,
             backend=recipe.backend,
             device="cuda" if "cuda" in (recipe.device, recipe.backend) else "cpu",
             seed=recipe.seed,
@@ -182,7 +183,7 @@ class Training:
                 it is now.
         """
         state = self.optimizer.state_dict() if state is None else state
-        weights = unit_length(state["mean"].double().unsqueeze(0))[0]
+        weights = unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
         provenance = {
             "made_by": "scripts/train_tetris.py",
             "config": self.recipe.to_dict(),

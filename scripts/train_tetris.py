@@ -26,6 +26,7 @@ from _common import (
     positive_seconds,
     run,
     seed,
+    share,
 )
 from _comparison import boards, compare
 from _game_arguments import add_board, add_pieces, add_rule
@@ -92,6 +93,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     search.add_argument(
         "--noise", metavar="SCHEDULE", help="none, constant:A, linear:A,B or hyperbolic:A, a variance"
+    )
+    search.add_argument(
+        "--averaging",
+        type=share,
+        metavar="SHARE",
+        help="learn the mean averaged over this share of the generations, the late ones; 0: the last mean",
     )
     search.add_argument("--streams", type=positive_int, metavar="N", help="streams of games a candidate")
     search.add_argument("--decisions", type=positive_int, metavar="N", help="decisions on each stream")

@@ -84,6 +84,31 @@ class TestUpdate:
         assert optimizer.mean.item() == pytest.approx(0.25 * 1.0 + 0.75 * 10.0)
         assert optimizer.std.item() == pytest.approx(0.25 * math.sqrt(1.0 + 3.0) + 0.75 * 3.0)
 
+    @pytest.mark.parametrize(
+        ("averaging", "expected"), [(0.0, 40.0), (0.5, (10 / 3 + 2 * 20 / 3 + 40) / 2), (1.0, 70 / 3)]
+    )
+    def test_averaging_leaves_the_search_alone_and_weighs_late_means_more(self, averaging, expected):
+        # Shares of the newest mean: 1, 1 / (1 + averaging), 1 / (1 + 2 averaging).
+        optimizer = make(1, 2, num_elites=2, averaging=averaging, dtype=torch.float64)
+        assert optimizer.averaged_mean.tolist() == optimizer.mean.tolist()
+        for centre in (10.0, 20.0, 40.0):
+            tell_rows(optimizer, [[centre - 1.0], [centre + 1.0]], [1.0, 1.0])
+            assert (optimizer.mean.item(), optimizer.std.item()) == (centre, 1.0)
+        assert optimizer.averaged_mean.item() == pytest.approx(expected)
+
+    def test_means_of_a_noisy_fitness_are_nearer_to_the_optimum_when_averaged(self):
+        # Where both were alike, 15 or more of 20 would have a chance of 2 %. Six sets of seeds had 17 to 20.
+        nearer = 0
+        for seed in range(20):
+            noise = torch.Generator().manual_seed(seed)
+            optimizer = make(5, 40, noise="constant:0.05", averaging=0.3, seed=seed)
+            for _ in range(150):
+                candidates = optimizer.ask()
+                luck = 3.0 * torch.randn(40, generator=noise)
+                optimizer.tell(luck - candidates.square().sum(dim=1), candidates)
+            nearer += bool(optimizer.averaged_mean.norm() < optimizer.mean.norm())
+        assert nearer >= 15
+
     def test_std_never_falls_below_the_floor(self):
         optimizer = make(2, 2, num_elites=2, std_floor=0.5)
         tell_rows(optimizer, [[1.0, 0.0], [1.0, 4.0]], [1.0, 1.0])
@@ -431,6 +456,7 @@ class TestState:
             return (x - 0.3).square().sum(dim=1)
 
         options = {"maximize": False, "noise": "hyperbolic:0.1", "smoothing": 0.9, "seed": 7, "dtype": dtype}
+        options["averaging"] = 0.4
         options["bounds"] = (-INF, 4.0)
         whole = CrossEntropyMethod(torch.zeros(30), 1.0, 50, **options)
         for _ in range(4):
@@ -457,6 +483,7 @@ class TestState:
             ("smoothing", {"smoothing": 0.5}),
             ("bounds", {"bounds": (-9, 9)}),
             ("std_floor", {"std_floor": 0.1}),
+            ("averaging", {"averaging": 0.1}),
             ("dtype", {"dtype": torch.float64}),
             ("seed", {"seed": 1}),
         ],

@@ -32,6 +32,7 @@ NAN, INF = math.nan, math.inf
         ({"bounds": (0.5, 1.0)}, "expected a mean within the bounds"),
         ({"bounds": ([0.0] * 3, 1.0)}, r"expected bounds\[0\] of shape \(2,\), got \(3,\)"),
         ({"std_floor": -0.1}, "expected std_floor finite and >= 0"),
+        ({"averaging": 1.5}, "expected averaging finite and >= 0 and <= 1, got 1.5"),
         ({"backend": "abacus"}, "expected a backend among auto, cuda, torch; got 'abacus'"),
         ({"device": "quantum"}, "expected a device such as 'cpu' or 'cuda', got 'quantum'"),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -222,6 +223,8 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"backend": "torhc"}, "did you mean 'torch'"),
         ({"noise": "loud"}, "expected a noise schedule of the form"),
         ({"noise": "constant:nan"}, "finite"),
+        ({"averaging": -0.1}, "averaging to be from 0 to 1, got -0.1"),
+        ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
         ({"pieces": "Q"}, "letters of IOTZSJL"),
         ({"board": "30x3"}, "width to be 4 to 10, got 30"),
         ({"curriculum": "10x40:2"}, "height to be 4 to 24, got 40"),
@@ -251,6 +254,7 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
     [
         ({"population": "20"}, "population to be a whole number, got '20'"),
         ({"population": True}, "population to be a whole number, got True"),
+        ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
         ({"streams": 2.0}, "streams to be a whole number, got 2.0"),
         ({"board": 10}, "board to be a text, got 10"),
     ],

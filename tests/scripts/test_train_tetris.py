@@ -63,7 +63,7 @@ def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) ->
 
 
 def test_run_is_reproduced_from_its_config(script: Script, tmp_path: Path) -> None:
-    _train(script, tmp_path / "a", "--noise", "constant:0.1", "--seed", 7)
+    _train(script, tmp_path / "a", "--noise", "constant:0.1", "--averaging", 0.5, "--seed", 7)
     ended = script("train_tetris", "--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b")
     assert ended.status == 0, ended.err
     assert _metrics(tmp_path / "b") == _metrics(tmp_path / "a")
@@ -242,6 +242,7 @@ def test_default_folder_is_named_after_time_and_seed(
         (("--noise", "constant:nan"), "finite"),
         (("--population", "0"), "--population: expected a whole number of at least 1, got '0'"),
         (("--population", "1"), "expected population to be at least 2, got 1"),
+        (("--averaging", "2"), "expected a number from 0 to 1, got '2'"),
         (("--elites", "50"), "expected elites to be at most the population of 6, got 50"),
         (("--seed", "-1"), "--seed: expected a whole number from 0 to 2^64 - 1, got '-1'"),
         (("--time-limit", "nan"), "--time-limit: expected a number of seconds above 0, got 'nan'"),
