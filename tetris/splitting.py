@@ -150,7 +150,8 @@ def split_rollout(
         games.branch(source)
         level, before = risen.gather(1, source), ended
     result = games.advance(decisions - steps * size, check)
-    rate = ends / ((steps - settling) * size)
+    # By a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
+    rate = ends / torch.full_like(ends, (steps - settling) * size)
     return SplitResult(rate, lines_per_game(games.rules, rate), result.lines, result.games, result.decisions)
 
 
