@@ -94,7 +94,7 @@ def record_training(session: Continued) -> dict[str, Any]:
         "config": provenance["config"],
         "feature_names": list(controller.names_on(controller.rules)),
         "controller": controller.to_dict(),
-        "metrics": [json.loads(line) for line in run.metrics.read_text().splitlines()],
+        "metrics": [_without_distribution(line) for line in run.metrics.read_text().splitlines()],
     }
 
 
@@ -141,6 +141,12 @@ def record_score(session: Continued) -> dict[str, Any]:
         "ratio": times.to_dict(),
         "beats": beats,
     }
+
+
+def _without_distribution(line: str) -> dict[str, Any]:
+    """Return a generation's record without mean and standard deviation, which make nine tenths of it."""
+    record = json.loads(line)
+    return {name: value for name, value in record.items() if name not in ("mean", "std")}
 
 
 def _conditions(begun: Mapping[str, Any]) -> tuple[object, ...]:

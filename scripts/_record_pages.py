@@ -30,10 +30,12 @@ def weights_table(trained: Report) -> str:
 
 def recipe_text(config: Report) -> str:
     """Return a recipe in a sentence."""
+    share = config.get("averaging", 0.0)
+    averaged = f", means averaged over about the last {share:.0%} of the generations" if share else ""
     return (
         f"preset {config['preset']}, seed {config['seed']}: {config['curriculum']} (board:generations:"
         f"decisions on each of {config['streams']} streams), population {config['population']}, "
-        f"{config['elites']} elites, noise {config['noise']}"
+        f"{config['elites']} elites, noise {config['noise']}{averaged}"
     )
 
 
