@@ -31,6 +31,7 @@ _COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#5
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osv^DP"
 _MARKS = 10  # markers on a curve, about
+_LEAST_LABEL = 0.07  # of the axis, from one label of a stage to the next
 
 
 def draw_learning_curve(
@@ -139,12 +140,25 @@ def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, f
     return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
 
 
+def _labels(stages: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Return what to write above the stages: where they are too narrow for a label each, one for several."""
+    least = _LEAST_LABEL * (stages[-1][2] - stages[0][1])
+    labels: list[tuple[str, float, float]] = []
+    for board, begin, end in stages:
+        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least:
+            boards, first, _ = labels.pop()
+            labels.append((f"{boards}, {board}", first, end))
+        else:
+            labels.append((board, begin, end))
+    return labels
+
+
 def _mark_stages(axes: Any, stages: Sequence[tuple[str, float, float]]) -> None:
-    for number, (board, begin, end) in enumerate(stages):
-        if number:
-            axes.axvline(begin, color="0.3", linewidth=0.8)
+    for _, begin, _ in stages[1:]:
+        axes.axvline(begin, color="0.3", linewidth=0.8)
+    for boards, begin, end in _labels(stages):
         axes.annotate(
-            board,
+            boards,
             ((begin + end) / 2, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, 3),

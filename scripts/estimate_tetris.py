@@ -59,8 +59,8 @@ DECISIONS = SETTLING + 1000
 """On each of them."""
 
 MOST_ENDS = 2
-"""Games that may end in so many decisions without splitting. Who loses more often needs no estimate, and it
-may be wrong: see `split_rollout`."""
+"""Games that may end in so many decisions without splitting. Who loses more often needs no estimate: see
+`split_rollout`."""
 
 DEFAULT_SECONDS = 10.0
 METHOD = "mean of importance splitting estimates, Student's t interval of their rate of ends"

@@ -141,10 +141,10 @@ class Rollout:
         return (full << bits).sum(-1, dtype=torch.int32)
 
     @property
-    def heights(self) -> torch.Tensor:
-        """Rows up to the highest cell: shape (population, streams), int64, on the device that plays."""
+    def column_heights(self) -> torch.Tensor:
+        """Rows up to each column's highest cell: shape (population, streams, width), int64, on the device."""
         bits = torch.arange(self.rules.height, device=self._columns.device)
-        return torch.bucketize(self._columns.amax(-1), (1 << bits).int(), right=True)
+        return torch.bucketize(self._columns, (1 << bits).int(), right=True)
 
     @property
     def stream_games(self) -> torch.Tensor:

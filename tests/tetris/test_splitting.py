@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tetris import Rollout, Rules, published, rollout, split_rollout
-from tetris.splitting import MOST_STREAMS, drawn
+from tetris.splitting import MOST_STREAMS, drawn, resampled
 
 DT20 = published("dt20").weights
 
@@ -81,6 +81,28 @@ def test_streams_are_drawn_as_often_as_they_are_worth() -> None:
     assert each[:, 3].tolist() == [2, 3]
 
 
+def test_levels_get_equal_numbers_and_keep_their_mass() -> None:
+    level = torch.tensor([[0] * 60 + [5] * 4])
+    held = torch.zeros(1, 32, dtype=torch.float64)
+    source, mass = resampled(torch.full((1, 64), 1 << 44), level, held, 1, torch.tensor([[77]]))
+    assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([32, 0, 0, 0, 0, 32], abs=1)
+    assert torch.bincount(source[0])[60:].tolist() == pytest.approx([8] * 4, abs=1)
+    low, high = mass[0].unique().tolist()
+    assert high / low == pytest.approx(60 / 4, rel=1e-4)
+    assert int(mass.sum()) == pytest.approx(1 << 50)
+    assert held[0, [0, 5]].tolist() == [60 * 2**44, 4 * 2**44]
+
+
+def test_a_level_that_holds_less_than_usual_is_not_filled_up() -> None:
+    level = torch.tensor([[0] * 60 + [5] * 4])
+    mass = torch.full((1, 64), 1 << 44)
+    held = torch.zeros(1, 32, dtype=torch.float64)
+    held[0, [0, 5]] = torch.tensor([2.0**50 * 0.9, 2.0**50 * 0.1 * 9], dtype=torch.float64)
+    source, _ = resampled(mass, level, held, 2, torch.tensor([[77]]))  # usually half of all is at level 5
+    many = int((level.gather(1, source) == 5).sum())
+    assert 4 < many < 16
+
+
 def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
     worth = torch.full((1, MOST_STREAMS), 1 << 36)  # all walls are sixteen rows higher than before
     assert drawn(worth, torch.tensor([[4095]]))[0].tolist() == list(range(MOST_STREAMS))
@@ -89,12 +111,14 @@ def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
 def test_streams_go_on_with_the_boards_of_others() -> None:
     games = Rollout([DT20, DT20], Rules(10, 20), 3, 1)
     games.advance(30)
-    boards, heights = games.boards, games.heights
-    assert heights.tolist() == [[int((board > 0).sum()) for board in each] for each in boards]
+    boards, heights = games.boards, games.column_heights
+    assert heights.amax(-1).tolist() == [[int((board > 0).sum()) for board in each] for each in boards]
+    cells = torch.stack([(boards >> column & 1) * torch.arange(1, 21) for column in range(10)])
+    assert torch.equal(heights, cells.amax(-1).permute(1, 2, 0))
     games.branch(torch.tensor([[2, 2, 0], [0, 1, 2]]))
     assert torch.equal(games.boards[0], boards[0, [2, 2, 0]])
     assert torch.equal(games.boards[1], boards[1])
-    assert games.heights[0].tolist() == [heights[0, index] for index in (2, 2, 0)]
+    assert torch.equal(games.column_heights[0], heights[0, [2, 2, 0]])
     # They part at the next piece, which is each stream's own.
     games.advance(20)
     assert not torch.equal(games.boards[0, 0], games.boards[0, 1])
@@ -102,9 +126,9 @@ def test_streams_go_on_with_the_boards_of_others() -> None:
 
 def test_an_empty_board_has_height_zero_and_a_full_one_that_of_the_board() -> None:
     games = Rollout([[1.0, 0.0]], Rules(4, 24), 1, 1, "python", features="holes,max_height")
-    assert games.heights.tolist() == [[0]]
+    assert games.column_heights.tolist() == [[[0] * 4]]
     games.advance(9)
-    assert games.heights.tolist() == [[int((games.boards > 0).sum())]]
+    assert int(games.column_heights.max()) == int((games.boards > 0).sum())
 
 
 @pytest.mark.parametrize(
