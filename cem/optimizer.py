@@ -120,8 +120,8 @@ class CrossEntropyMethod:
             bounds: (low, high), each one number or shape (dim,), low <= high, infinities allowed: every
                 candidate is clamped into them. ``None``: no bounds.
             std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-            averaging: ``beta`` in [0, 1]: ``averaged_mean`` is taken over about the last of the generations,
-                this share of them. 0: the last alone.
+            averaging: ``beta`` in [0, 1]: the share of the generations, the last ones, that have most of the
+                weight in ``averaged_mean``, two thirds of it and more. 0: the last alone.
             backend: The name of the sampler, one of ``cem.available_backends()``: ``"torch"`` draws anywhere,
                 ``"cuda"`` with one kernel on CUDA devices. ``"auto"`` takes ``"cuda"`` where it works. They
                 draw different candidates for the same seed.

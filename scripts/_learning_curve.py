@@ -24,7 +24,7 @@ _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     # Told apart by dashes and shade, not by colour.
     ("generation_best", "best candidate", {"color": "0.55", "linestyle": ":"}),
     ("elite_mean", "mean of the elites", {"color": "0.4", "linestyle": "--"}),
-    ("mean_fitness", "mean of the distribution", {"color": "0.0", "linestyle": "-"}),
+    ("mean_fitness", "learned mean", {"color": "0.0", "linestyle": "-"}),
 )
 # The colours of Okabe and Ito, which the colour-blind can tell apart; in grey dashes and markers differ.
 _COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
@@ -145,9 +145,10 @@ def _labels(stages: Sequence[tuple[str, float, float]]) -> list[tuple[str, float
     least = _LEAST_LABEL * (stages[-1][2] - stages[0][1])
     labels: list[tuple[str, float, float]] = []
     for board, begin, end in stages:
-        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least:
-            boards, first, _ = labels.pop()
-            labels.append((f"{boards}, {board}", first, end))
+        boards = labels[-1][0].count(",") + 1 if labels else 0
+        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least * (boards + 1) / 2:
+            together, first, _ = labels.pop()
+            labels.append((f"{together}, {board}", first, end))
         else:
             labels.append((board, begin, end))
     return labels

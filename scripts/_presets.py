@@ -1,9 +1,9 @@
 """The recipes that scripts/train_tetris.py knows by name: data only, read by `_recipe`.
 
 Every preset names all settings of `_recipe.Recipe` except device and backend. A curriculum is a list of
-stages BOARD:GENERATIONS:DECISIONS, decisions on each stream. The boards grow: on a low one games are short,
-and bad candidates are told apart fast; on a high one good ones can show what they are worth, but where no
-game ends within the decisions all candidates look alike. A little constant noise keeps the search from
+stages BOARD:GENERATIONS:DECISIONS[:split], decisions on each stream. The boards grow: on a low one games are
+short, and bad candidates are told apart fast; on a high one good ones can show what they are worth, but where
+no game ends within the decisions all candidates look alike. A little constant noise keeps the search from
 settling on what the low boards reward: without it 10x14 loses a third of its score.
 """
 
@@ -77,7 +77,8 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
 
 # 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. A
 # stream needs fifty to a hundred decisions from the empty board to steady play, so none is shorter than 1000;
-# a good candidate ends some games a generation on the highest board, on all its streams together.
+# a good candidate ends some games a generation on the highest board, on all its streams together, but for
+# `record`, which estimates by importance splitting instead.
 _CUDA: Mapping[str, Setting] = {
     "population": 512,
     "elites": 40,
@@ -116,6 +117,9 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
 
 CUDA_PRESETS_MULTIPROCESSORS = 132
 """Of the GPU that these are for. Another one has its share of their streams and of the scores' decisions."""
+
+LEAST_SPLIT_STREAMS = 128
+"""The streams that a preset with importance splitting keeps on a small GPU: see `tetris.split_rollout`."""
 
 DEVICE_PRESETS: Mapping[str, Mapping[str, Mapping[str, Setting]]] = {
     "python": PYTHON_PRESETS,

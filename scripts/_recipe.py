@@ -11,7 +11,14 @@ from typing import Any
 
 import torch
 from _curriculum import curriculum_text, cut_to_board, parse_curriculum
-from _presets import CUDA_PRESETS_MULTIPROCESSORS, DEFAULT_PRESET, DEVICE_PRESETS, PRESETS, Setting
+from _presets import (
+    CUDA_PRESETS_MULTIPROCESSORS,
+    DEFAULT_PRESET,
+    DEVICE_PRESETS,
+    LEAST_SPLIT_STREAMS,
+    PRESETS,
+    Setting,
+)
 
 from cem import available_backends, describe_noise, parse_noise
 from cem.sampling import AUTO, choose_backend
@@ -70,8 +77,8 @@ class Recipe:
         population: Candidates a generation.
         elites: How many of them give the next distribution.
         noise: Noise schedule, as `cem.parse_noise` reads it.
-        averaging: The share of the generations, the late ones, over which the learned mean is averaged, 0 to
-            1: `cem.CrossEntropyMethod`.
+        averaging: The share of the generations, the last ones, over which most of the average is taken that
+            is learned, 0 to 1: `cem.CrossEntropyMethod`.
         streams: Streams of games that each candidate plays.
         decisions: Decisions on each stream, where a stage does not say otherwise.
         backend: What draws the candidates: a backend of `cem`.
@@ -259,8 +266,9 @@ def _changes(preset: str, device: str) -> dict[str, Setting]:
     changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))
     if device == "cuda" and changes and torch.cuda.is_available():
         share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
-        for name in ("streams", "score_decisions"):
-            changes[name] = max(1, round(int(changes[name]) * share))
+        least = LEAST_SPLIT_STREAMS if ":split" in str(changes["curriculum"]) else 1
+        changes["streams"] = max(least, round(int(changes["streams"]) * share))
+        changes["score_decisions"] = max(1, round(int(changes["score_decisions"]) * share))
     return changes
 
 

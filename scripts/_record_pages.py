@@ -31,10 +31,12 @@ def weights_table(trained: Report) -> str:
 def recipe_text(config: Report) -> str:
     """Return a recipe in a sentence."""
     share = config.get("averaging", 0.0)
-    averaged = f", means averaged over about the last {share:.0%} of the generations" if share else ""
+    split = "; split: fitness by importance splitting" if ":split" in config["curriculum"] else ""
+    last = f"the last {100 * share:g} % of the generations"
+    averaged = f", means averaged, most of it over {last}" if share else ""
     return (
         f"preset {config['preset']}, seed {config['seed']}: {config['curriculum']} (board:generations:"
-        f"decisions on each of {config['streams']} streams), population {config['population']}, "
+        f"decisions on each of {config['streams']} streams{split}), population {config['population']}, "
         f"{config['elites']} elites, noise {config['noise']}{averaged}"
     )
 
@@ -96,7 +98,8 @@ def card(trained: Report, scored: Report) -> str:
             method,
             f"![Learning curve of the record]({PICTURE_NAME})",
             weights_table(trained),
-            "The same controller again, with the same versions on the same kind of GPU, and its score:",
+            f"The same controller again, at commit {trained['commit'][:12]}, with the same versions on the "
+            "same kind of GPU, and its score:",
             commands(trained, scored),
         ]
     )
@@ -121,7 +124,8 @@ def record_sentence(report: Report, file: str) -> str:
     return (
         "`python scripts/evaluate_tetris.py best` plays the controller that comes with the package: learned "
         f"from nothing in {trained['figures']['record.training_seconds'] / 60:.1f} minutes on one "
-        f"{trained['machine']['gpu']} (`{trained['command']}`), {cell(learned)} on {BOARD} (lines a game); "
+        f"{trained['machine']['gpu']} (`{trained['command']}` at commit {trained['commit'][:12]}), "
+        f"{cell(learned)} on {BOARD} (lines a game); "
         f"{REFERENCE}, the best published one of its kind, has {cell(reference)} in the same run: "
         f"{ratio_cell(scored['ratio'])} times as many.\n\n{origin(scored, file)}"
     )

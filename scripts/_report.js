@@ -92,7 +92,7 @@ const STYLES = {
 const NAMES = {
   generation_best: "best candidate",
   elite_mean: "mean of the elites",
-  mean_fitness: "mean of the distribution, which is learned",
+  mean_fitness: "learned mean",
 };
 
 function learning(figure) {
@@ -115,7 +115,7 @@ function learning(figure) {
     })),
     tell: teller((_, place) => `best ${amount(run.generation_best[place])}, elites ` +
       `${amount(run.elite_mean[place])}${banded ? ` (worst ${amount(run.elite_worst[place])})` : ""}, ` +
-      `mean of the distribution ${amount(run.mean_fitness[place])} lines per game`),
+      `learned mean ${amount(run.mean_fitness[place])} lines per game`),
   }));
   caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter, and no " +
     "candidate can score more than it has decisions for. Boards stand above; on a higher one games are longer.");
@@ -168,7 +168,7 @@ function weights(figure) {
     panels.append(panel);
     add(panel, () => {
       told.textContent = `Horizontal: ${X_TITLES[state.across]}. Vertical: weight, of vectors of length 1, ` +
-        "the same scale in all. Line: mean of the distribution. Band: one standard deviation to both sides.";
+        "the same scale in all. Line: mean of the generation's distribution, before any averaging. Band: one standard deviation to both sides.";
       return {
         small: true,
         height: 120,

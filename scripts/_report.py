@@ -225,7 +225,7 @@ def _axis_choice() -> Markup:
 def _curve_choice() -> Markup:
     choices = (
         ("elite_mean", "mean of the elites"),
-        ("mean_fitness", "mean of the distribution"),
+        ("mean_fitness", "learned mean"),
         ("generation_best", "best candidate"),
     )
     options = "".join(f'<option value="{value}">{text}</option>' for value, text in choices)

@@ -176,7 +176,7 @@ def generation_table(run: RunRecord, shown: Sequence[int]) -> Markup:
         run: The run.
         shown: The places of the generations to show in its metrics.
     """
-    header = ["generation", "board", "best", "elites' mean", "worst elite", "mean of the distribution"]
+    header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
     header += ["mean deviation", "seconds", "decisions", "decisions/s"]
     rows = []
     for record in (run.metrics[place] for place in shown):

@@ -18,6 +18,7 @@ from tetris.controller import FILE_NAME
 from tetris.files import meant_path, write_text
 
 RUNS = Path("runs")
+_BEFORE = {"averaging": 0.0}  # settings that older runs do not name, as they were
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class RunFolder:
         if not self.config.is_file():
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
-        settings = read_settings(self.config)
+        settings = {**_BEFORE, **read_settings(self.config)}
         missing = [field.name for field in fields(Recipe) if field.name not in settings]
         try:
             if missing:

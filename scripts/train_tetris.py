@@ -98,7 +98,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--averaging",
         type=share,
         metavar="SHARE",
-        help="learn the mean averaged over this share of the generations, the late ones; 0: the last mean",
+        help="learn an average of means, mostly over this share of the generations; 0: the last mean",
     )
     search.add_argument("--streams", type=positive_int, metavar="N", help="streams of games a candidate")
     search.add_argument("--decisions", type=positive_int, metavar="N", help="decisions on each stream")

@@ -52,9 +52,7 @@ LEAST_DECISIONS = SETTLING + 10
 
 _LEVELS = 32  # the highest wall there can be, all columns 24 rows high, is at 30
 _MASS = 1 << 50  # of all streams of a candidate, about
-_COPIES = (
-    1 << 20
-)  # of a stream that holds all that its level usually does; what counts is how many others have
+_COPIES = 1 << 20  # asked for a stream that holds all that its level does; only their ratios count
 _RANDOM_BITS = 12
 _OWN = 2531  # draws of one candidate after the other, which are spread evenly: 4096 by the golden ratio, odd
 _CELLS = 4  # of a piece
@@ -71,7 +69,7 @@ class SplitResult:
             are played there, otherwise on the CPU. 0 where no game ended.
         lines_per_game: What goes with it, see `lines_per_game`; infinite where no game ended. Likewise.
         lines: Lines removed on all streams, int64, likewise.
-        games: Games that ended on them, however little they are worth, likewise.
+        games: Games that ended on them, however little mass they have, likewise.
         decisions: Pieces placed, likewise.
     """
 
@@ -189,7 +187,7 @@ def resampled(
         bits: As for `drawn`.
 
     Returns:
-        Which streams, as from `drawn`, and the mass of each.
+        Which streams, in the order of their levels, and the mass of each.
     """
     now = torch.zeros(held.shape, dtype=torch.int64, device=held.device).scatter_add_(1, level, mass).double()
     held += now

@@ -14,6 +14,7 @@ import torch
 from _curriculum import cut_to_board, parse_curriculum
 from _presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
 from _recipe import Recipe, Stage, has_changed, make_recipe, read_settings
+from _run_folder import RunFolder
 
 from tetris import Rules
 
@@ -99,6 +100,8 @@ def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch)
     assert 4 * recipe.streams == large.streams
     assert 4 * recipe.score_decisions == large.score_decisions
     assert make_recipe("cuda", {"streams": 7}).streams == 7
+    small.multi_processor_count = 20
+    assert make_recipe("cuda", {"preset": "record"}).streams == 128  # fewer tell little apart
 
 
 def test_no_preset_is_the_quick_one() -> None:
@@ -308,3 +311,10 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
 def test_counts_that_no_engine_can_hold_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_recipe("cpu", settings)
+
+
+def test_a_run_from_before_averaging_is_read_as_it_was(tmp_path: Path) -> None:
+    settings = make_recipe("cpu").to_dict()
+    del settings["averaging"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    assert RunFolder(tmp_path).recipe() == make_recipe("cpu")

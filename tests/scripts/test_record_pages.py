@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from _record_pages import RECORD_BLOCKS, ratio_cell
+from _record_pages import RECORD_BLOCKS, ratio_cell, recipe_text
 
 FILE = "benchmarks/results/h200.json"
 ORIGIN = {
@@ -131,3 +131,12 @@ def test_until_both_parts_are_measured_there_is_no_card(report: dict[str, Any], 
     del report["parts"][missing]
     assert RECORD_BLOCKS["model_card"](report, FILE) == "Not measured yet."
     assert RECORD_BLOCKS["model_card"]({}, FILE) == "Not measured yet."
+
+
+def test_a_recipe_says_what_is_split_and_averaged_and_nothing_where_nothing_is() -> None:
+    plain = recipe_text(CONFIG)
+    assert plain.endswith("population 512, 40 elites, noise hyperbolic:0.1")
+    assert "split" not in plain
+    text = recipe_text({**CONFIG, "curriculum": "10x10:9:300,10x20:9:300:split", "averaging": 0.005})
+    assert "264 streams; split: fitness by importance splitting)" in text
+    assert text.endswith("means averaged, most of it over the last 0.5 % of the generations")

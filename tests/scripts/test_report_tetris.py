@@ -70,7 +70,7 @@ def test_a_plot_names_its_axes_with_units_and_its_stages(
     drawn = (tmp_path / "a.svg").read_text(encoding="utf-8")
     for text in ("wall time of training [s]", "lines per game (in training, log scale)", "5x6", "5x7"):
         assert f">{text}</text>" in drawn
-    for text in ("best candidate", "mean of the elites", "mean of the distribution", "elites, from worst"):
+    for text in ("best candidate", "mean of the elites", "learned mean", "elites, from worst"):
         assert f">{text}" in drawn
 
 

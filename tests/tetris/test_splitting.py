@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tetris import Rollout, Rules, published, rollout, split_rollout
-from tetris.splitting import MOST_STREAMS, drawn, resampled
+from tetris.splitting import MOST_STREAMS, drawn, levels, resampled
 
 DT20 = published("dt20").weights
 
@@ -87,8 +87,9 @@ def test_levels_get_equal_numbers_and_keep_their_mass() -> None:
     source, mass = resampled(torch.full((1, 64), 1 << 44), level, held, 1, torch.tensor([[77]]))
     assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([32, 0, 0, 0, 0, 32], abs=1)
     assert torch.bincount(source[0])[60:].tolist() == pytest.approx([8] * 4, abs=1)
-    low, high = mass[0].unique().tolist()
-    assert high / low == pytest.approx(60 / 4, rel=1e-4)
+    for at, held_there in ((0, 60), (5, 4)):
+        there = mass[0, level.gather(1, source)[0] == at]
+        assert int(there.sum()) == pytest.approx(held_there << 44, rel=0.05)
     assert int(mass.sum()) == pytest.approx(1 << 50)
     assert held[0, [0, 5]].tolist() == [60 * 2**44, 4 * 2**44]
 
@@ -104,8 +105,24 @@ def test_a_level_that_holds_less_than_usual_is_not_filled_up() -> None:
 
 
 def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
-    worth = torch.full((1, MOST_STREAMS), 1 << 36)  # all walls are sixteen rows higher than before
+    worth = torch.full((1, MOST_STREAMS), 1 << 36)
     assert drawn(worth, torch.tensor([[4095]]))[0].tolist() == list(range(MOST_STREAMS))
+    mass = torch.ones(1, MOST_STREAMS, dtype=torch.int64)
+    mass[0, 0] = 1 << 50
+    level = torch.arange(MOST_STREAMS).unsqueeze(0) % 32
+    held = torch.zeros(1, 32, dtype=torch.float64)
+    source, after = resampled(mass, level, held, 1, torch.tensor([[4095]]))
+    assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([256] * 32, abs=1)
+    assert int(after.min()) >= 1
+    assert int(after.sum()) == pytest.approx(1 << 50, rel=1e-6)
+
+
+def test_levels_count_the_highest_column_and_all_of_them() -> None:
+    games = Rollout([DT20, DT20], Rules(10, 24), 2, 1)
+    games._columns[0, 0] = (1 << 24) - 1
+    games._columns[0, 1, 3] = 1 << 19  # 20 rows, 2 in the mean: 0.6 * 20 + 0.9 * 2 - 6 = 7.8
+    games._columns[1, 0] = 1 << 3  # 4 rows everywhere: 2.4 + 3.6 - 6
+    assert levels(games).tolist() == [[30, 7], [0, 0]]
 
 
 def test_streams_go_on_with_the_boards_of_others() -> None:
