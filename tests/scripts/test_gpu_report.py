@@ -327,7 +327,7 @@ def test_the_time_to_given_scores_is_measured_over_five_seeds(
 
     monkeypatch.setattr(gpu_report, "measure", measure)
     result = gpu_report.time_to_quality(Continued(tmp_path, {}, 540.0))
-    assert given == ["cuda", 5, {"preset": "record"}, GOALS, 60.0, tmp_path, 540.0]
+    assert given == ["cuda", 5, {"preset": "record"}, GOALS, gpu_report.TIMED_SECONDS, tmp_path, 540.0]
     assert commands == [["-m", "kernels", "build", "normal"]]
     assert result["runs"] == [{"seed": 1, "reached": {}}]
 
