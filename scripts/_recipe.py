@@ -266,7 +266,8 @@ def _changes(preset: str, device: str) -> dict[str, Setting]:
     changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))
     if device == "cuda" and changes and torch.cuda.is_available():
         share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
-        least = LEAST_SPLIT_STREAMS if ":split" in str(changes["curriculum"]) else 1
+        splits = any(stage.split for stage in parse_curriculum(str(changes["curriculum"])))
+        least = LEAST_SPLIT_STREAMS if splits else 1
         changes["streams"] = max(least, round(int(changes["streams"]) * share))
         changes["score_decisions"] = max(1, round(int(changes["score_decisions"]) * share))
     return changes

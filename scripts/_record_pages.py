@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from _curriculum import parse_curriculum
 from _markdown import Block, Report, cell, markdown, origin
 from _record import BOARD, REFERENCE, measured_record
 
@@ -31,7 +32,8 @@ def weights_table(trained: Report) -> str:
 def recipe_text(config: Report) -> str:
     """Return a recipe in a sentence."""
     share = config.get("averaging", 0.0)
-    split = "; split: fitness by importance splitting" if ":split" in config["curriculum"] else ""
+    splits = any(stage.split for stage in parse_curriculum(config["curriculum"]))
+    split = "; split: fitness by importance splitting" if splits else ""
     last = f"the last {100 * share:g} % of the generations"
     averaged = f", means averaged, most of it over {last}" if share else ""
     return (

@@ -19,7 +19,7 @@ from typing import Any
 from _common import choose_device
 from _recipe import make_recipe, read_settings
 from _run_folder import RunFolder
-from _training import Training, unit_length
+from _training import Training, learned_weights
 
 from cem import Callback, StopRequest
 
@@ -34,7 +34,7 @@ class Knowledge(Callback):
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Note it."""
-        weights = unit_length(state["averaged_mean"].double().unsqueeze(0))[0].tolist()
+        weights = learned_weights(state).tolist()
         seconds = time.time() - self._began
         self.moments.append({"seconds": seconds, "generation": generation, "weights": weights})
 

@@ -53,6 +53,11 @@ def unit_length(weights: Tensor) -> Tensor:
     return torch.nn.functional.normalize(weights, dim=1)
 
 
+def learned_weights(state: Mapping[str, Any]) -> Tensor:
+    """Return what the search has learned, out of its state: shape (features,), float64, of length 1."""
+    return unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
+
+
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
     """Return lines per game ended, shape (population,), float64; where none has ended, half a game counts.
 
@@ -183,7 +188,7 @@ class Training:
                 it is now.
         """
         state = self.optimizer.state_dict() if state is None else state
-        weights = unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
+        weights = learned_weights(state)
         provenance = {
             "made_by": "scripts/train_tetris.py",
             "config": self.recipe.to_dict(),

@@ -192,13 +192,14 @@ def resampled(
     now = torch.zeros(held.shape, dtype=torch.int64, device=held.device).scatter_add_(1, level, mass).double()
     held += now
     usual = held / torch.full_like(held, count)
-    share = mass.double() / torch.maximum(usual, now).gather(1, level)
+    before = mass.double()
+    share = before / torch.maximum(usual, now).gather(1, level)
     copies = (share * _COPIES).long().clamp(min=1)
     # In the order of the levels, so that every level has its number to less than one stream.
     order = level.sort(dim=1, stable=True).indices
     source = order.gather(1, drawn(copies.gather(1, order), bits))
     # A stream is drawn copies / sum of copies x streams times in the mean, and so much less is its mass.
-    each = mass.double() * copies.sum(1, keepdim=True).double() / (copies * mass.shape[1]).double()
+    each = before * copies.sum(1, keepdim=True).double() / (copies * mass.shape[1]).double()
     after = each.long().gather(1, source)
     scale = torch.full_like(now[:, :1], _MASS) / after.sum(1, keepdim=True).double()
     return source, (after.double() * scale).long().clamp(min=1)
