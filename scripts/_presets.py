@@ -101,15 +101,15 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "curriculum": "10x10:40:2000,10x12:20:5000,10x16:60:60000",
         "score_decisions": 5_000_000_000,
     },
-    # 390 billion decisions, most of them on the board itself, where importance splitting tells candidates
+    # 340 billion decisions, most of them on the board itself, where importance splitting tells candidates
     # apart that end a game in a billion. Its estimates are noisy: hence more elites, and the average of many
     # means.
     "record": {
         **_CUDA,
         "features": "dt_full",
-        "curriculum": "10x10:30:2000,10x12:10:6000,10x20:460:6000:split",
+        "curriculum": "10x10:30:2000,10x12:10:6000,10x20:800:3000:split",
         "elites": 80,
-        "noise": "hyperbolic:0.06",
+        "noise": "hyperbolic:0.01",
         "averaging": 0.2,
         "score_decisions": 20_000_000_000,
     },
