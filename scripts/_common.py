@@ -24,6 +24,7 @@ from kernels.toolchain import find_compiler
 DEVICES = ("auto", "cpu", "cuda", "python")
 BAD_INPUT = 2
 INTERRUPTED = 130
+_LABEL_WIDTH = 40
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -264,6 +265,11 @@ def check_writable(path: Path) -> None:
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(path.parent))
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(None, "expected a folder to write to, it is read-only", str(path.parent))
+
+
+def feature_label(features: str) -> str:
+    """Return a feature set as it fits into a table or a title: of a long list how many there are."""
+    return features if len(features) <= _LABEL_WIDTH else f"{features.count(',') + 1} features"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

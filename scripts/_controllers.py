@@ -11,6 +11,7 @@ GOOD = {
     "dt": "dt20",
     "dt_surface": "dt20",
     "dt_full": "dt20",
+    "dt_columns": "dt20",
     "bertsekas": "bertsekas",
     "bdu": "bdu",
 }

@@ -21,7 +21,7 @@ from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
 CONFIGURATIONS = 280
 
-# Every list of features is a library of its own to compile, and those of bertsekas and bdu follow the width.
+# Every list of features is a library of its own to compile, and those with heights follow the width.
 _ANY_WIDTH = tuple(range(MIN_WIDTH, MAX_WIDTH + 1))
 WIDTHS: Mapping[str, tuple[int, ...]] = {
     "dellacherie": _ANY_WIDTH,
@@ -29,6 +29,7 @@ WIDTHS: Mapping[str, tuple[int, ...]] = {
     "dt": _ANY_WIDTH,
     "dt_surface": _ANY_WIDTH,
     "dt_full": _ANY_WIDTH,
+    "dt_columns": (5, MAX_WIDTH),
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
 }

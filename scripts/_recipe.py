@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _common import feature_label
 from _curriculum import curriculum_text, cut_to_board, parse_curriculum
 from _presets import (
     CUDA_PRESETS_MULTIPROCESSORS,
@@ -174,6 +175,11 @@ class Recipe:
     def total_generations(self) -> int:
         """The generations of all stages."""
         return sum(stage.generations for stage in self.stages)
+
+    @property
+    def title(self) -> str:
+        """What is trained, in a line."""
+        return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
 
     def rules_on(self, width: int, height: int) -> Rules:
         """Return the rules of this run on another board."""

@@ -37,7 +37,7 @@ def report_page(run: RunRecord, across: str = "generation") -> str:
     recipe = run.recipe
     state = f"{run.generations} of {recipe.total_generations} generations"
     parts = [
-        paragraph(f"Preset {recipe.preset}: {run.title}, for {recipe.board} by the {recipe.rule} rule."),
+        paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
         _tiles([*_best_scores(run), *_costs(run, state)]),
         section("Learning curve", _axis_choice(), _figure("learning"), name="learning"),
         section("Scores", *_scores([(_label(score, LEARNED), score) for score in run.scores]), name="scores"),

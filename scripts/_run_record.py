@@ -86,12 +86,6 @@ class RunRecord:
         """The standard deviation of every weight in the end; None where an older run did not record it."""
         return self.metrics[-1].get("std")
 
-    @property
-    def title(self) -> str:
-        """What the run is, in a line."""
-        recipe = self.recipe
-        return f"{recipe.features}, population {recipe.population}, seed {recipe.seed}"
-
 
 def board(record: Metrics) -> str:
     """Return the board of a generation."""

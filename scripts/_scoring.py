@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from _common import one_line_errors, progress, table
+from _common import feature_label, one_line_errors, progress, table
 
 from tetris import LinearController, Rules, Score
 from tetris.rollout import Rollout
@@ -227,7 +227,7 @@ def score_table(measurements: Sequence[Measurement]) -> str:
         rows.append(
             [
                 measurement.label,
-                measurement.controller.features,
+                feature_label(measurement.controller.features),
                 "-" if score.lines_per_game is None else _number(score.lines_per_game),
                 f"> {_number(low)}" if high is None else f"{_number(low)} - {_number(high)}",
                 f"{score.games:,}",

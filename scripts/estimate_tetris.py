@@ -23,6 +23,7 @@ import torch
 from _common import (
     Parser,
     choose_device,
+    feature_label,
     one_line_errors,
     positive_int,
     positive_seconds,
@@ -178,7 +179,8 @@ def estimate_table(estimates: Sequence[Estimate]) -> str:
         low, high = each.ci95
         interval = f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}"
         counts = f"{len(each.rates)}", f"{each.decisions:,}", f"{each.seconds:.1f}"
-        rows.append([each.label, each.controller.features, lines(each.lines_per_game), interval, *counts])
+        label = feature_label(each.controller.features)
+        rows.append([each.label, label, lines(each.lines_per_game), interval, *counts])
     return table(header, rows)
 
 

@@ -56,7 +56,7 @@ def plot(runs: Sequence[RunRecord], picture: Path, across: str) -> None:
         OSError: If the picture cannot be written.
     """
     if len(runs) == 1:
-        draw_learning_curve(runs[0].metrics, picture, runs[0].title, across)
+        draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
     else:
         curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
         draw_learning_curves(curves, picture, across)

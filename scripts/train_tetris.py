@@ -21,6 +21,7 @@ from _common import (
     Parser,
     check_gpu,
     choose_device,
+    feature_label,
     one_line_errors,
     positive_int,
     positive_seconds,
@@ -211,7 +212,7 @@ def announce(training: Training) -> None:
     begun = training.optimizer.generation
     print(
         f"{training.folder.path}: {f'going on after {begun} of ' if begun else ''}"
-        f"{recipe.total_generations} generations ({stages}), features {recipe.features}, "
+        f"{recipe.total_generations} generations ({stages}), features {feature_label(recipe.features)}, "
         f"population {recipe.population}, engine {recipe.device}, sampler {recipe.backend}, "
         f"seed {recipe.seed}",
         file=sys.stderr,
@@ -260,8 +261,7 @@ def summarize(training: Training, result: TrainingResult) -> None:
 def draw(training: Training) -> None:
     """Draw the learning curve, or say what it takes."""
     recipe, folder = training.recipe, training.folder
-    title = f"{recipe.features}, population {recipe.population}, seed {recipe.seed}"
-    if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, title):
+    if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, recipe.title):
         note(HINT)
 
 

@@ -21,7 +21,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     """Return the feature sets by name, each in summation order; ``du`` is another name for ``bcts``.
 
     Args:
-        width: Columns of the board; ``bertsekas`` and ``bdu`` follow it.
+        width: Columns of the board; ``dt_columns``, ``bertsekas`` and ``bdu`` follow it.
     """
     dellacherie = (
         "landing_height",
@@ -71,6 +71,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "dt": dt,
         "dt_surface": dt_surface,
         "dt_full": dt_full,
+        "dt_columns": (*dt_full, *surface_features(width)),
         "bertsekas": bertsekas,
         "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
     }

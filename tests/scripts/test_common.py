@@ -176,6 +176,12 @@ def test_table_is_aligned() -> None:
     ]
 
 
+def test_a_long_list_of_features_is_named_by_its_length() -> None:
+    assert _common.feature_label("dt_full") == "dt_full"
+    assert _common.feature_label("landing_height,holes,bumpiness") == "landing_height,holes,bumpiness"
+    assert _common.feature_label(",".join(f"column_height_{index}" for index in range(10))) == "10 features"
+
+
 def test_closed_stdout_is_no_error() -> None:
     script = "import _common; _common.run(lambda: print('hello') or 0)"
     command = [sys.executable, "-c", script]

@@ -22,7 +22,7 @@ def structs(names: tuple[str, ...]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", ["dt", "dt_full", "bertsekas"])
+@pytest.mark.parametrize("features", ["dt", "dt_columns", "bertsekas"])
 def test_the_cuda_engine_compiles_for_every_gpu(features: str) -> None:
     try:
         newest = known_architectures(find_nvcc())[-1]

@@ -135,7 +135,7 @@ def test_it_decides_by_each_feature_alone_as_the_cpu_does(warps: int) -> None:
 
 @pytest.mark.slow
 @BOTH_WAYS
-@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bdu", "dt_surface"])
+@pytest.mark.parametrize("features", ["dellacherie", "bcts", "bdu", "dt_columns"])
 def test_it_does_with_every_feature_set(warps: int, features: str) -> None:
     weights = torch.randn(2, len(feature_names(features)), generator=torch.Generator().manual_seed(1))
     play_both(weights, Rules(10, 12), 20 if warps else 3, features, warps)

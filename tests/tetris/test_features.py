@@ -299,6 +299,7 @@ def test_sets_in_summation_order() -> None:
     heights = [f"column_height_{i}" for i in range(10)]
     bertsekas = [*heights, *(f"height_difference_{i}" for i in range(9)), "max_height", "holes"]
     assert list(feature_names("bertsekas")) == bertsekas
+    assert list(feature_names("dt_columns")) == [*dt_full, *bertsekas[:19]]
     bdu = [*bertsekas, *placement, "wells", "hole_depth", "rows_with_holes"]
     assert list(feature_names("bdu")) == bdu
 
@@ -310,6 +311,7 @@ def test_sizes_of_the_published_sets() -> None:
 
 def test_sets_with_heights_follow_the_width() -> None:
     assert len(feature_names("bertsekas", 6)) == 6 + 5 + 2
+    assert len(feature_names("dt_columns", 6)) == 33 + 6 + 5
     assert feature_names("bertsekas", 4)[3:5] == ("column_height_3", "height_difference_0")
 
 

@@ -69,7 +69,7 @@ def test_wells_as_deep_as_the_wall_agree(height: int, portable: bool) -> None:
     assert_equal(*games, 8)
 
 
-@pytest.mark.parametrize("features", ["dellacherie", "bcts", "dt_surface", "bertsekas", "bdu"])
+@pytest.mark.parametrize("features", ["dellacherie", "bcts", "dt_surface", "dt_columns", "bertsekas", "bdu"])
 @pytest.mark.parametrize("board", [(10, 12), (10, 20)], ids=["10x12", "10x20"])
 def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None:
     rules = Rules(*board)
@@ -87,7 +87,7 @@ def test_each_feature_alone_decides_as_in_python(board: tuple[int, int], portabl
     assert_equal(python, Rollout(weights, rules, 1, 6, "cpu", features="dt_full", portable=portable), 30)
 
 
-@pytest.mark.parametrize("features", ["dt", "dt_full"])
+@pytest.mark.parametrize("features", ["dt", "dt_columns"])
 @pytest.mark.parametrize(
     "board", [(10, 20), (10, 16), (10, 10), (6, 22)], ids=lambda board: f"{board[0]}x{board[1]}"
 )
@@ -96,7 +96,8 @@ def test_vectors_play_as_the_portable_path_does_for_long(
     board: tuple[int, int], clear_on_overflow: bool, features: str
 ) -> None:
     rules = Rules(*board, clear_on_overflow=clear_on_overflow)
-    weights = torch.cat([weights_for(features, board[0], 5), torch.zeros(2, len(feature_names(features)))])
+    weights = weights_for(features, board[0], 7)
+    weights[-2:] = 0.0
     weights[-2, :9] = torch.tensor(published("dt20").weights)
     weights[-1, :8] = torch.tensor(published("bcts").weights)
     fast = Rollout(weights, rules, 4, 3, "cpu", features=features)
