@@ -63,7 +63,9 @@ def gpu_training(result: Report) -> str:
         ["dt20, on the same pieces", cell(reference)],
         [f"the goal of {result['goal'] / 1e6:g} million lines", outcome],
     ]
-    return markdown([f"preset {result['config']['preset']}, seed {result['config']['seed']}", ""], rows)
+    config = result["config"]
+    title = f"preset {config['preset']}, features `{config['features']}`, seed {config['seed']}"
+    return markdown([title, ""], rows)
 
 
 @part("rollout")
@@ -80,11 +82,12 @@ def rollout_sentence(result: Report) -> str:
 @part("training")
 def training_sentence(result: Report) -> str:
     """Return in a sentence what training comes to on the GPU."""
-    (learned, reference), seconds = result["score"], result["figures"]["train.total_seconds"]
+    (learned, reference), config = result["score"], result["config"]
     return (
-        f"On an {result['machine']['gpu']} `python scripts/train_tetris.py` has, {seconds:.0f} s after its "
-        f"start, learned a controller of {cell(learned)} on 10x20 (lines a game, seed "
-        f"{result['config']['seed']}); dt20 has {cell(reference)} on the same pieces."
+        f"On an {result['machine']['gpu']} `python scripts/train_tetris.py` has, "
+        f"{result['figures']['train.total_seconds']:.0f} s after its start, learned a controller of the "
+        f"features `{config['features']}` that has {cell(learned)} on 10x20 (lines a game, seed "
+        f"{config['seed']}); dt20 has {cell(reference)} on the same pieces."
     )
 
 

@@ -53,6 +53,12 @@ def cell(measurement: Report) -> str:
     return f"{score} {interval}, {games:,} game{'s'[: games != 1]}"
 
 
+def estimate_cell(estimate: Report) -> str:
+    """Return an estimate with its interval."""
+    (low, high), value = estimate["ci95"], estimate["lines_per_game"]
+    return f"> {lines(low)}" if high is None else f"{lines(value)} [{lines(low)}, {lines(high)}]"
+
+
 def origin(result: Report, file: str) -> str:
     """Return where figures come from, as a line of small print.
 

@@ -17,6 +17,7 @@ from _report_tables import (
     LEARNED,
     cost_table,
     generation_table,
+    is_estimate,
     lines_text,
     score_tables,
     settings_table,
@@ -40,7 +41,9 @@ def report_page(run: RunRecord, across: str = "generation") -> str:
         paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
         _tiles([*_best_scores(run), *_costs(run, state)]),
         section("Learning curve", _axis_choice(), _figure("learning"), name="learning"),
-        section("Scores", *_scores([(_label(score, LEARNED), score) for score in run.scores]), name="scores"),
+        section(
+            "Scores", *_scores([(_label(score, LEARNED), score) for score in _measured(run)]), name="scores"
+        ),
         section("A game", _game(run, run.name), name="game"),
         section("Weights", *_weights(run), name="weights"),
         section("Throughput", paragraph(_throughput(run)), _figure("speed"), name="throughput"),
@@ -58,7 +61,9 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str
     """Return a page that sets at least two runs side by side; see `report_page`."""
     names = distinct_names(runs)
     scored = [
-        (_label(score, name), score) for name, run in zip(names, runs, strict=True) for score in run.scores
+        (_label(score, name), score)
+        for name, run in zip(names, runs, strict=True)
+        for score in _measured(run)
     ]
     parts = [
         paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
@@ -129,15 +134,20 @@ def _tiles(figures: Sequence[tuple[str, str, str]]) -> Markup:
 
 
 def _best_scores(run: RunRecord) -> list[tuple[str, str, str]]:
+    """The learned controller's score on each board, or the estimate where there is one."""
+    learned = [score for score in _measured(run) if score["controller"] == LEARNED]
     tiles = []
-    for score in run.scores:
-        if score["controller"] != LEARNED:
-            continue
-        low, high = score["ci95"]
+    for score in {score["board"]: score for score in learned}.values():
+        (low, high), estimated = score["ci95"], is_estimate(score)
         value = f"> {lines_text(low)}" if high is None else lines_text(score["lines_per_game"])
-        more = "no game ended" if high is None else f"95 %: {lines_text(low)} – {lines_text(high)}"
+        interval = f"95 %: {lines_text(low)} – {lines_text(high)}" if high is not None else ""
+        more = f"estimated; {interval}".rstrip("; ") if estimated else interval or "no game ended"
         tiles.append((f"Lines a game, {score['board']}", value, more))
     return tiles
+
+
+def _measured(run: RunRecord) -> list[dict[str, Any]]:
+    return [*run.scores, *run.estimates]
 
 
 def _costs(run: RunRecord, state: str) -> list[tuple[str, str, str]]:
@@ -154,6 +164,8 @@ def _scores(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[Markup]:
     told = f"Lines removed a game, by {ESTIMATOR}. All controllers of a table met the same pieces."
     if any(score["ci95"][1] is None for _, score in scored):
         told += " Where no game ended there is a lower bound only."
+    if any(is_estimate(score) for _, score in scored):
+        told += " Who hardly loses on a board is estimated there, too, by importance splitting."
     return [score_tables(scored), paragraph(told)]
 
 
@@ -166,7 +178,11 @@ def _without_repetitions(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[t
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for place, (label, score) in enumerate(scored):
         learned = score["controller"] == LEARNED
-        what = (label, *(score[name] for name in ("board", "rule", "pieces", "decisions")))
+        what = (
+            label,
+            is_estimate(score),
+            *(score[name] for name in ("board", "rule", "pieces", "decisions")),
+        )
         kept.setdefault(place if learned else what, (label, score))
     return sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
 

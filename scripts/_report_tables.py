@@ -16,7 +16,7 @@ LEARNED = "learned"
 """What a run's own controller is called among its scores."""
 
 Score = Mapping[str, Any]
-"""A measurement, as `Measurement.to_dict` gives it."""
+"""A measurement or an estimate, as `Measurement.to_dict` or `Estimate.to_dict` gives it."""
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # of an interval's picture, in pixels
 _LOG_FROM = 20.0  # intervals that span more than so many times are drawn on a log scale
@@ -31,29 +31,46 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
     """Return a table for each board, every score with its interval in numbers and as a picture.
 
     Args:
-        scored: Scores with what to call them, in the order of the tables and of their rows.
+        scored: Scores with what to call them, in the order of the tables and of their rows. Those that were
+            played and those that were estimated have tables of their own.
     """
-    boards: dict[tuple[str, str, str], list[tuple[str, Score]]] = {}
+    boards: dict[tuple[str, str, str, bool], list[tuple[str, Score]]] = {}
     for label, score in scored:
-        boards.setdefault((score["board"], score["rule"], score["pieces"]), []).append((label, score))
-    return Markup("".join(_score_table(*rules, rows) for rules, rows in boards.items()))
+        kind = (score["board"], score["rule"], score["pieces"], is_estimate(score))
+        boards.setdefault(kind, []).append((label, score))
+    return Markup("".join(_score_table(*kind, rows) for kind, rows in boards.items()))
 
 
-def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Score]]) -> Markup:
+def is_estimate(score: Score) -> bool:
+    """Tell whether it was estimated by importance splitting, not played."""
+    return "estimates" in score
+
+
+def _score_table(
+    on: str, rule: str, pieces: str, estimated: bool, scored: Sequence[tuple[str, Score]]
+) -> Markup:
     papers = _paper_figures(on, rule, pieces)
     place = _Scale([score for _, score in scored])
-    header = ["controller", "lines a game", "95 % interval", place.label, "games", "decisions"]
+    header = [
+        "controller",
+        "lines a game",
+        "95 % interval",
+        place.label,
+        "estimates" if estimated else "games",
+        "decisions",
+    ]
+    counted = header[-2]
     rows = []
     for label, score in scored:
         low, high = score["ci95"]
         interval = f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
         name = Markup(f"<strong>{escaped(label)}</strong>") if score["controller"] == LEARNED else label
         value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
-        row = [name, value, interval, place.picture(score), f"{score['games']:,}", f"{score['decisions']:,}"]
+        row = [name, value, interval, place.picture(score), f"{score[counted]:,}", f"{score['decisions']:,}"]
         rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
     if papers:
         header.append("literature, about")
-    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}")
+    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}{', estimated' * estimated}")
 
 
 def _paper_figures(on: str, rule: str, pieces: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ _NUMBERS = (
 _FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "mean_fitness")
 _GREATEST = 1e300  # refuses NaN and infinities, too
 _SCORED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "games", "lines", "decisions")
+_ESTIMATED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "estimates", "decisions")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class RunRecord:
     def scores(self) -> list[dict[str, Any]]:
         """The measurements after training, as `Measurement.to_dict` gives them; empty before."""
         return list(self.controller.provenance.get("score") or [])
+
+    @property
+    def estimates(self) -> list[dict[str, Any]]:
+        """What was estimated after training, as `Estimate.to_dict` gives it; empty where nothing was."""
+        return list(self.controller.provenance.get("estimates") or [])
 
     @property
     def versions(self) -> dict[str, str]:
@@ -115,7 +121,8 @@ def read_run(path: Path) -> RunRecord:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
     controller = LinearController.load(folder.controller)
     _check_weights(folder.metrics, metrics, len(controller.weights))
-    _check_scores(folder.controller, controller.provenance.get("score"))
+    for kind, known in (("score", _SCORED), ("estimates", _ESTIMATED)):
+        _check_scores(folder.controller, kind, controller.provenance.get(kind), known)
     return RunRecord(path.resolve().name, recipe, metrics, controller)
 
 
@@ -162,12 +169,12 @@ def _check_weights(path: Path, metrics: Sequence[Metrics], count: int) -> None:
                 raise ValueError(f"{path}: line {number}: expected {name} to be {count} numbers")
 
 
-def _check_scores(path: Path, scores: object) -> None:
+def _check_scores(path: Path, kind: str, scores: object, known: Sequence[str]) -> None:
     if scores is None:
         return
     if not isinstance(scores, list):
-        raise ValueError(f"{path}: expected the score to be a list, got {type(scores).__name__}")
+        raise ValueError(f"{path}: expected the {kind} to be a list, got {type(scores).__name__}")
     for score in scores:
-        missing = [name for name in _SCORED if not isinstance(score, dict) or name not in score]
+        missing = [name for name in known if not isinstance(score, dict) or name not in score]
         if missing:
             raise ValueError(f"{path}: expected a score with {', '.join(missing)}, got {score!r}")

@@ -178,12 +178,16 @@ class Training:
         return self.decisions_after(self.optimizer.generation)
 
     def controller(
-        self, score: list[dict[str, Any]] | None = None, state: Mapping[str, Any] | None = None
+        self,
+        score: list[dict[str, Any]] | None = None,
+        estimates: list[dict[str, Any]] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> LinearController:
         """Return what is learned so far.
 
         Args:
             score: Its measurements and those beside it, as plain values; None where there are none.
+            estimates: What it and those beside it are estimated to play, where they hardly lose; likewise.
             state: The state of the optimizer that is meant, which ``trainer.elapsed_s`` belongs to; None: as
                 it is now.
         """
@@ -199,6 +203,7 @@ class Training:
             "seconds": self.trainer.elapsed_s,
             "versions": versions(),
             "score": score,
+            **({"estimates": estimates} if estimates else {}),
         }
         return LinearController(
             self.recipe.features,
@@ -209,7 +214,10 @@ class Training:
         )
 
     def save_controller(
-        self, score: list[dict[str, Any]] | None = None, state: Mapping[str, Any] | None = None
+        self,
+        score: list[dict[str, Any]] | None = None,
+        estimates: list[dict[str, Any]] | None = None,
+        state: Mapping[str, Any] | None = None,
     ) -> LinearController | None:
         """Write what is learned so far, see `controller`; before the first generation that is nothing.
 
@@ -219,7 +227,7 @@ class Training:
         state = self.optimizer.state_dict() if state is None else state
         if not state["generation"]:
             return None
-        controller = self.controller(score, state)
+        controller = self.controller(score, estimates, state)
         controller.save(self.folder.controller)
         return controller
 

@@ -8,7 +8,8 @@ Each run is a process of its own, and its clock starts with it; only what is com
 compiled before. With --time-limit a run is cut off. About once a second it notes its controller. Afterwards,
 with the clock stopped, the first of these that reaches a goal is found by bisection. A controller is played
 until the interval of its score leaves the goal out or enough games have ended, on pieces that training never
-met.
+met. On a processor, where games of many millions of lines take hours, its score is estimated instead, by
+importance splitting.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,17 +40,24 @@ from _common import (
     table,
 )
 from _continued import Unfinished
+from _estimating import Estimate, estimates
 from _game_arguments import add_device
 from _recipe import make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
 
-from tetris import Rollout, Rules, Score
+from tetris import LinearController, Rollout, Rules, Score
 from tetris.score import chi2_quantile
 
 ROOT = Path(__file__).resolve().parent.parent
 GAMES = 400
 """The games after which a score counts as it is: its interval is then ten percent to each side."""
+
+PLAYED_LINES = 10_000_000
+"""Goals up to this are played on a processor, those above it are estimated."""
+
+MOST_ESTIMATES = 64
+"""The estimates after which their mean counts as it is: about ten percent to each side."""
 
 _WARM_UP = {"generations": 1, "decisions": 10}  # a run that sees to it that all is compiled
 _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
@@ -102,6 +111,26 @@ def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
     return high
 
 
+def appraise(weights: Sequence[float], features: str, goal: Goal, device: str) -> Estimate:
+    """Estimate a controller until it is clear on which side of a goal it is.
+
+    Args:
+        weights: Its weights.
+        features: Its feature set.
+        goal: The goal.
+        device: The engine.
+    """
+    rules = Rules(*Rules.parse_board(goal.board))
+    controller = LinearController(features, tuple(weights), rules)
+    with closing(estimates(goal.name, controller, rules, device)) as more:
+        for found in more:
+            low, high = found.interval(1 - 2 * _DOUBT)
+            clear = low > goal.lines or (high is not None and high < goal.lines)
+            if clear or len(found.rates) >= MOST_ESTIMATES:
+                return found
+    raise AssertionError("there are always more estimates")
+
+
 def judge(weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES) -> Score:
     """Play a controller until it is clear on which side of a goal it is.
 
@@ -138,11 +167,13 @@ def is_clear(score: Score, lines: int) -> bool:
 
 def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str) -> dict[str, Any] | None:
     """Return the first moment at which a run has reached a goal, with its score; None where it has not."""
-    scores: dict[int, Score] = {}
+    scores: dict[int, Score | Estimate] = {}
+    estimated = device == "cpu" and goal.lines > PLAYED_LINES
 
     def reached(index: int) -> bool:
-        score = scores[index] = judge(moments[index]["weights"], features, goal, device)
-        return score.games == 0 or score.lines >= goal.lines * score.games
+        score = (appraise if estimated else judge)(moments[index]["weights"], features, goal, device)
+        scores[index] = score
+        return score.lines_per_game is None or score.lines_per_game >= goal.lines
 
     index = first_reached(len(moments), reached)
     if index is None:
@@ -154,7 +185,7 @@ def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str
         "decisions": moments[index]["decisions"],
         "lines_per_game": score.lines_per_game,
         "ci95": list(score.ci95),
-        "games": score.games,
+        **({"estimates": len(score.rates)} if isinstance(score, Estimate) else {"games": score.games}),
     }
 
 

@@ -29,7 +29,8 @@ from _common import (
     seed,
     share,
 )
-from _comparison import boards, compare
+from _comparison import boards, compare, estimate
+from _estimating import estimate_table
 from _game_arguments import add_board, add_pieces, add_rule
 from _learning_curve import HINT, draw_learning_curve
 from _presets import DEFAULT_PRESET, PRESETS, PYTHON_PRESETS, Setting
@@ -272,12 +273,18 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
         Interrupted: If the run is to stop.
     """
     scores: list[dict[str, Any]] = []
+    estimated: list[dict[str, Any]] = []
     for rules in boards(training.recipe, controller):
         stop.check()
         measurements = list(compare(training.recipe, controller, rules, stop.check))
         scores.extend(measurement.to_dict() for measurement in measurements)
         print(f"\n{score_table(measurements)}", flush=True)
-    training.save_controller(scores)
+        found = list(estimate(training.recipe, measurements, stop.check))
+        if found:
+            estimated.extend(each.to_dict() for each in found)
+            print(f"\nestimated by importance splitting, board {rules.board}", flush=True)
+            print(estimate_table(found), flush=True)
+    training.save_controller(scores, estimated)
 
 
 def report(folder: RunFolder) -> None:

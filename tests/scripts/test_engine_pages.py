@@ -52,7 +52,7 @@ def report() -> dict[str, Any]:
                 "score": [learned, {**learned, "lines_per_game": 51e6, "games": 1}],
                 "goal": 45e6,
                 "reached": True,
-                "config": {"preset": "quick", "seed": 1},
+                "config": {"preset": "quick", "features": "dt", "seed": 1},
             },
         }
     }
@@ -91,7 +91,10 @@ def test_training_is_told_with_its_interval(report: dict[str, Any], reached: boo
     ):
         assert row in text
     sentence = ENGINE_BLOCKS["training_sentence"](report, "file.json")
-    assert "has, 41 s after its start, learned a controller of 48.2 M [44.1 M, 52.6 M]" in sentence
+    assert (
+        "has, 41 s after its start, learned a controller of the features `dt` that has 48.2 M [44.1 M"
+        in sentence
+    )
 
 
 def test_pages_say_that_nothing_was_measured_and_the_readme_says_nothing(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from estimate_tetris import METHOD, Estimate, student_t
+from _estimating import METHOD, Estimate, student_t
 
 from tetris import Rules, published
 

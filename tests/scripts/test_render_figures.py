@@ -45,14 +45,20 @@ def test_a_page_that_differs_is_named(
     monkeypatch.setattr(figures, "BEST", tmp_path / "best.json")
     monkeypatch.setattr(figures, "PAGES", ("README.md",))
     score = {"controller": "learned", "board": "10x10", "lines_per_game": 4567.8}
-    run = {"score": [score], "training_seconds": 60.2}
+    estimates = [
+        {"controller": name, "board": "10x20", "lines_per_game": value}
+        for name, value in (("learned", 3.214e8), ("dt20", 5.1e7))
+    ]
+    run = {"score": [score], "estimates": estimates, "training_seconds": 60.2}
     (tmp_path / "cpu.json").write_text(json.dumps({"training": [run], "machine": {"cores": 2}}))
     outcome = script("render_figures", "--check")
     assert outcome.status == 1
     assert "README.md differs from the result files" in outcome.err
     monkeypatch.setattr(figures, "draw", lambda run: None)
     assert script("render_figures").status == 0
-    assert "4,568 lines a game" in page.read_text()
+    text = page.read_text()
+    assert "4,568 (worst 4,568, best 4,568) lines a game on 10x10" in text
+    assert "321 M (worst 321 M, best 321 M) on 10x20 (estimated; dt20, the best published one, 51 M" in text
     assert script("render_figures", "--check").status == 0
 
 

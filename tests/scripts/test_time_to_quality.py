@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import time_to_quality
 from _continued import Unfinished
+from _estimating import Estimate
 from time_to_quality import (
+    PLAYED_LINES,
     Goal,
     figures,
     first_reached,
@@ -22,7 +25,7 @@ from time_to_quality import (
     without_moments,
 )
 
-from tetris import Score, published
+from tetris import LinearController, Rules, Score, published
 
 GOOD = list(published("dt20").weights)
 BAD = [-weight for weight in GOOD]
@@ -93,6 +96,28 @@ def test_the_moment_says_what_was_known_then() -> None:
     assert (found["seconds"], found["generation"], found["decisions"]) == (3.0, 6, 900)
     assert found["ci95"][0] > 500
     assert reached_at(moments[:3], "dt", Goal("10x10", 500), "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "estimates", "high_enough"), [(15e6, 64, True), (14.9e6, 64, False), (60e6, 16, True)]
+)
+def test_goals_of_many_lines_are_estimated_on_a_processor(
+    monkeypatch: pytest.MonkeyPatch, lines: float, estimates: int, high_enough: bool
+) -> None:
+    def batches(label: str, controller: LinearController, rules: Rules, device: str) -> Iterator[Estimate]:
+        rate = 0.4 / lines
+        for number in itertools.count(1):
+            yield Estimate(label, controller, rules, (0.5 * rate, 1.5 * rate) * 8 * number, number, 1.0)
+
+    monkeypatch.setattr(time_to_quality, "estimates", batches)
+    goal = Goal("10x20", 15_000_000)
+    assert goal.lines > PLAYED_LINES
+    moments = [{"seconds": 2.5, "generation": 3, "decisions": 100, "weights": GOOD}]
+    found = reached_at(moments, "dt", goal, "cpu")
+    assert (found is not None) is high_enough
+    if found is not None:
+        assert (found["estimates"], found["lines_per_game"]) == (estimates, pytest.approx(lines))
+        assert "games" not in found
 
 
 def test_the_median_counts_runs_that_never_get_there() -> None:

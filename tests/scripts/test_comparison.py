@@ -1,0 +1,66 @@
+"""scripts/_comparison.py: who is estimated after training, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import _comparison
+import pytest
+from _comparison import MOST_ESTIMATED, TELLING_GAMES, estimate
+from _estimating import PLAYED, Estimate, hardly_ends
+from _recipe import Recipe, make_recipe
+from _scoring import Measurement
+
+from tetris import LinearController, Rules, Score, published
+
+RULES = Rules(10, 20)
+BATCH = 10_000_000
+
+
+def measurement(label: str, games: int, decisions: int = 12_000_000) -> Measurement:
+    score = Score(decisions * 2 // 5, games, decisions)
+    return Measurement(label, published("dt20"), RULES, "uniform", 12345, "cpu", score, 1.0)
+
+
+@pytest.fixture(autouse=True)
+def batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimates of ten million decisions more at a time."""
+
+    def estimates(
+        label: str, controller: LinearController, rules: Rules, device: str, check: Any
+    ) -> Iterator[Estimate]:
+        number = 0
+        while True:
+            number += 1
+            yield Estimate(label, controller, rules, (1e-8,) * 16 * number, BATCH * number, 1.0)
+
+    monkeypatch.setattr(_comparison, "estimates", estimates)
+
+
+def found(recipe: Recipe, *measurements: Measurement) -> list[tuple[str, int]]:
+    return [(each.label, each.decisions) for each in estimate(recipe, measurements, lambda: None)]
+
+
+def test_who_hardly_loses_is_estimated_beside_the_learned_controller() -> None:
+    recipe = make_recipe("cpu", {"score_decisions": 12_000_000})
+    played = measurement("learned", 0), measurement("bcts", 1), measurement("weak", 5000)
+    assert found(recipe, *played) == [("learned", 30_000_000), ("bcts", 30_000_000)]
+
+
+def test_who_was_played_enough_is_not_estimated() -> None:
+    recipe, long = make_recipe("cpu"), 10**9
+    assert hardly_ends(TELLING_GAMES, long)
+    assert found(recipe, measurement("learned", TELLING_GAMES, long), measurement("dt20", 0, long)) == []
+    assert found(recipe, measurement("learned", 5000), measurement("dt20", 0)) == []
+    # Too few decisions to tell.
+    assert found(recipe, measurement("learned", 0, PLAYED - 1)) == []
+
+
+def test_the_python_engine_estimates_nothing() -> None:
+    assert found(make_recipe("python"), measurement("learned", 0)) == []
+
+
+def test_an_estimate_has_its_limit() -> None:
+    recipe = make_recipe("cpu", {"score_decisions": 10 * MOST_ESTIMATED})
+    assert found(recipe, measurement("learned", 0)) == [("learned", MOST_ESTIMATED)]
