@@ -23,10 +23,10 @@ HIGH, HIGH_FACTOR = 16, 4
 """From this height on, games are so long that a GPU makes so many times the decisions."""
 
 TELLING_GAMES = 30
-"""With fewer games the interval of a score reaches more than a third to either side."""
+"""With fewer games the interval of a score ends beyond one and a half times as much."""
 
 ESTIMATE_FACTOR, MOST_ESTIMATED = 2, 1_000_000_000
-"""Decisions of an estimate: so many times those of a score, but no more than that."""
+"""Decisions of an estimate: so many times those of a score or that many, in whole batches of `estimates`."""
 
 
 def boards(recipe: Recipe, controller: LinearController) -> list[Rules]:

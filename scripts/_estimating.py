@@ -175,6 +175,6 @@ def estimate_table(estimates: Sequence[Estimate]) -> str:
         low, high = each.ci95
         interval = f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}"
         counts = f"{len(each.rates)}", f"{each.decisions:,}", f"{each.seconds:.1f}"
-        label = feature_label(each.controller.features)
-        rows.append([each.label, label, lines(each.lines_per_game), interval, *counts])
+        features = feature_label(each.controller.features)
+        rows.append([each.label, features, lines(each.lines_per_game), interval, *counts])
     return table(header, rows)

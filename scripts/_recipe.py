@@ -85,7 +85,7 @@ class Recipe:
         backend: What draws the candidates: a backend of `cem`.
         device: The engine that plays.
         seed: Seed of candidates and pieces.
-        score_decisions: Decisions a controller in the final comparison on a low board; 0 leaves it out.
+        score_decisions: Decisions a controller in the final comparison; 0 leaves it out.
 
     Raises:
         TypeError: If a value has the wrong type.
@@ -138,7 +138,8 @@ class Recipe:
             if fewest < LEAST_DECISIONS or not 2 <= self.streams <= MOST_STREAMS:
                 raise ValueError(
                     f"expected stages with split to have at least {LEAST_DECISIONS} decisions "
-                    f"on 2 to {MOST_STREAMS} streams, got {fewest} on {self.streams}"
+                    f"on 2 to {MOST_STREAMS} streams, got {fewest} on {self.streams} "
+                    f"in the curriculum {self.curriculum}: give another one, too"
                 )
         if self.elites > self.population:
             raise ValueError(
@@ -258,11 +259,16 @@ def has_changed(config: Mapping[str, Any]) -> bool:
 
     Args:
         config: The content of the run's ``config.json``. What the machine had a say in, backend and streams,
-            is taken as it is; so are the seed, and how long is scored.
+            is taken as it is; so are the seed, how long is scored, and decisions that no stage takes.
     """
     layer = {name: config[name] for name in ("preset", "seed", "backend", "streams", "score_decisions")}
     try:
-        return make_recipe(config["device"], layer).to_dict() != config
+        now = make_recipe(config["device"], layer).to_dict()
+        if not config["generations"] and all(
+            each.decisions for each in parse_curriculum(config["curriculum"])
+        ):
+            now["decisions"] = config["decisions"]
+        return now != config
     except ValueError:  # a preset or feature set that is no more
         return True
 

@@ -117,8 +117,9 @@ function learning(figure) {
       `${amount(run.elite_mean[place])}${banded ? ` (worst ${amount(run.elite_worst[place])})` : ""}, ` +
       `learned mean ${amount(run.mean_fitness[place])} lines per game`),
   }));
-  caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter, and no " +
-    "candidate can score more than it has decisions for. Boards stand above; on a higher one games are longer.");
+  caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter; but for " +
+    "importance splitting no candidate can score more than it has decisions for. Boards stand above; on a higher " +
+    "one games are longer.");
 }
 
 /** A chart with a curve a run. */

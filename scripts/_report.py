@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from _estimating import METHOD
 from _html import Markup, details, escaped, json_script, paragraph, section
 from _report_data import chart_values, distinct_names, recorded_game, shown_places
 from _report_tables import (
@@ -135,7 +136,8 @@ def _tiles(figures: Sequence[tuple[str, str, str]]) -> Markup:
 
 def _best_scores(run: RunRecord) -> list[tuple[str, str, str]]:
     """The learned controller's score on each board, or the estimate where there is one."""
-    learned = [score for score in _measured(run) if score["controller"] == LEARNED]
+    measured = [*run.scores, *(each for each in run.estimates if each["lines_per_game"] is not None)]
+    learned = [score for score in measured if score["controller"] == LEARNED]
     tiles = []
     for score in {score["board"]: score for score in learned}.values():
         (low, high), estimated = score["ci95"], is_estimate(score)
@@ -161,11 +163,12 @@ def _costs(run: RunRecord, state: str) -> list[tuple[str, str, str]]:
 def _scores(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[Markup]:
     if not scored:
         return [paragraph("Nothing was measured yet: a run is scored when its training is over.")]
+    played = [score for _, score in scored if not is_estimate(score)]
     told = f"Lines removed a game, by {ESTIMATOR}. All controllers of a table met the same pieces."
-    if any(score["ci95"][1] is None for _, score in scored):
+    if any(score["ci95"][1] is None for score in played):
         told += " Where no game ended there is a lower bound only."
-    if any(is_estimate(score) for _, score in scored):
-        told += " Who hardly loses on a board is estimated there, too, by importance splitting."
+    if len(played) < len(scored):
+        told += f" Who hardly loses on a board is estimated there, too: {METHOD}."
     return [score_tables(scored), paragraph(told)]
 
 

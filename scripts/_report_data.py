@@ -16,7 +16,7 @@ from tetris.replay import Replay
 from tetris.stream import PieceStream
 
 GAME_DECISIONS = 300
-"""Placements of the game that a report holds: for nine features a third of a second of play in Python."""
+"""Placements of the game that a report holds: for the nine of `dt` a third of a second of play in Python."""
 
 MOST_POINTS = 500
 """Generations that charts and tables show at most; of longer runs every second, third, ... is shown."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +106,16 @@ class Measurement:
 def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
     """Return a controller's measurement on a board from a list of them as plain values."""
     return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
+
+
+def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[str, Any] | None:
+    """Return a controller's estimate on a board; None where a run has none, or no game ended in any."""
+    found: list[dict[str, Any]] = [
+        each
+        for each in run.get("estimates", ())
+        if (each["controller"], each["board"]) == (controller, board) and each["lines_per_game"] is not None
+    ]
+    return found[0] if found else None
 
 
 def streams_for(limit: Limit, device: str) -> int:

@@ -33,7 +33,7 @@ from _common import (
 )
 from _machine import machine, source_digest, versions
 from _results import DESCRIBED_PARTS
-from _scoring import find_measurement
+from _scoring import find_estimate, find_measurement
 from time_to_quality import without_moments
 
 from tetris.controller import PUBLISHED
@@ -139,11 +139,17 @@ def figures(result: dict[str, Any]) -> dict[str, float]:
     """Return the figures by name."""
     runs = result["training"]
     scores = [find_measurement(run["score"], "learned", "10x10")["lines_per_game"] for run in runs]
-    estimates = [find_measurement(run["estimates"], "learned", "10x20")["lines_per_game"] for run in runs]
+    found = [find_estimate(run, "learned", "10x20") for run in runs]
+    estimates = [each["lines_per_game"] for each in found if each is not None]
+    estimated = {}
+    if len(estimates) == len(runs):
+        estimated = {
+            "train.quick.10x20.estimated_lines_per_game_median": statistics.median(estimates),
+            "train.quick.10x20.estimated_lines_per_game_worst": min(estimates),
+        }
     return {
         **result["speed"]["figures"],
-        "train.quick.10x20.estimated_lines_per_game_median": statistics.median(estimates),
-        "train.quick.10x20.estimated_lines_per_game_worst": min(estimates),
+        **estimated,
         "train.quick.10x10.lines_per_game_median": statistics.median(scores),
         "train.quick.10x10.lines_per_game_worst": min(scores),
         "train.quick.training_seconds_median": statistics.median(run["training_seconds"] for run in runs),

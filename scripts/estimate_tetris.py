@@ -3,7 +3,7 @@
 python scripts/estimate_tetris.py best dt20
 python scripts/estimate_tetris.py runs/mine --board 10x20 --seconds 60
 
-It takes less than a minute each on two cores where evaluate_tetris.py sees no game end in hours. Many
+It takes less than a minute each on two cores, where evaluate_tetris.py plays for hours. Many
 estimates are made, and their spread gives the interval. It is no substitute for games played to their end
 where a score is to be published; docs/scores.md says what to expect of it.
 """

@@ -64,7 +64,7 @@ TIMED: Mapping[str, str | int] = {"preset": "record"}
 TIMED_SEEDS = 5
 TIMED_SECONDS = 45.0
 """How training is timed to given scores; a run is cut off after so long. The nine features of the other
-presets end where the highest goal lies, so half of their runs would miss it."""
+presets of a GPU end where the highest goal lies, so half of their runs would miss it."""
 
 SCORED = 60_000_000_000
 """Decisions a controller after training: some five hundred games on 10x20."""

@@ -39,7 +39,7 @@ from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
 from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
 from _results import DESCRIBED_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
-from _scoring import DEFAULT_SEED, find_measurement
+from _scoring import DEFAULT_SEED, find_estimate, find_measurement
 from _time_to_quality_pages import PICTURE_NAME, QUALITY_BLOCKS, measured
 from _time_to_quality_plot import draw_time_to_quality
 
@@ -74,9 +74,9 @@ CPU_FILE, GPU_FILE = "benchmarks/results/cpu.json", "benchmarks/results/h200.jso
 
 
 def median_run(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the training run whose estimate on 10x20 is the median."""
+    """Return the training run whose estimate on 10x20 is the median; those without one count as least."""
     runs: list[dict[str, Any]] = list(result["training"])
-    runs.sort(key=lambda run: find_measurement(run["estimates"], "learned", "10x20")["lines_per_game"])
+    runs.sort(key=lambda run: (find_estimate(run, "learned", "10x20") or {}).get("lines_per_game", 0.0))
     return runs[len(runs) // 2]
 
 
@@ -88,7 +88,7 @@ def scores(result: dict[str, Any]) -> str:
         [
             f"**learned** (seed {run['seed']})" if name == "learned" else name,
             cell(find_measurement(run["score"], name, "10x10")),
-            estimate_cell(find_measurement(run["estimates"], name, "10x20")),
+            large_board_cell(run, name),
         ]
         for name in names
     ]
@@ -96,24 +96,38 @@ def scores(result: dict[str, Any]) -> str:
     return f"{table}\n\n{origin(result, CPU_FILE)}"
 
 
+def large_board_cell(run: dict[str, Any], name: str) -> str:
+    """Return what a controller is estimated to play on 10x20; where it was not, its score there."""
+    estimate = find_estimate(run, name, "10x20")
+    return (
+        cell(find_measurement(run["score"], name, "10x20")) if estimate is None else estimate_cell(estimate)
+    )
+
+
 def training(result: dict[str, Any]) -> str:
     """Return what training without a flag comes to over the seeds."""
     runs = result["training"]
     small = [find_measurement(run["score"], "learned", "10x10")["lines_per_game"] for run in runs]
-    large = [find_measurement(run["estimates"], "learned", "10x20")["lines_per_game"] for run in runs]
-    dt20 = find_measurement(runs[0]["estimates"], "dt20", "10x20")["lines_per_game"]
+    found = [find_estimate(run, "learned", "10x20") for run in runs]
+    large = [each["lines_per_game"] for each in found if each is not None]
+    dt20 = find_estimate(runs[0], "dt20", "10x20")
+    estimated = ""
+    if dt20 is not None and len(large) == len(runs):
+        estimated = (
+            f", and of {over_seeds(large)} on 10x20 (estimated; dt20, the best published one, "
+            f"{lines(dt20['lines_per_game'])} by the same method)"
+        )
     seconds = [run["training_seconds"] for run in runs]
     return (
         f"Over seeds 1 to {len(runs)}, from nothing, training without a flag gets to a median of "
-        f"{spread(small)} lines a game on 10x10, where the record of 2009 has about 3,900, and of "
-        f"{spread(large)} on 10x20 (estimated; dt20, the best published one, {lines(dt20)} by the same "
-        f"method), after a median of {statistics.median(seconds):.0f} s of training on "
+        f"{over_seeds(small)} lines a game on 10x10, where the record of 2009 has about 3,900{estimated}, "
+        f"after a median of {statistics.median(seconds):.0f} s of training on "
         f"{result['machine']['cores']} cores (slowest {max(seconds):.0f} s)."
     )
 
 
-def spread(values: Sequence[float]) -> str:
-    """Return the median of lines a game, with the worst and the best."""
+def over_seeds(values: Sequence[float]) -> str:
+    """Return lines a game of several runs: the median, with the worst and the best."""
     return f"{lines(statistics.median(values))} (worst {lines(min(values))}, best {lines(max(values))})"
 
 

@@ -8,8 +8,8 @@ Each run is a process of its own, and its clock starts with it; only what is com
 compiled before. With --time-limit a run is cut off. About once a second it notes its controller. Afterwards,
 with the clock stopped, the first of these that reaches a goal is found by bisection. A controller is played
 until the interval of its score leaves the goal out or enough games have ended, on pieces that training never
-met. On a processor, where games of many millions of lines take hours, its score is estimated instead, by
-importance splitting.
+met. On a processor, where hundreds of games of many millions of lines take hours, its score is estimated
+instead, by importance splitting.
 """
 
 from __future__ import annotations

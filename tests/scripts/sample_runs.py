@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from _estimating import Estimate
 from _recipe import make_recipe
 from _run_folder import RunFolder
 from _scoring import Measurement
@@ -20,7 +21,7 @@ SCORES = {
 }
 
 
-def make_run(folder: Path, *, scored: bool = True, **settings: str | int) -> Path:
+def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **settings: str | int) -> Path:
     """Train for three generations on two small boards, and write scores as if they had been measured."""
     tiny: dict[str, str | int] = {"population": 4, "streams": 2, "board": "5x6", "score_decisions": 0}
     tiny |= {"features": "holes,max_height", "curriculum": "5x6:2:20,5x7:1:30", "seed": 3}
@@ -29,8 +30,18 @@ def make_run(folder: Path, *, scored: bool = True, **settings: str | int) -> Pat
     training = Training(recipe, run, StopRequest())
     with run.claimed(recipe):
         training.trainer.run()
-    training.save_controller(measurements() if scored else None)
+    training.save_controller(measurements() if scored else None, estimates() if estimated else None)
     return folder
+
+
+def estimates() -> list[dict[str, Any]]:
+    """Return estimates on 10x20: a whole one, one without an upper end, and one without any end of a game."""
+    rates = {"learned": (1e-9, 1.2e-9) * 8, "bcts": (1e-8, *[0.0] * 15), "dt20": (0.0,) * 16}
+    controllers = {"learned": published("dt10"), "bcts": published("bcts"), "dt20": published("dt20")}
+    return [
+        Estimate(name, controllers[name], Rules(10, 20), rate, 39_000_000, 2.5).to_dict()
+        for name, rate in rates.items()
+    ]
 
 
 def measurements() -> list[dict[str, Any]]:

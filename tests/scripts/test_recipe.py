@@ -61,6 +61,7 @@ def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str,
     ("name", "value", "changed"),
     [
         *[(name, value, False) for name, value in (("seed", 7), ("streams", 8), ("score_decisions", 0))],
+        *[("decisions", 999, False), ("generations", 3, True)],  # all stages name their own decisions
         *[(name, value, True) for name, value in (("population", 77), ("noise", "constant:0.5"))],
         *[("features", "gone", True), ("preset", "gone", True)],
     ],

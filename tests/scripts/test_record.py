@@ -18,7 +18,7 @@ from _results import merged, stale_parts
 
 from tetris import LinearController, published
 
-GENERATIONS = 100
+GENERATIONS = 400
 TINY = {
     **{"preset": "quick", "device": "python", "seed": 1, "board": "5x6", "generations": GENERATIONS},
     **{"features": "holes,max_height,landing_height", "population": 6, "streams": 1, "decisions": 30},

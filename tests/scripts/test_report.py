@@ -198,3 +198,55 @@ def test_a_page_is_written_whole_or_not_at_all(run: RunRecord, tmp_path: Path) -
         write_report(tmp_path / "file" / "report.html", [run])
     write_report(tmp_path / "report.html", [run])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "report.html"]
+
+
+def test_estimates_stand_in_tables_of_their_own_and_in_the_tile_of_their_board(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "mine", estimated=True))
+    page = report_page(run)
+    header, *table = rows(page, "Board 10x20, published rule, pieces uniform, estimated")
+    assert header[-3:-1] == ["estimates", "decisions"]
+    assert [row[:3] for row in table] == [
+        ["learned", "364 M", "346 M – 383 M"],
+        ["bcts", "640 M", "> 204 M"],
+        ["dt20", "–", "> 0"],
+    ]
+    assert [row[-3] for row in table] == ["16"] * 3
+    assert "estimated; 95 %: 346 M – 383 M" in page
+    assert "importance splitting estimates" in page
+    assert "Board 10x10, published rule, pieces uniform" in page
+
+
+def test_an_estimate_without_an_end_of_a_game_leaves_the_score_in_its_tile(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "mine", estimated=True)
+    file = folder / "controller.json"
+    values = json.loads(file.read_text())
+    score = {
+        **values["provenance"]["score"][0],
+        "board": "10x20",
+        "lines_per_game": None,
+        "ci95": [2.1e6, None],
+    }
+    values["provenance"]["score"].append(score)
+    values["provenance"]["estimates"] = [{**values["provenance"]["estimates"][2], "controller": "learned"}]
+    file.write_text(json.dumps(values))
+    page = report_page(read_run(folder))
+    assert "estimated;" not in page
+    assert "&gt; 2.1 M" in page
+
+
+def test_a_comparison_shows_equal_estimates_once(tmp_path: Path) -> None:
+    runs = [
+        read_run(make_run(tmp_path / name, estimated=True, seed=seed)) for name, seed in (("a", 3), ("b", 4))
+    ]
+    _, *table = rows(comparison_page(runs), "Board 10x20, published rule, pieces uniform, estimated")
+    assert [row[0] for row in table] == ["a", "b", "bcts", "dt20"]
+
+
+def test_an_estimate_that_lacks_something_is_named(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "mine", estimated=True)
+    file = folder / "controller.json"
+    values = json.loads(file.read_text())
+    del values["provenance"]["estimates"][0]["estimates"]
+    file.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="expected a score with estimates, got"):
+        read_run(folder)
