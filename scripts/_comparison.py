@@ -7,9 +7,8 @@ any, end while it is played.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 
-from _estimating import DEVICES, Estimate, estimates, hardly_ends
+from _estimating import DEVICES, Estimate, estimate, hardly_ends
 from _recipe import Recipe
 from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar
 
@@ -26,7 +25,7 @@ TELLING_GAMES = 30
 """With fewer games the interval of a score ends beyond one and a half times as much."""
 
 ESTIMATE_FACTOR, MOST_ESTIMATED = 2, 1_000_000_000
-"""Decisions of an estimate: so many times those of a score or that many, in whole batches of `estimates`."""
+"""Decisions of an estimate: so many times those of a score or that many, in whole batches of `estimate`."""
 
 
 def boards(recipe: Recipe, controller: LinearController) -> list[Rules]:
@@ -57,7 +56,7 @@ def compare(
         yield Measurement(label, player, rules, recipe.pieces, DEFAULT_SEED, recipe.device, score, seconds)
 
 
-def estimate(
+def estimate_rare(
     recipe: Recipe, measurements: Sequence[Measurement], check: Callable[[], None]
 ) -> Iterator[Estimate]:
     """Estimate those who hardly lose on a board, where the learned controller does; otherwise none.
@@ -73,9 +72,14 @@ def estimate(
         return
     decisions = min(ESTIMATE_FACTOR * recipe.score_decisions, MOST_ESTIMATED)
     for each in rare:
-        more = estimates(each.label, each.controller, each.rules, recipe.device, check=check)
-        with closing(more):
-            yield next(found for found in more if found.decisions >= decisions)
+        yield estimate(
+            each.label,
+            each.controller,
+            each.rules,
+            recipe.device,
+            lambda found: found.decisions >= decisions,
+            check=check,
+        )
 
 
 def _can_play(controller: LinearController, rules: Rules) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,22 +111,24 @@ def hardly_ends(games: int, decisions: int) -> bool:
     return decisions >= PLAYED and games * PLAYED <= MOST_ENDS * decisions
 
 
-def estimates(
+def estimate(
     label: str,
     controller: LinearController,
     rules: Rules,
     device: str,
+    enough: Callable[[Estimate], bool],
     seed: int = DEFAULT_SEED,
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
-) -> Iterator[Estimate]:
-    """Estimate one controller better and better, by `ESTIMATES` more at a time, without end.
+) -> Estimate:
+    """Estimate one controller better and better, by `ESTIMATES` more at a time.
 
     Args:
         label: What to call it.
         controller: Who plays.
         rules: By which rules.
         device: One of `DEVICES`.
+        enough: Tells whether an estimate is good enough.
         seed: Of the pieces.
         streams: Of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
         check: Called a few times a second; what it raises ends it.
@@ -152,7 +154,10 @@ def estimates(
             rates += found.rate.tolist()
             made += int(found.decisions.sum())
             bar.update(ESTIMATES)
-            yield Estimate(label, controller, rules, tuple(rates), made, time.perf_counter() - began)
+            passed = time.perf_counter() - began
+            estimated = Estimate(label, controller, rules, tuple(rates), made, passed)
+            if enough(estimated):
+                return estimated
 
 
 def check_hardly_ends(label: str, controller: LinearController, rules: Rules, device: str, seed: int) -> None:

@@ -45,16 +45,14 @@ def lines(value: float | None) -> str:
 
 def cell(measurement: Report) -> str:
     """Return a score with its interval."""
-    low, high = measurement["ci95"]
-    if high is None:
-        return f"> {lines(low)} (no game ended)"
+    if measurement["ci95"][1] is None:
+        return f"{estimate_cell(measurement)} (no game ended)"
     games = measurement["games"]
-    score, interval = lines(measurement["lines_per_game"]), f"[{lines(low)}, {lines(high)}]"
-    return f"{score} {interval}, {games:,} game{'s'[: games != 1]}"
+    return f"{estimate_cell(measurement)}, {games:,} game{'s'[: games != 1]}"
 
 
 def estimate_cell(estimate: Report) -> str:
-    """Return an estimate with its interval."""
+    """Return lines a game with their interval, of an estimate as of a score."""
     (low, high), value = estimate["ci95"], estimate["lines_per_game"]
     return f"> {lines(low)}" if high is None else f"{lines(value)} [{lines(low)}, {lines(high)}]"
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from contextlib import closing
 
 from _common import Parser, choose_device, one_line_errors, positive_int, positive_seconds, run
-from _estimating import DEVICES, ESTIMATES, STREAMS, check_hardly_ends, estimate_table, estimates
+from _estimating import DEVICES, ESTIMATES, STREAMS, Estimate, check_hardly_ends, estimate, estimate_table
 from _game_arguments import (
     add_board,
     add_controllers,
@@ -77,17 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"expected --streams to be from 2 to {MOST_STREAMS}, got {arguments.streams}")
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
+    least = arguments.decisions or 0
+
+    def enough(made: Estimate) -> bool:
+        return made.seconds >= seconds and made.decisions >= least
+
     found = []
     for label, controller in controllers:
         with one_line_errors():
             check_hardly_ends(label, controller, rules, device, seed)
-        with closing(estimates(label, controller, rules, device, seed, arguments.streams)) as more:
-            enough = (
-                each
-                for each in more
-                if each.seconds >= seconds and each.decisions >= (arguments.decisions or 0)
-            )
-            found.append(next(enough))
+        found.append(estimate(label, controller, rules, device, enough, seed, arguments.streams))
     if arguments.json:
         print(json.dumps([each.to_dict() for each in found], indent=2, allow_nan=False))
     else:

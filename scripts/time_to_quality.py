@@ -22,7 +22,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ from _common import (
     table,
 )
 from _continued import Unfinished
-from _estimating import Estimate, estimates
+from _estimating import Estimate, estimate
 from _game_arguments import add_device
 from _recipe import make_recipe, read_settings
 from _results import describe, write_json
@@ -122,13 +121,13 @@ def appraise(weights: Sequence[float], features: str, goal: Goal, device: str) -
     """
     rules = Rules(*Rules.parse_board(goal.board))
     controller = LinearController(features, tuple(weights), rules)
-    with closing(estimates(goal.name, controller, rules, device)) as more:
-        for found in more:
-            low, high = found.interval(1 - 2 * _DOUBT)
-            clear = low > goal.lines or (high is not None and high < goal.lines)
-            if clear or len(found.rates) >= MOST_ESTIMATES:
-                return found
-    raise AssertionError("there are always more estimates")
+
+    def enough(found: Estimate) -> bool:
+        low, high = found.interval(1 - 2 * _DOUBT)
+        clear = low > goal.lines or (high is not None and high < goal.lines)
+        return clear or len(found.rates) >= MOST_ESTIMATES
+
+    return estimate(goal.name, controller, rules, device, enough)
 
 
 def judge(weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES) -> Score:

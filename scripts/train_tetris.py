@@ -29,7 +29,7 @@ from _common import (
     seed,
     share,
 )
-from _comparison import boards, compare, estimate
+from _comparison import boards, compare, estimate_rare
 from _estimating import estimate_table
 from _game_arguments import add_board, add_pieces, add_rule
 from _learning_curve import HINT, draw_learning_curve
@@ -279,7 +279,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
         measurements = list(compare(training.recipe, controller, rules, stop.check))
         scores.extend(measurement.to_dict() for measurement in measurements)
         print(f"\n{score_table(measurements)}", flush=True)
-        found = list(estimate(training.recipe, measurements, stop.check))
+        found = list(estimate_rare(training.recipe, measurements, stop.check))
         if found:
             estimated.extend(each.to_dict() for each in found)
             print(f"\nestimated by importance splitting, board {rules.board}", flush=True)

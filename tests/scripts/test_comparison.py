@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import _comparison
 import pytest
-from _comparison import MOST_ESTIMATED, TELLING_GAMES, estimate
+from _comparison import MOST_ESTIMATED, TELLING_GAMES, estimate_rare
 from _estimating import PLAYED, Estimate, hardly_ends
 from _recipe import Recipe, make_recipe
 from _scoring import Measurement
@@ -27,19 +28,25 @@ def measurement(label: str, games: int, decisions: int = 12_000_000) -> Measurem
 def batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Estimates of ten million decisions more at a time."""
 
-    def estimates(
-        label: str, controller: LinearController, rules: Rules, device: str, check: Any
-    ) -> Iterator[Estimate]:
-        number = 0
-        while True:
-            number += 1
-            yield Estimate(label, controller, rules, (1e-8,) * 16 * number, BATCH * number, 1.0)
+    def estimate(
+        label: str,
+        controller: LinearController,
+        rules: Rules,
+        device: str,
+        enough: Callable[[Estimate], bool],
+        check: Any,
+    ) -> Estimate:
+        batches = (
+            Estimate(label, controller, rules, (1e-8,) * 16 * number, BATCH * number, 1.0)
+            for number in itertools.count(1)
+        )
+        return next(filter(enough, batches))
 
-    monkeypatch.setattr(_comparison, "estimates", estimates)
+    monkeypatch.setattr(_comparison, "estimate", estimate)
 
 
 def found(recipe: Recipe, *measurements: Measurement) -> list[tuple[str, int]]:
-    return [(each.label, each.decisions) for each in estimate(recipe, measurements, lambda: None)]
+    return [(each.label, each.decisions) for each in estimate_rare(recipe, measurements, lambda: None)]
 
 
 def test_who_hardly_loses_is_estimated_beside_the_learned_controller() -> None:

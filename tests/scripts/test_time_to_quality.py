@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +104,21 @@ def test_the_moment_says_what_was_known_then() -> None:
 def test_goals_of_many_lines_are_estimated_on_a_processor(
     monkeypatch: pytest.MonkeyPatch, lines: float, estimates: int, high_enough: bool
 ) -> None:
-    def batches(label: str, controller: LinearController, rules: Rules, device: str) -> Iterator[Estimate]:
+    def estimate(
+        label: str,
+        controller: LinearController,
+        rules: Rules,
+        device: str,
+        enough: Callable[[Estimate], bool],
+    ) -> Estimate:
         rate = 0.4 / lines
-        for number in itertools.count(1):
-            yield Estimate(label, controller, rules, (0.5 * rate, 1.5 * rate) * 8 * number, number, 1.0)
+        batches = (
+            Estimate(label, controller, rules, (0.5 * rate, 1.5 * rate) * 8 * number, number, 1.0)
+            for number in itertools.count(1)
+        )
+        return next(filter(enough, batches))
 
-    monkeypatch.setattr(time_to_quality, "estimates", batches)
+    monkeypatch.setattr(time_to_quality, "estimate", estimate)
     goal = Goal("10x20", 15_000_000)
     assert goal.lines > PLAYED_LINES
     moments = [{"seconds": 2.5, "generation": 3, "decisions": 100, "weights": GOOD}]
