@@ -2,7 +2,8 @@
 
 The times of the kernels are the driver's own (CUPTI, through torch.profiler); where kernels overlap, the time
 counts once. The run is whole, with metrics, checkpoints and all generations; what a process does once (the
-CUDA context, loading libraries, the first launch of each kernel) is done before by a run of two generations.
+CUDA context, loading libraries, the first launch of each kernel) is done before by a run of two
+generations a stage.
 """
 
 from __future__ import annotations
@@ -68,9 +69,11 @@ def watch_training(recipe: Recipe, folder: Path) -> Busy:
     Raises:
         RuntimeError: If the profiler saw no kernel.
     """
-    first = recipe.stages[0]
-    few = f"{first.rules.board}:{_WARM_UP_GENERATIONS}:{first.decisions}"
-    train(replace(recipe, curriculum=few, generations=0), folder / "warm-up")
+    few = [
+        f"{stage.rules.board}:{_WARM_UP_GENERATIONS}:{stage.decisions}{':split' if stage.split else ''}"
+        for stage in recipe.stages
+    ]
+    train(replace(recipe, curriculum=",".join(few), generations=0), folder / "warm-up")
     return watch(lambda: train(recipe, folder / "run"), folder / "trace.json")
 
 

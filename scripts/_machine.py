@@ -20,6 +20,9 @@ KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 STEP = KERNELS.parent / "tetris" / "envs" / "step"
 """The operator that steps vector environments."""
 
+RESAMPLING = KERNELS.parent / "tetris" / "resampling"
+"""The draws of importance splitting on a GPU."""
+
 _NATIVE_SUFFIXES = (".cpp", ".cu", ".cuh", ".h")
 _SMI_FIELDS = {
     "driver": "driver_version",
@@ -119,14 +122,15 @@ def part_digest(part: Mapping[str, Any]) -> str:
     """Return the digest of what a part of a report measures, as it is now.
 
     Args:
-        part: Its ``operators``, ``device``, and whether the Tetris ``engine`` and the ``environments`` on it
-            are measured; older parts say neither.
+        part: Its ``operators``, ``device``, and whether the Tetris ``engine``, the ``environments`` on it and
+            importance ``splitting`` on a GPU are measured; older parts do not say.
     """
     found = [kernel_digest(*part["operators"])] if part["operators"] else []
     if part.get("engine", False):
         found.append(source_digest(cuda=part["device"] == "cuda"))
-    if part.get("environments", False):
-        found.append(_digest(path for path in STEP.iterdir() if path.suffix in _NATIVE_SUFFIXES))
+    for what, folder in (("environments", STEP), ("splitting", RESAMPLING)):
+        if part.get(what, False):
+            found.append(_digest(path for path in folder.iterdir() if path.suffix in _NATIVE_SUFFIXES))
     return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 

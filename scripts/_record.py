@@ -52,7 +52,8 @@ def record_training(session: Continued) -> dict[str, Any]:
     began = time.monotonic()
     recipe = make_recipe(str(RECORD["device"]), RECORD, {"score_decisions": 0})
     run = RunFolder(session.kept / "run")
-    begun = {**describe("record_training", recipe.device, engine=True), "commit": session.commit}
+    origin = describe("record_training", recipe.device, engine=True, splitting=True)
+    begun = {**origin, "commit": session.commit}
     build_engines([(recipe.features, recipe.rules.width)])
     python("-m", "kernels", "build", "normal", timeout_s=SECONDS)
     if run.config.is_file():

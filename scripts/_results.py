@@ -47,6 +47,7 @@ def describe(
     *,
     engine: bool = False,
     environments: bool = False,
+    splitting: bool = False,
 ) -> dict[str, Any]:
     """Return what a result holds for, as plain values for JSON.
 
@@ -56,6 +57,7 @@ def describe(
         operators: The folders under kernels/ whose sources were measured.
         engine: Whether the Tetris engine was.
         environments: Whether the vector environments were.
+        splitting: Whether importance splitting was. On a CPU it has no sources of its own.
 
     Raises:
         ValueError: If an operator is unknown.
@@ -63,6 +65,8 @@ def describe(
     measured = {"device": device, "operators": list(operators), "engine": engine}
     if environments:
         measured["environments"] = True
+    if splitting and device == "cuda":
+        measured["splitting"] = True
     return {
         "benchmark": benchmark,
         **measured,

@@ -41,12 +41,14 @@ from _common import (
 from _continued import Unfinished
 from _estimating import Estimate, estimate
 from _game_arguments import add_device
-from _recipe import make_recipe, read_settings
+from _presets import Setting
+from _recipe import Recipe, make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
 
 from tetris import LinearController, Rollout, Rules, Score
 from tetris.score import chi2_quantile
+from tetris.splitting import LEAST_DECISIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 GAMES = 400
@@ -58,7 +60,6 @@ PLAYED_LINES = 10_000_000
 MOST_ESTIMATES = 64
 """The estimates after which their mean counts as it is: about ten percent to each side."""
 
-_WARM_UP = {"generations": 1, "decisions": 10}  # a run that sees to it that all is compiled
 _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
 _LOOKS = 16  # at a score, about, while so many games end
 _DOUBT = 0.0005  # on each side, at each look
@@ -254,11 +255,12 @@ def measure(
         Unfinished: If there was no time for all of them.
     """
     began = time.monotonic()
-    origin = describe("time_to_quality", device, engine=True)
+    origin = describe("time_to_quality", device, engine=True, splitting=True)
+    recipe = make_recipe(device, settings)
     given = {
         **{name: origin[name] for name in ("device", "sources", "versions")},
         "machine": {name: origin["machine"].get(name) for name in ("processor", "cores", "gpu")},
-        "recipe": make_recipe(device, settings).to_dict(),
+        "recipe": recipe.to_dict(),
         "goals": [goal.name for goal in goals],
         "time_limit": longest_s,
     }
@@ -274,20 +276,26 @@ def measure(
                 if measured and over:
                     raise Unfinished(f"{len(runs)} of {seeds} seeds are measured")
                 if not measured:
-                    once = {key: value for key, value in settings.items() if key != "curriculum"}
-                    train({**once, "device": device, **_WARM_UP}, Path(name))
+                    train({**settings, "device": device, **_warm_up(recipe)}, Path(name))
                 run = measure_seed({**settings, "device": device, "seed": seed}, goals, Path(name), longest_s)
                 known = {"given": given, "run": run}
                 write_json(file, known)
                 measured += 1
             runs.append(known["run"])
     return {
-        **describe("time_to_quality", device, engine=True),
+        **describe("time_to_quality", device, engine=True, splitting=True),
         "figures": figures(runs, goals),
         "goals": [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals],
         "time_limit": longest_s,
         "runs": runs,
     }
+
+
+def _warm_up(recipe: Recipe) -> dict[str, Setting]:
+    """Return the settings of a run that sees to it that all is compiled which a recipe takes."""
+    last = recipe.stages[-1]
+    decisions = f"{LEAST_DECISIONS}:split" if last.split else "10"
+    return {"curriculum": f"{last.rules.board}:1:{decisions}", "generations": 0}
 
 
 def without_moments(result: Mapping[str, Any]) -> dict[str, Any]:

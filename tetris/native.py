@@ -1,4 +1,7 @@
-"""Loads the engines: a C++ and a CUDA library a feature set, compiled on this machine when first wanted."""
+"""Loads the engines, a C++ and a CUDA library a feature set, and what goes with them on a GPU.
+
+All of them are compiled on this machine when first wanted.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ import kernels
 from kernels.build import Extension
 
 _ENGINE = Path(__file__).parent / "engine"
+_RESAMPLING = Path(__file__).parent / "resampling"
 _KERNELS = Path(kernels.__file__).parent
+_RESAMPLING_NAME = "tetris_resampling"
 # What all of Intel's processors since 2008 and of AMD's since 2011 have.
 _PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
 
@@ -86,6 +91,30 @@ def operators(names: tuple[str, ...], *, native: bool = True, cuda: bool = False
     if cuda:
         cuda_extension(names).load()
     return getattr(torch.ops, library.name)
+
+
+def resampling_extension() -> Extension:
+    """Return the library of a draw of importance splitting on a GPU, for all features."""
+    return Extension(
+        name=_RESAMPLING_NAME,
+        sources=(_RESAMPLING / "resample.cu",),
+        include_dirs=(_RESAMPLING, _ENGINE, _KERNELS),
+        defines=(("TETRIS_LIBRARY", _RESAMPLING_NAME),),
+        cuda=True,
+        reason="Tetris importance splitting, CUDA",
+    )
+
+
+@functools.cache
+def resampling_operators() -> Any:
+    """Return the operators of `resampling_extension`, built if need be; their tensors are CUDA's.
+
+    Raises:
+        kernels.build.CompilerMissingError: There is no nvcc.
+        kernels.build.BuildError: The library could not be built or loaded.
+    """
+    resampling_extension().load()
+    return getattr(torch.ops, _RESAMPLING_NAME)
 
 
 def _reason(names: tuple[str, ...]) -> str:

@@ -141,6 +141,14 @@ class Rollout:
         return (full << bits).sum(-1, dtype=torch.int32)
 
     @property
+    def columns(self) -> torch.Tensor:
+        """The boards by columns: shape (population, streams, width), int32, on the device that plays.
+
+        Bit y of a column is row y. No copy: they change as the games go on.
+        """
+        return self._columns
+
+    @property
     def column_heights(self) -> torch.Tensor:
         """Rows up to each column's highest cell: shape (population, streams, width), int64, on the device."""
         bits = torch.arange(self.rules.height, device=self._columns.device)
@@ -173,13 +181,17 @@ class Rollout:
             The totals since the rollout began. On the GPU they are queued like the games: who looks at them
             waits.
         """
+        self.play_on(decisions, check)
+        return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
+
+    def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
+        """Play on without summing up, see `advance`."""
         remaining = checked_int("decisions", decisions, 0, 1 << 62)
         if self._launches is not None:
             with torch.cuda.device(self._lines.device):
                 self._launches.run(remaining, self._play_native, check)
         else:
             self._play_in_slices(remaining, check)
-        return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
 
     def _play_in_slices(self, remaining: int, check: Callable[[], None] | None) -> None:
         size, play_on = (

@@ -32,6 +32,7 @@ from typing import TypeVar
 import numpy.typing as npt
 import torch
 
+from tetris import native
 from tetris.rollout import Rollout, checked_int
 from tetris.rules import Rules
 
@@ -137,24 +138,78 @@ def split_rollout(
     size = BAG_STEP if rules.pieces == "bag" else STEP
     settling, steps = -(-SETTLING // size), decisions // size
     draws = random.Random(f"splitting {seed} {first_stream}")
-    before = games.stream_games
-    mass = torch.full_like(before, _MASS // streams)
-    held = torch.zeros((len(before), _LEVELS), dtype=torch.float64, device=before.device)
-    ends = torch.zeros(len(before), dtype=torch.float64, device=before.device)
-    # With pieces in common candidates have the luck of the draw in common, too.
-    own = torch.arange(len(before), device=before.device).unsqueeze(1) * (0 if share_streams else _OWN)
+    masses = (_CudaMasses if device == "cuda" else Masses)(games)
     for step in range(steps):
-        games.advance(size, check)
-        ended = games.stream_games
-        if step >= settling:
-            ends += (mass * (ended - before)).sum(1).double() / mass.sum(1).double()
-        before = ended
-        source, mass = resampled(mass, levels(games), held, step + 1, draws.getrandbits(_RANDOM_BITS) + own)
-        games.branch(source)
+        games.play_on(size, check)
+        games.branch(masses.draw(draws.getrandbits(_RANDOM_BITS), counts=step >= settling))
     result = games.advance(decisions - steps * size, check)
     # By a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
-    rate = ends / torch.full_like(ends, (steps - settling) * size)
+    rate = masses.ends / torch.full_like(masses.ends, (steps - settling) * size)
     return SplitResult(rate, lines_per_game(games.rules, rate), result.lines, result.games, result.decisions)
+
+
+class Masses:
+    """What the streams of a rollout weigh.
+
+    Attributes:
+        ends: The share of a candidate's mass on streams that ended, summed up from draw to draw; shape
+            (population,), float64, on the device that plays.
+
+    Args:
+        games: The rollout, on whose streams all mass lies alike.
+    """
+
+    def __init__(self, games: Rollout) -> None:
+        """Begin with no draw made."""
+        self._games = games
+        self._before = games.stream_games
+        population, streams = self._before.shape
+        place = self._before.device
+        self._mass = torch.full_like(self._before, _MASS // streams)
+        self._held = torch.zeros((population, _LEVELS), dtype=torch.float64, device=place)
+        self._count = 0
+        # With pieces in common candidates have the luck of the draw in common, too.
+        self._own = 0 if games.share_streams else _OWN
+        self.ends = torch.zeros(population, dtype=torch.float64, device=place)
+
+    def draw(self, bits: int, *, counts: bool = True) -> torch.Tensor:
+        """Draw the streams anew.
+
+        Args:
+            bits: Which stream is drawn first: twelve random bits, others do not count.
+            counts: Whether what ended since the last draw counts.
+
+        Returns:
+            From which stream each goes on, see `Rollout.branch`.
+        """
+        ended, self._count = self._games.stream_games, self._count + 1
+        if counts:
+            self.ends += (self._mass * (ended - self._before)).sum(1).double() / self._mass.sum(1).double()
+        self._before = ended
+        own = torch.arange(len(ended), device=ended.device).unsqueeze(1) * self._own
+        source, self._mass = resampled(self._mass, levels(self._games), self._held, self._count, bits + own)
+        return source
+
+
+class _CudaMasses(Masses):
+    """The same by one launch of a kernel: tetris/resampling."""
+
+    def draw(self, bits: int, *, counts: bool = True) -> torch.Tensor:
+        """Draw the streams anew; see `Masses`."""
+        self._count += 1
+        source: torch.Tensor = native.resampling_operators().draw(
+            self._games.columns,
+            self._games.stream_games,
+            self._before,
+            self._mass,
+            self._held,
+            self.ends,
+            self._count,
+            counts,
+            bits,
+            self._own,
+        )
+        return source
 
 
 def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #define __device__
@@ -191,7 +192,8 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     return result;
 }
 // Whoever waits for a word to change asks again and again.
-inline uint32_t atomicAdd(uint32_t* word, uint32_t value) { cuda_emulation::give_way(); const uint32_t old = *word; *word += value; return old; }
+template <class T>
+T atomicAdd(T* word, std::common_type_t<T> value) { cuda_emulation::give_way(); const T old = *word; *word += value; return old; }
 inline uint32_t atomicSub(uint32_t* word, uint32_t value) { return atomicAdd(word, 0u - value); }
 template <class T>
 T atomicCAS(T* word, T expected, T value) {
@@ -202,6 +204,7 @@ T atomicCAS(T* word, T expected, T value) {
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __popcll(uint64_t bits) { return __builtin_popcountll(bits); }
+inline int __clz(int bits) { return bits == 0 ? 32 : __builtin_clz(static_cast<unsigned>(bits)); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 inline int min(int a, int b) { return a < b ? a : b; }
