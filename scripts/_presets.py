@@ -41,6 +41,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
     # 4.4 billion decisions: about a quarter of an hour on two cores.
     "standard": {
         **_COMMON,
+        "features": "dt_columns",
         "noise": "hyperbolic:0.02",
         "averaging": 0.2,
         "curriculum": "10x10:20:500,10x20:80:2000:split",
@@ -53,6 +54,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
     # 48 billion decisions: hours on a few cores. On a GPU it makes seven times as many, in minutes.
     "record": {
         **_COMMON,
+        "features": "dt_columns",
         "noise": "hyperbolic:0.01",
         "averaging": 0.2,
         "curriculum": "10x10:20:500,10x20:300:3000:split",
@@ -79,44 +81,40 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     },
 }
 
-# 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. A
-# stream needs fifty to a hundred decisions from the empty board to steady play, so none is shorter than 1000;
-# a good candidate ends some games a generation on the highest board, on all its streams together, but for
-# `record`, which estimates by importance splitting instead.
+# 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. On
+# the board itself importance splitting tells candidates apart that end a game in a billion decisions. Its
+# estimates are noisy: hence many elites, and the average of many means. The features tell columns apart: the
+# best controllers sort the pieces into lanes.
 _CUDA: Mapping[str, Setting] = {
     "population": 512,
-    "elites": 40,
     "streams": 264,
     "decisions": 10_000,
-    "features": "dt",
-    "noise": "hyperbolic:0.1",
-    "averaging": 0.0,
+    "features": "dt_columns",
+    "noise": "hyperbolic:0.01",
+    "averaging": 0.2,
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 146 billion decisions: 46 seconds at 3.2 billion a second. What is best on a low board is not on a high
-    # one, and with less noise the search stays where the low boards led it.
+    # 24 billion decisions, of which 0.46 billion a second can be made four at a time: three quarters of a
+    # minute.
     "quick": {
         **_CUDA,
-        "curriculum": "10x10:40:2000,10x12:20:5000,10x16:15:60000",
+        "curriculum": "10x10:20:1000,10x20:105:1500:split",
+        "elites": 50,
         "score_decisions": 5_000_000_000,
     },
-    # 510 billion decisions: less than three minutes.
+    # 76 billion decisions: less than three minutes.
     "standard": {
         **_CUDA,
-        "curriculum": "10x10:40:2000,10x12:20:5000,10x16:60:60000",
+        "curriculum": "10x10:20:1000,10x20:360:1500:split",
+        "elites": 50,
         "score_decisions": 5_000_000_000,
     },
-    # 260 billion decisions, most of them on the board itself, where importance splitting tells candidates
-    # apart that end a game in a billion. Its estimates are noisy: hence more elites, and the average of many
-    # means. The features tell columns apart: the best controllers sort the pieces into lanes.
+    # 260 billion decisions: ten minutes.
     "record": {
         **_CUDA,
-        "features": "dt_columns",
         "curriculum": "10x10:30:2000,10x12:10:6000,10x20:600:3000:split",
         "elites": 80,
-        "noise": "hyperbolic:0.01",
-        "averaging": 0.2,
         "score_decisions": 20_000_000_000,
     },
 }

@@ -12,7 +12,7 @@ import pytest
 import torch
 from _continued import Continued, Unfinished
 from _gpu_busy import Busy
-from _machine import kernel_digest, source_digest
+from _machine import kernel_digest, part_digest, source_digest
 from _results import merged, stale_parts
 from _sanitizer import count_tests, name_failures, run_tool, split_records
 from time_to_quality import GOALS
@@ -327,7 +327,7 @@ def test_the_time_to_given_scores_is_measured_over_five_seeds(
 
     monkeypatch.setattr(gpu_report, "measure", measure)
     result = gpu_report.time_to_quality(Continued(tmp_path, {}, 540.0))
-    assert given == ["cuda", 5, {"preset": "record"}, GOALS, gpu_report.TIMED_SECONDS, tmp_path, 540.0]
+    assert given == ["cuda", 5, {"preset": "quick"}, GOALS, None, tmp_path, 540.0]
     assert commands == [["-m", "kernels", "build", "normal"]]
     assert result["runs"] == [{"seed": 1, "reached": {}}]
 
@@ -343,7 +343,8 @@ def test_training_is_timed_from_nothing_and_scored(commands: list[list[str]], tm
     assert figures["train.seconds_to_45M_lines"] == figures["train.total_seconds"] > 0
     assert (figures["train.10x20.lines_per_game"], figures["train.gpu_busy_fraction"]) == (48e6, 0.95)
     assert [score["controller"] for score in result["score"]] == ["learned", "dt20"]
-    assert (result["reached"], result["sources"]) == (True, source_digest(cuda=True))
+    assert (result["reached"], result["sources"]) == (True, part_digest(result))
+    assert result["sources"] != source_digest(cuda=True)
 
 
 @pytest.mark.usefixtures("commands")
@@ -369,6 +370,7 @@ def test_parts_of_operators_and_engine_are_stale_where_either_changed(
         ("play.cuh", ["tests", "rollout"]),
         ("rollout.cu", ["tests", "rollout"]),
         ("op.cu", ["tests", "old"]),
+        ("resample.cuh", ["tests"]),
     ):
         with monkeypatch.context() as changed:
             changed.setattr(
