@@ -261,7 +261,7 @@ def fitting_pieces(after: AfterState) -> int:
 
     In some orientation and column, that is, with no new hole. Lines and the top of the board do not matter.
     """
-    return sum(_places(after, piece) >= 1 for piece in range(len(PIECES)))
+    return sum(places >= 1 for places in _places(tuple(_steps(after))))
 
 
 @_feature
@@ -270,19 +270,19 @@ def spare_pieces(after: AfterState) -> int:
 
     A bottom that contains another orientation's is no place of its own: where a J can lie flat, it can stand.
     """
-    return sum(_places(after, piece) >= 2 for piece in range(len(PIECES)))
+    return sum(places >= 2 for places in _places(tuple(_steps(after))))
 
 
 @_feature
 def fits_s(after: AfterState) -> int:
     """1 if the S is one of the `fitting_pieces`, else 0."""
-    return int(_places(after, PIECE_LETTERS.index("S")) >= 1)
+    return int(_places(tuple(_steps(after)))[PIECE_LETTERS.index("S")] >= 1)
 
 
 @_feature
 def fits_z(after: AfterState) -> int:
     """1 if the Z is one of the `fitting_pieces`, else 0."""
-    return int(_places(after, PIECE_LETTERS.index("Z")) >= 1)
+    return int(_places(tuple(_steps(after)))[PIECE_LETTERS.index("Z")] >= 1)
 
 
 @_feature
@@ -355,17 +355,23 @@ def _contains(steps: Sequence[int], part: Sequence[int]) -> bool:
 
 
 @cache
-def _bottoms(piece: int) -> list[list[int]]:
+def _bottoms(piece: int) -> list[tuple[int, ...]]:
     """The steps along the bottom of each orientation, without those that contain another one's."""
-    bottoms = [[right - left for left, right in pairwise(shape.bottoms)] for shape in PIECES[piece]]
+    bottoms = [tuple(right - left for left, right in pairwise(shape.bottoms)) for shape in PIECES[piece]]
     return [own for own in bottoms if not any(own != part and _contains(own, part) for part in bottoms)]
 
 
-def _places(after: AfterState, piece: int) -> int:
-    """How many times the surface has the steps of one of a piece's `_bottoms`."""
-    steps = _steps(after)
-    starts = ((start, bottom) for bottom in _bottoms(piece) for start in range(len(steps) - len(bottom) + 1))
-    return sum(steps[start : start + len(bottom)] == bottom for start, bottom in starts)
+@lru_cache(maxsize=256)
+def _places(steps: tuple[int, ...]) -> list[int]:
+    """How many times a surface of these steps has those of one of a piece's `_bottoms`, for every piece."""
+    return [
+        sum(
+            steps[start : start + len(bottom)] == bottom
+            for bottom in _bottoms(piece)
+            for start in range(len(steps) - len(bottom) + 1)
+        )
+        for piece in range(len(PIECES))
+    ]
 
 
 def _gaps(after: AfterState, row: int) -> int:
