@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from _common import feature_label
 from _markdown import Report, lines, markdown, origin
 from _papers import EFFORTS
 
@@ -89,11 +90,7 @@ def time_to_quality(reports: Reports) -> str:
         + [write(result, goal["name"]) for result in results for write in (time_cell, decisions_cell)]
         for goal in all_goals(results)
     ]
-    presets = "; ".join(
-        f"{machine_name(result)}: preset {result['runs'][0]['config']['preset']}"
-        + (f", cut off after {result['time_limit']:g} s" if result["time_limit"] else "")
-        for result in results
-    )
+    presets = "; ".join(f"{machine_name(result)}: {_recipe_words(result)}" for result in results)
     count = " and ".join(dict.fromkeys(str(len(result["runs"])) for result in results))
     text = (
         f"Wall time from the start of the process: the median of {count} seeds, in brackets the fastest and "
@@ -104,6 +101,13 @@ def time_to_quality(reports: Reports) -> str:
     picture = f"![Wall time from nothing to given scores]({PICTURE_NAME})"
     origins = [origin(result, file) for result, file in found]
     return "\n\n".join([picture, markdown(header, rows), text, *missing, *origins])
+
+
+def _recipe_words(result: Report) -> str:
+    """Return what the runs were trained by, in a few words."""
+    config, limit = result["runs"][0]["config"], result["time_limit"]
+    cut_off = f", cut off after {limit:g} s" if limit else ""
+    return f"preset {config['preset']}, features {feature_label(config['features'])}{cut_off}"
 
 
 def published_efforts(reports: Reports) -> str:

@@ -21,7 +21,7 @@ def result(machine: dict[str, Any], goals: list[Goal], *seconds: list[float | No
         {
             "seed": seed,
             "total_seconds": 60.0,
-            "config": {"preset": "quick"},
+            "config": {"preset": "quick", "features": "dt"},
             "reached": {
                 goal.name: None if when is None else {"seconds": when, "decisions": round(1e6 * when)}
                 for goal, when in zip(goals, of_seed, strict=True)
@@ -68,7 +68,7 @@ def test_both_machines_stand_side_by_side(reports: dict[str, Any]) -> None:
         "| 51 M lines on 10x20 | - | - | not within 60 s, 1 of 3 seeds | - |",
     ]
     assert "the median of 3 seeds" in text
-    assert "NVIDIA Test: preset quick, cut off after 60 s." in text
+    assert "NVIDIA Test: preset quick, features dt, cut off after 60 s." in text
     assert "(time_to_quality.png)" in text
     assert text.count("<sub>") == 2
 
