@@ -95,9 +95,10 @@ def write_atomically(path: Path, data: bytes) -> None:
         finally:
             os.close(folder)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # it is there after an error or Ctrl-C alone
 
 
 def write_checkpoint(

@@ -46,6 +46,9 @@ class Estimate:
         label: What to call the controller.
         controller: Who played.
         rules: By which rules.
+        device: On which engine.
+        seed: Of the pieces.
+        streams: Of each estimate.
         rates: Ends of games a decision, independent estimates, at least two.
         decisions: Decisions of all of them.
         seconds: How long they took.
@@ -54,6 +57,9 @@ class Estimate:
     label: str
     controller: LinearController
     rules: Rules
+    device: str
+    seed: int
+    streams: int
     rates: Sequence[float]
     decisions: int
     seconds: float
@@ -88,12 +94,15 @@ class Estimate:
             "board": self.rules.board,
             "rule": self.rules.rule,
             "pieces": self.rules.pieces,
+            "device": self.device,
             "estimator": METHOD,
             "lines_per_game": self.lines_per_game,
             "ci95": list(self.ci95),
             "estimates": len(self.rates),
+            "streams": self.streams,
             "decisions": self.decisions,
             "seconds": self.seconds,
+            "seed": self.seed,
         }
 
 
@@ -155,7 +164,7 @@ def estimate(
             made += int(found.decisions.sum())
             bar.update(ESTIMATES)
             passed = time.perf_counter() - began
-            estimated = Estimate(label, controller, rules, tuple(rates), made, passed)
+            estimated = Estimate(label, controller, rules, device, seed, streams, tuple(rates), made, passed)
             if enough(estimated):
                 return estimated
 

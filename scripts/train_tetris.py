@@ -267,7 +267,7 @@ def draw(training: Training) -> None:
 
 
 def measure(training: Training, controller: LinearController, stop: StopRequest) -> None:
-    """Print the learned controller's score beside the published ones', and write them down with it.
+    """Print the learned controller's scores beside the published ones', and write them down, board by board.
 
     Raises:
         Interrupted: If the run is to stop.
@@ -284,7 +284,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
             estimated.extend(each.to_dict() for each in found)
             print(f"\nestimated by importance splitting, board {rules.board}", flush=True)
             print(estimate_table(found), flush=True)
-    training.save_controller(scores, estimated)
+        training.save_controller(scores, estimated)
 
 
 def report(folder: RunFolder) -> None:

@@ -71,6 +71,19 @@ class TestFile:
             write_checkpoint(tmp_path / "c.json", 0, state)
         assert list(tmp_path.iterdir()) == []
 
+    def test_ctrl_c_while_a_file_is_written_leaves_the_old_one_alone(self, tmp_path, monkeypatch):
+        write_checkpoint(tmp_path / "c.json", 3, {"x": 1})
+
+        def interrupted(descriptor):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as changed:
+            changed.setattr(os, "fsync", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                write_checkpoint(tmp_path / "c.json", 4, {"x": 2})
+        assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+        assert read_checkpoint(tmp_path / "c.json") == (3, {"x": 1})
+
     def test_a_file_torn_anywhere_is_refused(self, tmp_path):
         path = tmp_path / "c.json"
         write_checkpoint(path, 3, {"x": torch.arange(3.0), "y": 5})

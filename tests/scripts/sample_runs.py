@@ -39,7 +39,7 @@ def estimates() -> list[dict[str, Any]]:
     rates = {"learned": (1e-9, 1.2e-9) * 8, "bcts": (1e-8, *[0.0] * 15), "dt20": (0.0,) * 16}
     controllers = {"learned": published("dt10"), "bcts": published("bcts"), "dt20": published("dt20")}
     return [
-        Estimate(name, controllers[name], Rules(10, 20), rate, 39_000_000, 2.5).to_dict()
+        Estimate(name, controllers[name], Rules(10, 20), "cpu", 1, 64, rate, 39_000_000, 2.5).to_dict()
         for name, rate in rates.items()
     ]
 

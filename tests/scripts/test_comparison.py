@@ -37,7 +37,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> None:
         check: Any,
     ) -> Estimate:
         batches = (
-            Estimate(label, controller, rules, (1e-8,) * 16 * number, BATCH * number, 1.0)
+            Estimate(label, controller, rules, "cpu", 1, 64, (1e-8,) * 16 * number, BATCH * number, 1.0)
             for number in itertools.count(1)
         )
         return next(filter(enough, batches))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from _estimating import METHOD, Estimate, student_t
+from _scoring import DEFAULT_SEED
 
 from tetris import Rules, published
 
@@ -19,7 +20,7 @@ FEW = ("--streams", 16, "--decisions", 1)
 
 
 def estimate(*rates: float) -> Estimate:
-    return Estimate("dt20", published("dt20"), Rules(10, 20), rates, 1000, 2.0)
+    return Estimate("dt20", published("dt20"), Rules(10, 20), "cpu", 1, 64, rates, 1000, 2.0)
 
 
 def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
@@ -27,9 +28,10 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert (ended.status, ended.err) == (0, "")
     (measured,) = json.loads(ended.out)
     assert list(measured) == [
-        *("controller", "features", "weights", "board", "rule", "pieces", "estimator"),
-        *("lines_per_game", "ci95", "estimates", "decisions", "seconds"),
+        *("controller", "features", "weights", "board", "rule", "pieces", "device", "estimator"),
+        *("lines_per_game", "ci95", "estimates", "streams", "decisions", "seconds", "seed"),
     ]
+    assert (measured["device"], measured["streams"], measured["seed"]) == ("cpu", 256, DEFAULT_SEED)
     assert (measured["controller"], measured["board"], measured["estimator"]) == ("dt20", "10x16", METHOD)
     assert (measured["estimates"], measured["decisions"]) == (16, 16 * 256 * 1203)
     low, high = measured["ci95"]

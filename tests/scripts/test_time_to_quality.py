@@ -113,7 +113,9 @@ def test_goals_of_many_lines_are_estimated_on_a_processor(
     ) -> Estimate:
         rate = 0.4 / lines
         batches = (
-            Estimate(label, controller, rules, (0.5 * rate, 1.5 * rate) * 8 * number, number, 1.0)
+            Estimate(
+                label, controller, rules, "cpu", 1, 64, (0.5 * rate, 1.5 * rate) * 8 * number, number, 1.0
+            )
             for number in itertools.count(1)
         )
         return next(filter(enough, batches))
