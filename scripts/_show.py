@@ -19,8 +19,9 @@ from tetris.replay import FORMAT, Replay
 from tetris.rules import Rules
 from tetris.stream import PieceStream
 
-DEFAULT_CONTROLLER = "best"
-"""Who plays where nobody is named: the best controller that comes with the package."""
+DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
+"""Who plays where nobody is named: the best controller that comes with the package, and on a board of another
+width than that one knows the best for any."""
 
 STREAM = 0
 """The stream of pieces that is played."""
@@ -79,8 +80,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
         ValueError: If the controller, the replay or the rules are none, or do not go together, or the
             replay is empty.
     """
-    source = arguments.source or DEFAULT_CONTROLLER
-    if _is_replay(source):
+    source = arguments.source
+    if source is not None and _is_replay(source):
         given = [name for name in ("board", "rule", "pieces", "seed") if getattr(arguments, name) is not None]
         if given or arguments.play:
             raise ValueError(f"a replay has its own rules and pieces: expected no --{(*given, 'play')[0]}")
@@ -91,11 +92,18 @@ def read_show(arguments: argparse.Namespace) -> Show:
         label = name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, replay.stream, label, replay)
     rules = game_rules(arguments)
+    source = default_name(rules) if source is None else source
     controller = resolve(source)
     controller.names_on(rules)
     label = controller_label(controller, _file_name(Path(source)))
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     return Show(rules, controller, seed, STREAM, label)
+
+
+def default_name(rules: Rules) -> str:
+    """Return who plays where nobody is named."""
+    known = resolve(DEFAULT_CONTROLLER).rules.width
+    return DEFAULT_CONTROLLER if rules.width == known else DEFAULT_ELSEWHERE
 
 
 def _file_name(path: Path) -> str:

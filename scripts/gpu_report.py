@@ -48,7 +48,7 @@ SECONDS = {
     "operators": 120.0,
     "rollout": 200.0,
     "env": 200.0,
-    "training": 300.0,
+    "training": 600.0,
     "sanitizer": 150.0,
 }
 """The most that a command of each part may take."""
@@ -64,8 +64,8 @@ TIMED: Mapping[str, str | int] = {"preset": "quick"}
 TIMED_SEEDS = 5
 """How training is timed to given scores."""
 
-SCORED = 60_000_000_000
-"""Decisions a controller after training: five hundred games of DT-20 on 10x20, twenty of who plays a thousand
+SCORED = 200_000_000_000
+"""Decisions a controller after training: on 10x20 1,600 games of DT-20, eighty of who plays a thousand
 million lines."""
 
 

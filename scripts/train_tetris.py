@@ -44,7 +44,7 @@ from _training import Training
 from cem import Interrupted, StopRequest, TensorBoardWriter, TrainingResult
 from cem.tensorboard import check_tensorboard
 from kernels.names import unknown_name
-from tetris import LinearController, Rollout, feature_names
+from tetris import LinearController, Rollout, feature_names, native
 from tetris.feature_sets import feature_sets
 
 _NOT_SETTINGS = ("config", "out", "resume", "time_limit", "tensorboard")
@@ -194,13 +194,15 @@ def tensorboard(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
 
 
 def prepare_engine(recipe: Recipe) -> None:
-    """Compile the engine where need be, so that what can fail has failed before anything is written.
+    """Compile what is played with where need be, so that what can fail has failed before anything is written.
 
     Raises:
         BuildError: If it cannot be built.
     """
     weights = [[0.0] * len(feature_names(recipe.features, recipe.rules.width))]
     Rollout(weights, recipe.rules, device=recipe.device, features=recipe.features)
+    if recipe.device == "cuda" and any(stage.split for stage in recipe.stages):
+        native.resampling_operators()
 
 
 def announce(training: Training) -> None:
@@ -239,10 +241,11 @@ def is_finished(training: Training) -> bool:
     if training.optimizer.generation < recipe.total_generations or not folder.controller.is_file():
         return False
     with one_line_errors():
-        provenance = LinearController.load(folder.controller).provenance
-    if provenance.get("generation") != recipe.total_generations:
+        controller = LinearController.load(folder.controller)
+    if controller.provenance.get("generation") != recipe.total_generations:
         return False
-    if recipe.score_decisions and not provenance.get("score"):
+    measured = {each["board"] for each in controller.provenance.get("score") or ()}
+    if recipe.score_decisions and not measured >= {rules.board for rules in boards(recipe, controller)}:
         return False
     print(f"{folder.path} is finished: all {recipe.total_generations} generations are played and measured")
     return True

@@ -17,7 +17,7 @@ from _common import Parser, fail, one_line_errors, positive_int, run
 from _exports import add_exports, asked_for, check_exports, export, record
 from _game_arguments import add_board, add_pieces, add_rule, add_seed
 from _playing import Player
-from _show import DEFAULT_CONTROLLER, Show, read_show
+from _show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
 from _terminal import Terminal, is_interactive
 from _watching import Watcher
 
@@ -42,7 +42,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="?",
         metavar="CONTROLLER",
         help=f"one by name ({', '.join(known_names())}), a controller.json, a run folder, or a replay "
-        f"(default: {DEFAULT_CONTROLLER})",
+        f"(default: {DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})",
     )
     game = parser.add_argument_group("game")
     add_board(game)

@@ -144,7 +144,7 @@ class Rollout:
     def columns(self) -> torch.Tensor:
         """The boards by columns: shape (population, streams, width), int32, on the device that plays.
 
-        Bit y of a column is row y. No copy: they change as the games go on.
+        Bit y of a column is row y. No copy: until `branch` they change as the games go on.
         """
         return self._columns
 

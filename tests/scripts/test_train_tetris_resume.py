@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -56,6 +57,11 @@ def _weights(folder: Path) -> tuple[float, ...]:
     return LinearController.load(folder / "controller.json").weights
 
 
+def _scored(folder: Path) -> set[str]:
+    provenance = LinearController.load(folder / "controller.json").provenance
+    return {score["board"] for score in provenance.get("score") or ()}
+
+
 def _is_the_same(folder: Path, whole: Path) -> bool:
     return (_metrics(folder), _weights(folder)) == (_metrics(whole), _weights(whole))
 
@@ -102,13 +108,16 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     assert _is_the_same(folder, whole)
 
 
-def test_signal_while_measuring_leaves_the_controller(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
+@pytest.mark.parametrize("board", [0, 1])
+def test_signal_while_measuring_leaves_the_controller_and_the_boards_that_are_done(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, board: int
 ) -> None:
-    measure = _comparison.measure
+    measure, measured = _comparison.measure, itertools.count()
+    players = 1 + len(_comparison.REFERENCES)
 
     def interrupted(*arguments: Any) -> Any:
-        signal.raise_signal(signal.SIGTERM)
+        if next(measured) == players * board:
+            signal.raise_signal(signal.SIGTERM)
         return measure(*arguments)
 
     folder = tmp_path / "stopped"
@@ -117,12 +126,13 @@ def test_signal_while_measuring_leaves_the_controller(
     assert ended.status == 143
     assert f"while measuring {folder / 'controller.json'}; to go on: python" in ended.err
     assert _is_the_same(folder, whole)
+    assert len(_scored(folder)) == board
 
     monkeypatch.setattr(_comparison, "measure", measure)
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
     assert "dt20" in ended.out
-    assert LinearController.load(folder / "controller.json").provenance["score"]
+    assert _scored(folder) == {"10x10", "10x20", *_scored(folder)}
     assert _is_the_same(folder, whole)
 
 

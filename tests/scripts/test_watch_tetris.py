@@ -87,6 +87,13 @@ def test_without_arguments_the_best_controller_plays(script: Script, tmp_path: P
     assert (replay.controller, replay.rules, replay.seed) == (resolve("best"), Rules(), 12345)
 
 
+def test_on_a_board_that_the_best_controller_does_not_know_another_one_plays(
+    script: Script, tmp_path: Path
+) -> None:
+    replay = Replay.load(recorded(script, tmp_path, "--board", "6x12", "--decisions", 5))
+    assert (replay.controller, replay.rules) == (resolve("anywidth"), Rules(6, 12))
+
+
 def test_a_pipe_gets_plain_frames(script: Script) -> None:
     ended = script("watch_tetris", *SMALL, "--decisions", 40)
     assert (ended.status, ended.err) == (0, "")
@@ -149,7 +156,7 @@ def test_an_mp4_is_a_video(script: Script, tmp_path: Path) -> None:
 def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     file = recorded(script, tmp_path, *SMALL, "--decisions", 20, "--html", page)
-    assert "<title>best</title>" in page.read_text(encoding="utf-8")
+    assert "<title>anywidth</title>" in page.read_text(encoding="utf-8")
     assert len(Replay.load(file).placements) == 20
 
 
@@ -273,7 +280,7 @@ def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
     [
         (
             ("dt200",),
-            "dellacherie, bcts, bdu, dt10, dt20, bertsekas, best; got 'dt200'; did you mean 'dt20'?",
+            "dt10, dt20, anywidth, bertsekas, best; got 'dt200'; did you mean 'dt20'?",
         ),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),

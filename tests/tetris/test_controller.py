@@ -153,7 +153,7 @@ def test_resolve_reads_a_file_and_a_run_folder(tmp_path: Path) -> None:
 
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
-    known = "dellacherie, bcts, bdu, dt10, dt20, bertsekas, best"
+    known = "dellacherie, bcts, bdu, dt10, dt20, anywidth, bertsekas, best"
     with pytest.raises(ValueError, match=f"{known}; got 'dt200'; did you mean 'dt20'"):
         resolve("dt200")
 

@@ -163,12 +163,18 @@ def test_bad_counts_are_refused(arguments: tuple[int, int], message: str) -> Non
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("population", [2, 300], ids=["warps", "threads"])
-def test_a_gpu_finds_what_the_cpu_does(population: int) -> None:
+@pytest.mark.parametrize(
+    ("population", "streams", "shared"),
+    [(2, 100, True), (300, 100, True), (3, 1100, False)],
+    ids=["warps", "threads", "several streams a thread of the draw"],
+)
+def test_a_gpu_finds_what_the_cpu_does(population: int, streams: int, shared: bool) -> None:
     weights = torch.randn(population, 9, generator=torch.Generator().manual_seed(1))
     weights[0] = torch.tensor(DT20)
     one, other = (
-        split_rollout(weights, Rules(10, 10), 100, 260, 4, device, first_stream=5)
+        split_rollout(
+            *(weights, Rules(10, 10), streams, 260, 4, device), share_streams=shared, first_stream=5
+        )
         for device in ("cpu", "cuda")
     )
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):

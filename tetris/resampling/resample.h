@@ -25,8 +25,13 @@ Tensor draw(const Tensor& columns, const Tensor& games, Tensor before, Tensor ma
     check(columns.scalar_type() == ScalarType::Int && held.scalar_type() == ScalarType::Double &&
               ends.scalar_type() == ScalarType::Double,
           "expected int32 columns, float64 held and ends");
-    check(columns.dim() == 3 && columns.is_contiguous() && columns.size(1) > 0,
+    check(columns.dim() == 3 && columns.is_contiguous() && columns.size(1) > 0 && columns.size(2) > 0,
           "expected contiguous columns of shape (population, streams, width)");
+    for (const Tensor* each : {&columns, &games, const_cast<const Tensor*>(&before), const_cast<const Tensor*>(&held),
+                               const_cast<const Tensor*>(&ends)}) {
+        check(each->get_device_index() == mass.get_device_index() && each->is_cuda() == mass.is_cuda(),
+              "expected all tensors on one device");
+    }
     const int64_t population = columns.size(0), streams = columns.size(1);
     check(streams <= 1 << 13, "expected at most 8192 streams");
     for (const Tensor* each : {&games, const_cast<const Tensor*>(&before), const_cast<const Tensor*>(&mass)}) {
