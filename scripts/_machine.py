@@ -23,6 +23,9 @@ STEP = KERNELS.parent / "tetris" / "envs" / "step"
 RESAMPLING = KERNELS.parent / "tetris" / "resampling"
 """The draws of importance splitting on a GPU."""
 
+SPLITTING = KERNELS.parent / "tetris" / "splitting.py"
+"""How often they are made, and of what."""
+
 _NATIVE_SUFFIXES = (".cpp", ".cu", ".cuh", ".h")
 _SMI_FIELDS = {
     "driver": "driver_version",
@@ -128,9 +131,10 @@ def part_digest(part: Mapping[str, Any]) -> str:
     found = [kernel_digest(*part["operators"])] if part["operators"] else []
     if part.get("engine", False):
         found.append(source_digest(cuda=part["device"] == "cuda"))
-    for what, folder in (("environments", STEP), ("splitting", RESAMPLING)):
-        if part.get(what, False):
-            found.append(_digest(path for path in folder.iterdir() if path.suffix in _NATIVE_SUFFIXES))
+    if part.get("environments", False):
+        found.append(_digest(_native_files(STEP)))
+    if part.get("splitting", False):
+        found.append(_digest([*_native_files(RESAMPLING), SPLITTING]))
     return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
@@ -146,12 +150,17 @@ def kernel_digest(*operators: str) -> str:
     shared = [KERNELS / "philox.h", *KERNELS.glob("*.cuh")]
     own = []
     for operator in operators:
-        files = [path for path in (KERNELS / operator).glob("*") if path.suffix in _NATIVE_SUFFIXES]
+        folder = KERNELS / operator
+        files = _native_files(folder) if folder.is_dir() else []
         if not files:
             there = sorted(path.parent.name for path in KERNELS.glob("*/op.py"))
             raise ValueError(f"expected an operator out of {', '.join(there)}, got {operator!r}")
         own += [*files, KERNELS / operator / "op.py"]
     return _digest([*shared, *own])
+
+
+def _native_files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.suffix in _NATIVE_SUFFIXES]
 
 
 def _digest(files: Iterable[Path]) -> str:

@@ -371,6 +371,7 @@ def test_parts_of_operators_and_engine_are_stale_where_either_changed(
         ("rollout.cu", ["tests", "rollout"]),
         ("op.cu", ["tests", "old"]),
         ("resample.cuh", ["tests"]),
+        ("splitting.py", ["tests"]),
     ):
         with monkeypatch.context() as changed:
             changed.setattr(
