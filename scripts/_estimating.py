@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from _common import feature_label, progress, table
 from _markdown import lines
-from _scoring import DEFAULT_SEED
+from _scoring import DEFAULT_SEED, who_played
 
 from tetris import LinearController, Rules, rollout, split_rollout
 from tetris.splitting import SETTLING, lines_per_game
@@ -88,13 +88,7 @@ class Estimate:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            "controller": self.label,
-            "features": self.controller.features,
-            "weights": list(self.controller.weights),
-            "board": self.rules.board,
-            "rule": self.rules.rule,
-            "pieces": self.rules.pieces,
-            "device": self.device,
+            **who_played(self.label, self.controller, self.rules, self.rules.pieces, self.device),
             "estimator": METHOD,
             "lines_per_game": self.lines_per_game,
             "ci95": list(self.ci95),

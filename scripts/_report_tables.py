@@ -51,15 +51,8 @@ def _score_table(
 ) -> Markup:
     papers = _paper_figures(on, rule, pieces)
     place = _Scale([score for _, score in scored])
-    header = [
-        "controller",
-        "lines a game",
-        "95 % interval",
-        place.label,
-        "estimates" if estimated else "games",
-        "decisions",
-    ]
-    counted = header[-2]
+    counted = "estimates" if estimated else "games"
+    header = ["controller", "lines a game", "95 % interval", place.label, counted, "decisions"]
     rows = []
     for label, score in scored:
         low, high = score["ci95"]

@@ -84,13 +84,7 @@ class Measurement:
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement as plain values, for JSON."""
         return {
-            "controller": self.label,
-            "features": self.controller.features,
-            "weights": list(self.controller.weights),
-            "board": self.rules.board,
-            "rule": self.rules.rule,
-            "pieces": self.pieces,
-            "device": self.device,
+            **who_played(self.label, self.controller, self.rules, self.pieces, self.device),
             "estimator": ESTIMATOR,
             "lines_per_game": self.score.lines_per_game,
             "ci95": list(self.score.ci95),
@@ -103,6 +97,21 @@ class Measurement:
         }
 
 
+def who_played(
+    label: str, controller: LinearController, rules: Rules, pieces: str, device: str
+) -> dict[str, Any]:
+    """Return with what measurements and estimates begin, as plain values, for JSON."""
+    return {
+        "controller": label,
+        "features": controller.features,
+        "weights": list(controller.weights),
+        "board": rules.board,
+        "rule": rules.rule,
+        "pieces": pieces,
+        "device": device,
+    }
+
+
 def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
     """Return a controller's measurement on a board from a list of them as plain values."""
     return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
@@ -110,12 +119,12 @@ def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, bo
 
 def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[str, Any] | None:
     """Return a controller's estimate on a board; None where a run has none, or no game ended in any."""
-    found: list[dict[str, Any]] = [
+    found = (
         each
         for each in run.get("estimates", ())
         if (each["controller"], each["board"]) == (controller, board) and each["lines_per_game"] is not None
-    ]
-    return found[0] if found else None
+    )
+    return next(found, None)
 
 
 def streams_for(limit: Limit, device: str) -> int:

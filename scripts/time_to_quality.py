@@ -39,6 +39,7 @@ from _common import (
     table,
 )
 from _continued import Unfinished
+from _curriculum import CurriculumStage
 from _estimating import Estimate, estimate
 from _game_arguments import add_device
 from _presets import Setting
@@ -294,8 +295,9 @@ def measure(
 def _warm_up(recipe: Recipe) -> dict[str, Setting]:
     """Return the settings of a run that sees to it that all is compiled which a recipe takes."""
     last = recipe.stages[-1]
-    decisions = f"{LEAST_DECISIONS}:split" if last.split else "10"
-    return {"curriculum": f"{last.rules.board}:1:{decisions}", "generations": 0}
+    decisions = LEAST_DECISIONS if last.split else 10
+    once = CurriculumStage(last.rules.width, last.rules.height, 1, decisions, last.split)
+    return {"curriculum": str(once), "generations": 0}
 
 
 def without_moments(result: Mapping[str, Any]) -> dict[str, Any]:

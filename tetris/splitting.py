@@ -169,7 +169,8 @@ class Masses:
         self._held = torch.zeros((population, _LEVELS), dtype=torch.float64, device=place)
         self._count = 0
         # With pieces in common candidates have the luck of the draw in common, too.
-        self._own = 0 if games.share_streams else _OWN
+        self._apart = 0 if games.share_streams else _OWN
+        self._own = torch.arange(population, device=place).unsqueeze(1) * self._apart
         self.ends = torch.zeros(population, dtype=torch.float64, device=place)
 
     def draw(self, bits: int, *, counts: bool = True) -> torch.Tensor:
@@ -186,18 +187,23 @@ class Masses:
         if counts:
             self.ends += (self._mass * (ended - self._before)).sum(1).double() / self._mass.sum(1).double()
         self._before = ended
-        own = torch.arange(len(ended), device=ended.device).unsqueeze(1) * self._own
-        source, self._mass = resampled(self._mass, levels(self._games), self._held, self._count, bits + own)
+        level = levels(self._games)
+        source, self._mass = resampled(self._mass, level, self._held, self._count, bits + self._own)
         return source
 
 
 class _CudaMasses(Masses):
-    """The same by one launch of a kernel: tetris/resampling."""
+    """The same by one launch of a kernel a draw: tetris/resampling."""
+
+    def __init__(self, games: Rollout) -> None:
+        """Begin with no draw made; compile the kernel where need be."""
+        super().__init__(games)
+        self._operators = native.resampling_operators()
 
     def draw(self, bits: int, *, counts: bool = True) -> torch.Tensor:
         """Draw the streams anew; see `Masses`."""
         self._count += 1
-        source: torch.Tensor = native.resampling_operators().draw(
+        source: torch.Tensor = self._operators.draw(
             self._games.columns,
             self._games.stream_games,
             self._before,
@@ -207,7 +213,7 @@ class _CudaMasses(Masses):
             self._count,
             counts,
             bits,
-            self._own,
+            self._apart,
         )
         return source
 

@@ -1,7 +1,9 @@
-"""Small finished runs for the tests of reports."""
+"""Small finished runs for the tests of reports, and what stands for estimating."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from _scoring import Measurement
 from _training import Training
 
 from cem import StopRequest
-from tetris import Rules, Score, published
+from tetris import LinearController, Rules, Score, published
 
 SCORES = {
     "learned": Score(4_790_833, 1009, 12_000_000),
@@ -32,6 +34,27 @@ def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **se
         training.trainer.run()
     training.save_controller(measurements() if scored else None, estimates() if estimated else None)
     return folder
+
+
+def estimating(rates: Sequence[float], decisions: int) -> Callable[..., Estimate]:
+    """Return what stands for `_estimating.estimate`: so many rates and decisions more at a time."""
+
+    def estimate(
+        label: str,
+        controller: LinearController,
+        rules: Rules,
+        device: str,
+        enough: Callable[[Estimate], bool],
+        check: Callable[[], None] | None = None,
+    ) -> Estimate:
+        who = label, controller, rules, device
+        batches = (
+            Estimate(*who, 1, 64, tuple(rates) * number, decisions * number, 1.0)
+            for number in itertools.count(1)
+        )
+        return next(filter(enough, batches))
+
+    return estimate
 
 
 def estimates() -> list[dict[str, Any]]:

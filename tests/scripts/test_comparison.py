@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
-from typing import Any
-
 import _comparison
 import pytest
 from _comparison import MOST_ESTIMATED, TELLING_GAMES, estimate_rare
-from _estimating import PLAYED, Estimate, hardly_ends
+from _estimating import PLAYED, hardly_ends
 from _recipe import Recipe, make_recipe
 from _scoring import Measurement
+from sample_runs import estimating
 
-from tetris import LinearController, Rules, Score, published
+from tetris import Rules, Score, published
 
 RULES = Rules(10, 20)
 BATCH = 10_000_000
@@ -27,22 +24,7 @@ def measurement(label: str, games: int, decisions: int = 12_000_000) -> Measurem
 @pytest.fixture(autouse=True)
 def batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Estimates of ten million decisions more at a time."""
-
-    def estimate(
-        label: str,
-        controller: LinearController,
-        rules: Rules,
-        device: str,
-        enough: Callable[[Estimate], bool],
-        check: Any,
-    ) -> Estimate:
-        batches = (
-            Estimate(label, controller, rules, "cpu", 1, 64, (1e-8,) * 16 * number, BATCH * number, 1.0)
-            for number in itertools.count(1)
-        )
-        return next(filter(enough, batches))
-
-    monkeypatch.setattr(_comparison, "estimate", estimate)
+    monkeypatch.setattr(_comparison, "estimate", estimating([1e-8] * 16, BATCH))
 
 
 def found(recipe: Recipe, *measurements: Measurement) -> list[tuple[str, int]]:

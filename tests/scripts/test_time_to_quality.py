@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import time_to_quality
 from _continued import Unfinished
-from _estimating import Estimate
+from sample_runs import estimating
 from time_to_quality import (
     PLAYED_LINES,
     Goal,
@@ -25,7 +24,7 @@ from time_to_quality import (
     without_moments,
 )
 
-from tetris import LinearController, Rules, Score, published
+from tetris import Score, published
 
 GOOD = list(published("dt20").weights)
 BAD = [-weight for weight in GOOD]
@@ -104,23 +103,8 @@ def test_the_moment_says_what_was_known_then() -> None:
 def test_goals_of_many_lines_are_estimated_on_a_processor(
     monkeypatch: pytest.MonkeyPatch, lines: float, estimates: int, high_enough: bool
 ) -> None:
-    def estimate(
-        label: str,
-        controller: LinearController,
-        rules: Rules,
-        device: str,
-        enough: Callable[[Estimate], bool],
-    ) -> Estimate:
-        rate = 0.4 / lines
-        batches = (
-            Estimate(
-                label, controller, rules, "cpu", 1, 64, (0.5 * rate, 1.5 * rate) * 8 * number, number, 1.0
-            )
-            for number in itertools.count(1)
-        )
-        return next(filter(enough, batches))
-
-    monkeypatch.setattr(time_to_quality, "estimate", estimate)
+    rate = 0.4 / lines
+    monkeypatch.setattr(time_to_quality, "estimate", estimating((0.5 * rate, 1.5 * rate) * 8, 1))
     goal = Goal("10x20", 15_000_000)
     assert goal.lines > PLAYED_LINES
     moments = [{"seconds": 2.5, "generation": 3, "decisions": 100, "weights": GOOD}]

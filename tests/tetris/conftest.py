@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from kernels.build import CompilerMissingError, Extension
+
+HERE = Path(__file__).parent
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 
@@ -26,3 +31,25 @@ def wall() -> Callable[..., tuple[int, ...]]:
         return tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))
 
     return read
+
+
+@pytest.fixture(scope="session")
+def load_emulated() -> Callable[..., Any]:
+    """Load kernels on emulated threads as operators; where there is no compiler, the test is skipped."""
+
+    def load(kernels: str, include_dirs: tuple[Path, ...], reason: str) -> Any:
+        name = f"tetris_emulated_{kernels}"
+        library = Extension(
+            name=name,
+            sources=(HERE / f"emulated_{kernels}.cpp",),
+            include_dirs=(*include_dirs, HERE),
+            defines=(("TETRIS_LIBRARY", name),),
+            reason=f"{reason} on emulated threads",
+        )
+        try:
+            library.load()
+        except CompilerMissingError as error:
+            pytest.skip(str(error))
+        return getattr(torch.ops, name)
+
+    return load

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError, Extension, compile_check
+from kernels.build import CompilerMissingError, compile_check
 from kernels.cuda import find_nvcc, known_architectures
 from tetris import Rollout, Rules, native
 from tetris.splitting import MOST_STREAMS, Masses, _CudaMasses
 
-HERE = Path(__file__).parent
-
 
 @pytest.fixture(scope="module")
-def emulated() -> Any:
+def emulated(load_emulated: Callable[..., Any]) -> Any:
     """The operators of emulated_resample.cpp."""
-    library = Extension(
-        name="tetris_emulated_resampling",
-        sources=(HERE / "emulated_resample.cpp",),
-        include_dirs=(*native.resampling_extension().include_dirs, HERE),
-        defines=(("TETRIS_LIBRARY", "tetris_emulated_resampling"),),
-        reason="draw of importance splitting on emulated threads",
+    return load_emulated(
+        "resample", native.resampling_extension().include_dirs, "draw of importance splitting"
     )
-    try:
-        library.load()
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
-    return torch.ops.tetris_emulated_resampling
 
 
 def shuffled(games: Rollout, generator: torch.Generator) -> None:

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kernels.build import CompilerMissingError, Extension, compile_check
+from kernels.build import CompilerMissingError, compile_check
 from kernels.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import TetrisVectorEnv, native, vector_env
 
-HERE = Path(__file__).parent
 THREADS = 128
 """Of a block: STEP_THREADS in step.cuh."""
 
 
 @pytest.fixture(scope="module")
-def emulated() -> Any:
+def emulated(load_emulated: Callable[..., Any]) -> Any:
     """The operators of emulated_step.cpp."""
-    library = Extension(
-        name="tetris_emulated_step",
-        sources=(HERE / "emulated_step.cpp",),
-        include_dirs=(*native.extension().include_dirs, HERE),
-        defines=(("TETRIS_LIBRARY", "tetris_emulated_step"),),
-        reason="step kernels on emulated threads",
-    )
-    try:
-        library.load()
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
-    return torch.ops.tetris_emulated_step
+    return load_emulated("step", native.extension().include_dirs, "step kernels")
 
 
 def same(one: Any, other: Any) -> bool:

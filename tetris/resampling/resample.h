@@ -5,6 +5,8 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/util/Exception.h>
 
+#include <initializer_list>
+
 #include "resample.cuh"
 
 namespace tetris {
@@ -27,14 +29,14 @@ Tensor draw(const Tensor& columns, const Tensor& games, Tensor before, Tensor ma
           "expected int32 columns, float64 held and ends");
     check(columns.dim() == 3 && columns.is_contiguous() && columns.size(1) > 0 && columns.size(2) > 0,
           "expected contiguous columns of shape (population, streams, width)");
-    for (const Tensor* each : {&columns, &games, const_cast<const Tensor*>(&before), const_cast<const Tensor*>(&held),
-                               const_cast<const Tensor*>(&ends)}) {
+    using Tensors = std::initializer_list<const Tensor*>;
+    for (const Tensor* each : Tensors{&columns, &games, &before, &held, &ends}) {
         check(each->get_device_index() == mass.get_device_index() && each->is_cuda() == mass.is_cuda(),
               "expected all tensors on one device");
     }
     const int64_t population = columns.size(0), streams = columns.size(1);
     check(streams <= 1 << 13, "expected at most 8192 streams");
-    for (const Tensor* each : {&games, const_cast<const Tensor*>(&before), const_cast<const Tensor*>(&mass)}) {
+    for (const Tensor* each : Tensors{&games, &before, &mass}) {
         check(each->scalar_type() == ScalarType::Long && each->is_contiguous() && each->dim() == 2 &&
                   each->size(0) == population && each->size(1) == streams,
               "expected contiguous int64 games, before and mass of shape (population, streams)");
