@@ -37,8 +37,9 @@ _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not graph and not captured and not python_
 # kernels where it is told to leave them alone.
 _LARGE_HALF = "(300x80x80 and float16)"
 # A decision of these tests' many games, a thread each, takes racecheck more than a second. Which cells of
-# shared memory threads share depends on the kernel alone: one test plays as many games for a few decisions.
-_MANY_DECISIONS = "(test_rollout_cuda and (20000 or one_candidate))"
+# shared memory threads share depends on the kernel alone: one test plays as many games for a few decisions,
+# another draws streams of importance splitting without playing.
+_MANY_DECISIONS = "((test_rollout_cuda and (20000 or one_candidate)) or test_a_gpu_finds_what_the_cpu_does)"
 _SELECTED = {
     "memcheck": _LEFT_OUT_UNCACHED,
     "racecheck": f"{LEFT_OUT} and not {_LARGE_HALF} and not {_MANY_DECISIONS}",

@@ -1,4 +1,4 @@
-"""The kernel of importance splitting: it compiles, and emulated threads draw what the Python draws."""
+"""The kernel of importance splitting: it compiles, emulated threads and a GPU draw what the Python draws."""
 
 from __future__ import annotations
 
@@ -27,7 +27,29 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
     tall = torch.randint(0, 25, games.columns.shape[:2], generator=generator).unsqueeze(-1)
     height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(0, 24)
     games.columns.copy_((1 << height) - 1)
-    games._games += (torch.rand(games._games.shape, generator=generator) < 0.1).long()
+    ended = torch.rand(games._games.shape, generator=generator) < 0.1
+    games._games += ended.long().to(games._games.device)
+
+
+def check_draws(streams: int, rules: Rules, population: int, shared: bool, device: str) -> None:
+    """Draw some times from the same streams by the Python on the CPU and by the kernel on a device."""
+    weights = torch.zeros(population, 9)
+    games, same = (
+        Rollout(weights, rules, streams, device=where, share_streams=shared) for where in ("cpu", device)
+    )
+    expected, actual = Masses(games), _CudaMasses(same)
+    moved = False
+    for step, bits in enumerate((0, 4095, 1234, 777)):
+        shuffled(games, torch.Generator().manual_seed(step))
+        shuffled(same, torch.Generator().manual_seed(step))
+        source = expected.draw(bits, counts=step > 0)
+        assert torch.equal(actual.draw(bits, counts=step > 0).cpu(), source)
+        for name in ("_before", "_mass", "_held", "ends"):
+            assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
+        games.branch(source)
+        same.branch(source.to(device))
+        moved |= not torch.equal(source, torch.arange(streams).expand_as(source))
+    assert streams == 2 or (moved and expected.ends.min() > 0)
 
 
 @pytest.mark.parametrize(
@@ -44,23 +66,17 @@ def test_it_draws_what_the_python_draws(
     emulated: Any, monkeypatch: pytest.MonkeyPatch, streams: int, width: int, population: int, shared: bool
 ) -> None:
     monkeypatch.setattr(native, "resampling_operators", lambda: emulated)
-    weights = torch.zeros(population, 1)
-    games, same = (
-        Rollout(weights, Rules(width, 24), streams, features="holes", share_streams=shared) for _ in range(2)
-    )
-    expected, actual = Masses(games), _CudaMasses(same)
-    moved = False
-    for step, bits in enumerate((0, 4095, 1234, 777)):
-        shuffled(games, torch.Generator().manual_seed(step))
-        shuffled(same, torch.Generator().manual_seed(step))
-        source = expected.draw(bits, counts=step > 0)
-        assert torch.equal(actual.draw(bits, counts=step > 0), source)
-        for name in ("_before", "_mass", "_held", "ends"):
-            assert torch.equal(getattr(actual, name), getattr(expected, name)), name
-        games.branch(source)
-        same.branch(source)
-        moved |= not torch.equal(source, torch.arange(streams).expand_as(source))
-    assert streams == 2 or (moved and expected.ends.min() > 0)
+    check_draws(streams, Rules(width, 24), population, shared, "cpu")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    ("streams", "population", "shared"),
+    [(2, 2, True), (31, 1, True), (264, 513, False), (1100, 2, False), (MOST_STREAMS, 3, True)],
+)
+def test_a_gpu_draws_what_the_python_draws(streams: int, population: int, shared: bool) -> None:
+    check_draws(streams, Rules(10, 24), population, shared, "cuda")
 
 
 def test_arguments_are_checked(emulated: Any) -> None:
