@@ -106,4 +106,6 @@ def _load(name: str, cuda: bool) -> None:
     _libraries[name]._load(cuda)
 
 
-torch.compiler.assume_constant_result(_load)  # Dynamo then runs it, where it would trace into it
+# Dynamo then runs it, where it would trace into it. torch.compiler.assume_constant_result does no more, but
+# imports Dynamo: seconds, also for those who compile nothing.
+_load._dynamo_marked_constant = True  # type: ignore[attr-defined]
