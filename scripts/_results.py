@@ -84,10 +84,7 @@ def read_result(path: Path, benchmark: str) -> dict[str, Any]:
         OSError: If it cannot be read.
         ValueError: If there is none in it.
     """
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: expected a result file, got {error}") from error
+    result = _read_json(path)
     if isinstance(result, dict) and isinstance(result.get("parts"), dict):
         result = result["parts"].get(benchmark)
     if not isinstance(result, dict) or result.get("benchmark") != benchmark:
@@ -96,6 +93,64 @@ def read_result(path: Path, benchmark: str) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path}: expected a whole result, found none with {', '.join(missing)}")
     return result
+
+
+def read_report(path: Path, *, of_parts: bool = True) -> dict[str, Any]:
+    """Read a report that results are put into.
+
+    Args:
+        path: Its file.
+        of_parts: Whether it is made of parts, as `merged` makes it; that of scripts/cpu_report.py is not.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is none.
+    """
+    report = _read_json(path)
+    parts = report.get("parts") if isinstance(report, dict) else None
+    measured = parts.values() if isinstance(parts, dict) else ()
+    if isinstance(parts, dict) != of_parts or not all(map(_is_described, [report, *measured])):
+        kind = "a report of parts" if of_parts else "a report of scripts/cpu_report.py"
+        raise ValueError(f"{path}: expected {kind}, found none")
+    result: dict[str, Any] = report
+    return result
+
+
+def open_report(path: Path, device: str) -> dict[str, Any]:
+    """Return the report of parts that this machine's go into, as it is so far: without a file an empty one.
+
+    Args:
+        path: Its file.
+        device: ``"cuda"`` or ``"cpu"``.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is none, or was measured on another GPU, or processor where there is none.
+    """
+    report = read_report(path) if path.is_file() else {}
+    here = _machine_name(machine() | (gpu() if device == "cuda" else {}))
+    for part in report.get("parts", {}).values():
+        if (name := _machine_name(part["machine"])) != here:
+            raise ValueError(
+                f"{path}: expected a report of {here}, found one of {name}; name another with --out"
+            )
+    return report
+
+
+def _machine_name(machine: Mapping[str, Any]) -> str:
+    return str(machine.get("gpu") or machine.get("processor"))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a result file, got {error}") from error
+
+
+def _is_described(result: Any) -> bool:
+    needed = {"date", "machine", "versions", "sources", "figures"}
+    return isinstance(result, dict) and needed <= set(result) and isinstance(result["machine"], dict)
 
 
 def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -110,8 +165,7 @@ def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) ->
             there is none.
     """
     together: dict[str, Any] = {**report.get("parts", {}), **parts}
-    machines = [part["machine"] for part in together.values()]
-    names = sorted({machine.get("gpu") or machine["processor"] for machine in machines})
+    names = sorted({_machine_name(part["machine"]) for part in together.values()})
     if len(names) > 1:
         raise ValueError(f"expected a report of one GPU or processor, got parts of {' and '.join(names)}")
     newest = max(together.values(), key=lambda part: str(part["date"]))

@@ -34,7 +34,7 @@ from _gpu_busy import watch_training
 from _machine import commit, gpu
 from _recipe import make_recipe
 from _record import record_score, record_training
-from _results import describe, merged, write_json
+from _results import describe, merged, open_report, write_json
 from _sanitizer import TOOLS, count_tests, find_tests, run_files
 from time_to_quality import GOALS, measure, summary, without_moments
 
@@ -299,7 +299,7 @@ def main() -> int:
         check_gpu("a report of a GPU", "scripts/cpu_report.py")
         out = arguments.out or result_path()
         check_writable(out)
-        report = json.loads(out.read_text()) if out.is_file() else {}
+        report = open_report(out, "cuda")
     undone: set[str] = set()
     asked = [name for name in names if name in (arguments.part or names)]
     for name in asked:

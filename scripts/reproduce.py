@@ -12,7 +12,6 @@ searches of Szita & Lőrincz (2006) and of Thiery & Scherrer (2009) are run agai
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +41,7 @@ from _reproduce_pages import (
     part_name,
     published_rows,
 )
-from _results import describe, merged, write_json
+from _results import describe, merged, open_report, write_json
 from gpu_report import RESULTS, result_path
 
 from kernels.toolchain import find_compiler
@@ -177,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.quick:
             QUICK_FOLDER.mkdir(parents=True, exist_ok=True)
         check_writable(out)
-        report = json.loads(out.read_text(encoding="utf-8")) if out.is_file() else {}
+        report = open_report(out, device)
     parts = arguments.part or (QUICK_PARTS if arguments.quick else PARTS)
     if arguments.quick:
         print("note: cut down to searches on 10x10, and to three of a kind", file=sys.stderr)

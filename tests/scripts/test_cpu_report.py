@@ -44,9 +44,8 @@ def test_a_part_that_says_what_it_was_measured_with_leaves_the_others(
     score = {"controller": "learned", "board": "10x10", "lines_per_game": 4000.0}
     estimate = {"controller": "learned", "board": "10x20", "lines_per_game": 3e8}
     run = {"score": [score], "estimates": [estimate], "training_seconds": 50.0, "total_seconds": 60.0}
-    out.write_text(
-        json.dumps({"sources": "older", "speed": {"figures": {}}, "training": [run], "published": {}})
-    )
+    described = {"date": "2026-01-01", "machine": {}, "versions": {}, "sources": "older", "figures": {}}
+    out.write_text(json.dumps({**described, "speed": described, "training": [run], "published": {}}))
     timed = {"figures": {"time_to_quality.10x10.3900.seconds": 12.5}}
     monkeypatch.setattr(cpu_report, "time_to_quality", lambda folder, seeds: timed)
     ended = script("cpu_report", "--out", out, "--part", "time_to_quality")
@@ -73,6 +72,11 @@ def test_where_a_script_fails_the_status_is_1_and_the_result_stays(
     assert (ended.status, ended.err.count("\n")) == (2, 1)  # there is none yet for the other parts
     out.write_text(result := cpu_report.RESULT.read_text())
     monkeypatch.setattr(cpu_report, "source_digest", lambda: json.loads(result)["sources"])
+    monkeypatch.setattr(cpu_report, "processor_name", lambda: "Abacus")
+    ended = script("cpu_report", "--part", "speed", "--out", out)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "expected a report of the processor Abacus, got one of " in ended.err
+    monkeypatch.setattr(cpu_report, "processor_name", lambda: json.loads(result)["machine"]["processor"])
     ended = script("cpu_report", "--part", "speed", "--out", out)
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == f"expected speed.py to succeed, got exit code 3; {out} is as it was\n"

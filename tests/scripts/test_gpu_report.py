@@ -53,6 +53,7 @@ def part(name: str, **figures: float) -> dict[str, Any]:
 def parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """A machine with a GPU, on which every part is measured at once."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("_results.gpu", lambda: {"gpu": "NVIDIA H200"})
 
     def made(names: Iterable[str]) -> dict[str, Callable[[Any], dict[str, Any]]]:
         return {name: lambda given, name=name: part(name, **{f"{name}.x": 1.0}) for name in names}

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _machine import KERNELS, kernel_digest
-from _results import merged, read_result, stale_parts
+from _machine import KERNELS, kernel_digest, machine
+from _results import merged, open_report, read_report, read_result, stale_parts
 
 
 def part(name: str, date: str = "2026-01-01", gpu: str = "A", **figures: float) -> dict[str, Any]:
@@ -77,3 +77,26 @@ def test_a_result_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     path.write_text('{"benchmark": "sampling", "figures": {}}')
     with pytest.raises(ValueError, match="found none with device, machine, versions"):
         read_result(path, "sampling")
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"parts": 3}', "3", "", "x", '{"parts": {"a": {}}}', "\xff"])
+@pytest.mark.parametrize("of_parts", [True, False])
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str, of_parts: bool) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=rf"^{path}: expected a re(port|sult)"):
+        read_report(path, of_parts=of_parts)
+
+
+def test_a_report_of_another_processor_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    assert open_report(path, "cpu") == {}
+    report = merged({}, {"a": {**part("a"), "machine": machine()}})
+    path.write_text(json.dumps(report))
+    assert open_report(path, "cpu") == report
+    assert read_report(path) == report
+    with pytest.raises(ValueError, match=r"expected a report of scripts/cpu_report\.py, found none"):
+        read_report(path, of_parts=False)
+    path.write_text(json.dumps(merged({}, {"a": {**part("a"), "machine": {"processor": "Abacus"}}})))
+    with pytest.raises(ValueError, match="found one of Abacus; name another with --out"):
+        open_report(path, "cpu")
