@@ -5,11 +5,11 @@ python scripts/time_to_quality.py --device cpu --seeds 3 --json out.json
 python scripts/time_to_quality.py --time-limit 180 --goal 10x20.51M
 
 Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
-compiled before. With --time-limit a run is cut off. About once a second it notes its controller. Afterwards,
-with the clock stopped, the first of these that reaches a goal is found by bisection. A controller is played
-until the interval of its score leaves the goal out or enough games have ended, on pieces that training never
-met. On a processor, where hundreds of games of many millions of lines take hours, its score is estimated
-instead, by importance splitting.
+compiled before. With --time-limit a run is cut off. After a generation, about once a second, it notes its
+controller. Afterwards, with the clock stopped, the first of these that reaches a goal is found by bisection.
+A controller is played until the interval of its score leaves the goal out or enough games have ended, on
+pieces that training never met. On a processor, where hundreds of games of many millions of lines take hours,
+its score is estimated instead, by importance splitting.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PLAYED_LINES = 10_000_000
 """Goals up to this are played on a processor, those above it are estimated."""
 
 MOST_ESTIMATES = 64
-"""The estimates after which their mean counts as it is: about ten percent to each side."""
+"""The estimates after which their mean counts as it is: some five percent to each side."""
 
 _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
 _LOOKS = 16  # at a score, about, while so many games end
