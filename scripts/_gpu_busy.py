@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from _curriculum import CurriculumStage, curriculum_text
+from _curriculum import curriculum_text
 from _recipe import Recipe
 from _run_folder import RunFolder
 from _training import Training
@@ -70,12 +70,7 @@ def watch_training(recipe: Recipe, folder: Path) -> Busy:
     Raises:
         RuntimeError: If the profiler saw no kernel.
     """
-    few = curriculum_text(
-        CurriculumStage(
-            stage.rules.width, stage.rules.height, _WARM_UP_GENERATIONS, stage.decisions, stage.split
-        )
-        for stage in recipe.stages
-    )
+    few = curriculum_text(replace(stage.entry, generations=_WARM_UP_GENERATIONS) for stage in recipe.stages)
     train(replace(recipe, curriculum=few, generations=0), folder / "warm-up")
     return watch(lambda: train(recipe, folder / "run"), folder / "trace.json")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from _common import feature_label
-from _curriculum import curriculum_text, cut_to_board, parse_curriculum
+from _curriculum import CurriculumStage, curriculum_text, cut_to_board, parse_curriculum
 from _presets import (
     CUDA_PRESETS_MULTIPROCESSORS,
     DEFAULT_PRESET,
@@ -61,6 +61,13 @@ class Stage:
     generations: int
     decisions: int
     split: bool = False
+
+    @property
+    def entry(self) -> CurriculumStage:
+        """What stands for it in a curriculum, with its decisions."""
+        return CurriculumStage(
+            self.rules.width, self.rules.height, self.generations, self.decisions, self.split
+        )
 
 
 @dataclass(frozen=True)

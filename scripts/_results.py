@@ -127,9 +127,11 @@ def open_report(path: Path, device: str) -> dict[str, Any]:
         OSError: If it cannot be read.
         ValueError: If it is none, or was measured on another GPU, or processor where there is none.
     """
-    report = read_report(path) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    report = read_report(path)
     here = _machine_name(machine() | (gpu() if device == "cuda" else {}))
-    for part in report.get("parts", {}).values():
+    for part in report["parts"].values():
         if (name := _machine_name(part["machine"])) != here:
             raise ValueError(
                 f"{path}: expected a report of {here}, found one of {name}; name another with --out"

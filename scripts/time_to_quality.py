@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ from _common import (
     table,
 )
 from _continued import Unfinished
-from _curriculum import CurriculumStage
 from _estimating import Estimate, estimate
 from _game_arguments import add_device
 from _presets import Setting
@@ -296,8 +295,7 @@ def _warm_up(recipe: Recipe) -> dict[str, Setting]:
     """Return the settings of a run that sees to it that all is compiled which a recipe takes."""
     last = recipe.stages[-1]
     decisions = LEAST_DECISIONS if last.split else 10
-    once = CurriculumStage(last.rules.width, last.rules.height, 1, decisions, last.split)
-    return {"curriculum": str(once), "generations": 0}
+    return {"curriculum": str(replace(last.entry, generations=1, decisions=decisions)), "generations": 0}
 
 
 def without_moments(result: Mapping[str, Any]) -> dict[str, Any]:
