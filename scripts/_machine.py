@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from importlib import metadata
@@ -14,18 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from kernels.build import Extension
 from tetris import native
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
-STEP = KERNELS.parent / "tetris" / "envs" / "step"
-"""The operator that steps vector environments."""
-
-RESAMPLING = KERNELS.parent / "tetris" / "resampling"
-"""The draws of importance splitting on a GPU."""
-
 SPLITTING = KERNELS.parent / "tetris" / "splitting.py"
-"""How often they are made, and of what."""
+"""When importance splitting on a GPU draws, and from what."""
 
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 _NATIVE_SUFFIXES = (".cpp", ".cu", ".cuh", ".h")
 _SMI_FIELDS = {
     "driver": "driver_version",
@@ -47,9 +44,10 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int]:
-    """Return the processor, how many of its cores this process may use, and torch's threads."""
+    """Return the processor, its widest vectors that torch knows, the cores for this process, and threads."""
     return {
         "processor": processor_name(),
+        "vectors": torch.backends.cpu.get_cpu_capability(),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "cores": len(os.sched_getaffinity(0)),
@@ -65,6 +63,11 @@ def processor_name() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def processor_of(machine: Mapping[str, Any]) -> str:
+    """Return the processor of a `machine` with its vectors, where the result says which."""
+    return ", ".join(str(machine[key]) for key in ("processor", "vectors") if machine.get(key))
 
 
 def gpu() -> dict[str, str | int | float]:
@@ -106,35 +109,38 @@ def commit() -> str | None:
     return answer.stdout.strip()
 
 
-def source_digest(*, cuda: bool = False) -> str:
-    """Return a SHA-256 over what the C++ engine is compiled from: names and contents of its files.
+def source_digest(*devices: str) -> str:
+    """Return a SHA-256 over what the Tetris engines are compiled from: names and contents of the files.
+
+    What the compiler reads for one of them counts, and no header that only another engine includes.
 
     Args:
-        cuda: Whether those of the CUDA engine count, too.
+        devices: Whose engines: ``"cpu"`` is the C++ one, ``"cuda"`` the CUDA one.
     """
-    engine = native.extension(("holes",))
-    files, kinds = set(engine.sources), [".h"]
-    if cuda:
-        files.update(native.cuda_extension(("holes",)).sources)
-        kinds.append(".cuh")
-    headers = (path for folder in engine.include_dirs for kind in kinds for path in folder.glob(f"*{kind}"))
-    return _digest({*files, *headers})
+    extensions = {"cpu": native.extension, "cuda": native.cuda_extension}
+    return _digest({file for device in devices for file in _compiled(extensions[device](("holes",)))})
 
 
 def part_digest(part: Mapping[str, Any]) -> str:
     """Return the digest of what a part of a report measures, as it is now.
 
     Args:
-        part: Its ``operators``, ``device``, and whether the Tetris ``engine``, the ``environments`` on it and
-            importance ``splitting`` on a GPU are measured; older parts do not say.
+        part: Its ``operators``, its ``device``, whether the CPU was measured ``beside`` it, and whether the
+            Tetris ``engine``, the vector ``environments`` and importance ``splitting`` on a GPU were; older
+            parts do not say.
     """
+    on_gpu = part["device"] == "cuda"
+    devices = [*(["cuda"] if on_gpu else []), *(["cpu"] if not on_gpu or part.get("beside") else [])]
     found = [kernel_digest(*part["operators"])] if part["operators"] else []
     if part.get("engine", False):
-        found.append(source_digest(cuda=part["device"] == "cuda"))
+        found.append(source_digest(*devices))
     if part.get("environments", False):
-        found.append(_digest(_native_files(STEP)))
+        from tetris.envs.native import extension  # imports gymnasium, which nothing else here needs
+
+        steps = [extension(cuda=device == "cuda") for device in devices]
+        found.append(_digest({file for step in steps for file in _compiled(step)}))
     if part.get("splitting", False):
-        found.append(_digest([*_native_files(RESAMPLING), SPLITTING]))
+        found.append(_digest({*_compiled(native.resampling_extension()), SPLITTING}))
     return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
@@ -157,6 +163,20 @@ def kernel_digest(*operators: str) -> str:
             raise ValueError(f"expected an operator out of {', '.join(there)}, got {operator!r}")
         own += [*files, KERNELS / operator / "op.py"]
     return _digest([*shared, *own])
+
+
+def _compiled(extension: Extension) -> set[Path]:
+    """Return the sources of a library and all that they include in quotes, directly or not."""
+    found: set[Path] = set()
+    waiting = list(extension.sources)
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            folders = (path.parent, *extension.include_dirs)
+            for name in _INCLUDE.findall(path.read_text()):
+                waiting.append(next(folder / name for folder in folders if (folder / name).is_file()))
+    return found
 
 
 def _native_files(folder: Path) -> list[Path]:

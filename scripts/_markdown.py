@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from _machine import processor_of
+
 Report = Mapping[str, Any]
 Block = Callable[[Report, str], str]
 """Writes a block from a result file and the file's name from the root."""
@@ -68,7 +70,7 @@ def origin(result: Report, file: str) -> str:
     if "gpu" in machine:
         name = f"{machine['gpu']}, driver {machine.get('driver', 'unknown')}, CUDA {machine['cuda']}"
     else:
-        name = f"{machine['processor']}, {machine['cores']} cores"
+        name = f"{processor_of(machine)}, {machine['cores']} cores"
     return (
         f"<sub>{name}, torch {versions['torch']}, Python {versions['python']}, {result['date'][:10]}; "
         f"[{file}]({{root}}{file}), sources {result['sources'][:12]}.</sub>"

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from _common import check_gpu
-from _machine import gpu, machine, part_digest, versions
+from _machine import gpu, machine, part_digest, processor_of, versions
 
 from kernels.names import unknown_name
 from tetris.files import write_text
@@ -48,6 +48,7 @@ def describe(
     engine: bool = False,
     environments: bool = False,
     splitting: bool = False,
+    beside: bool = False,
 ) -> dict[str, Any]:
     """Return what a result holds for, as plain values for JSON.
 
@@ -58,6 +59,7 @@ def describe(
         engine: Whether the Tetris engine was.
         environments: Whether the vector environments were.
         splitting: Whether importance splitting was. On a CPU it has no sources of its own.
+        beside: Whether what plays on the CPU was measured, too, beside the GPU.
 
     Raises:
         ValueError: If an operator is unknown.
@@ -65,8 +67,9 @@ def describe(
     measured = {"device": device, "operators": list(operators), "engine": engine}
     if environments:
         measured["environments"] = True
-    if splitting and device == "cuda":
-        measured["splitting"] = True
+    if device == "cuda":
+        measured |= {"splitting": True} if splitting else {}
+        measured |= {"beside": True} if beside else {}
     return {
         "benchmark": benchmark,
         **measured,
@@ -130,17 +133,18 @@ def open_report(path: Path, device: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     report = read_report(path)
-    here = _machine_name(machine() | (gpu() if device == "cuda" else {}))
+    here = machine_name(machine() | (gpu() if device == "cuda" else {}))
     for part in report["parts"].values():
-        if (name := _machine_name(part["machine"])) != here:
+        if (name := machine_name(part["machine"])) != here:
             raise ValueError(
                 f"{path}: expected a report of {here}, found one of {name}; name another with --out"
             )
     return report
 
 
-def _machine_name(machine: Mapping[str, Any]) -> str:
-    return str(machine.get("gpu") or machine.get("processor"))
+def machine_name(machine: Mapping[str, Any]) -> str:
+    """Return what a result was measured on: its GPU, or its processor where there is none."""
+    return str(machine.get("gpu") or processor_of(machine))
 
 
 def _read_json(path: Path) -> Any:
@@ -167,7 +171,7 @@ def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) ->
             there is none.
     """
     together: dict[str, Any] = {**report.get("parts", {}), **parts}
-    names = sorted({_machine_name(part["machine"]) for part in together.values()})
+    names = sorted({machine_name(part["machine"]) for part in together.values()})
     if len(names) > 1:
         raise ValueError(f"expected a report of one GPU or processor, got parts of {' and '.join(names)}")
     newest = max(together.values(), key=lambda part: str(part["date"]))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from _common import feature_label
+from _machine import processor_of
 from _markdown import Report, lines, markdown, origin
 from _papers import EFFORTS
 
@@ -33,7 +34,7 @@ def measured(reports: Reports) -> list[tuple[Report, str]]:
 def machine_name(result: Report) -> str:
     """Return on what a part was measured, in a few words."""
     machine = result["machine"]
-    return str(machine["gpu"]) if "gpu" in machine else f"{machine['cores']} cores, {machine['processor']}"
+    return str(machine["gpu"]) if "gpu" in machine else f"{machine['cores']} cores, {processor_of(machine)}"
 
 
 def goal_label(goal: Mapping[str, Any]) -> str:

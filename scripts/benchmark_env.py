@@ -179,7 +179,7 @@ def speed_table(courses: Sequence[Course], title: str) -> str:
 def report(courses: Sequence[Course], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the figures with all that they hold for, as plain values for JSON."""
     device = "cuda" if courses[-1].name == "cuda" else "cpu"
-    held = describe("env", device, engine=True, environments=True)
+    held = describe("env", device, environments=True, beside=True)
     return {
         **held,
         "machine": held["machine"] | {"load_average": os.getloadavg()[0]},

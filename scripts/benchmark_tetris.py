@@ -292,7 +292,7 @@ def report(courses: Sequence[Course], rules: Rules, arguments: argparse.Namespac
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine() | on_gpu | {"load_average": os.getloadavg()[0]},
         "versions": versions(),
-        "sources": source_digest(cuda=bool(on_gpu)),
+        "sources": source_digest("cpu", *(["cuda"] if on_gpu else [])),
         "board": rules.board,
         "controllers": {course.label: list(course.rollout.names) for course in courses},
         "repeats": arguments.repeats,

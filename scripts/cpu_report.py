@@ -31,7 +31,7 @@ from _common import (
     positive_seconds,
     run,
 )
-from _machine import machine, processor_name, source_digest, versions
+from _machine import machine, processor_of, source_digest, versions
 from _results import DESCRIBED_PARTS, read_report
 from _scoring import find_estimate, find_measurement
 from time_to_quality import without_moments
@@ -186,7 +186,7 @@ def main() -> int:
     )
     arguments = parser.parse_args()
 
-    sources = source_digest()
+    sources = source_digest("cpu")
     result: dict[str, Any] = {}
     with one_line_errors():
         check_writable(arguments.out)
@@ -198,7 +198,7 @@ def main() -> int:
         if again and again != engine:
             if result["sources"] != sources:
                 fail(f"expected a report of the sources {sources[:12]}, got one of {result['sources'][:12]}")
-            here, there = processor_name(), result["machine"].get("processor")
+            here, there = processor_of(machine()), processor_of(result["machine"])
             if here != there:
                 fail(f"expected a report of the processor {here}, got one of {there}")
     with tempfile.TemporaryDirectory() as name:

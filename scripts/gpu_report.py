@@ -82,7 +82,7 @@ def tests(folder: Path) -> dict[str, Any]:
     )
     passed, failed = count_tests(output)
     return {
-        **describe("tests", "cuda", OPERATORS, engine=True, splitting=True),
+        **describe("tests", "cuda", OPERATORS, engine=True, splitting=True, beside=True),
         "figures": {"tests.cuda.passed": passed, "tests.cuda.failed": failed},
         "seconds": round(time.monotonic() - began, 1),
         "summary": output.splitlines()[-1].strip("= "),
@@ -121,7 +121,7 @@ def rollout(folder: Path) -> dict[str, Any]:
     build_engines((name, 10) for name in GOOD)
     on_gpu, on_cpu = speed("cuda", folder, *PLAYED), speed("cpu", folder, "dt20")
     return {
-        **describe("rollout", "cuda", engine=True),
+        **describe("rollout", "cuda", engine=True, beside=True),
         "figures": on_gpu["figures"] | on_cpu["figures"],
         "ranges": on_gpu["ranges"] | on_cpu["ranges"],
         "controllers": on_gpu["controllers"],
@@ -140,7 +140,7 @@ def equality(folder: Path) -> dict[str, Any]:
     figures = compare_all(chosen, "cuda")
     seconds = round(time.monotonic() - began, 1)
     print(f"equality: {figures['equality.decisions']:,} decisions in {seconds} s", flush=True)
-    return {**describe("equality", "cuda", engine=True), "figures": figures, "seconds": seconds}
+    return {**describe("equality", "cuda", engine=True, beside=True), "figures": figures, "seconds": seconds}
 
 
 def training(folder: Path) -> dict[str, Any]:

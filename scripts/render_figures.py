@@ -219,7 +219,7 @@ def read_reproduced() -> Reports:
 def stale(result: dict[str, Any], gpu: dict[str, Any] | None, reproduced: Reports | None = None) -> list[str]:
     """Return a sentence for each result that was measured with other sources or recipes than are here."""
     found = []
-    if result.get("sources") != source_digest():
+    if result.get("sources") != source_digest("cpu"):
         found.append(f"{CPU.name} was measured with other sources of the engine: run scripts/cpu_report.py")
     described = {name: result[name] for name in DESCRIBED_PARTS if name in result}
     for file, script, parts in (

@@ -259,7 +259,7 @@ def measure(
     recipe = make_recipe(device, settings)
     given = {
         **{name: origin[name] for name in ("device", "sources", "versions")},
-        "machine": {name: origin["machine"].get(name) for name in ("processor", "cores", "gpu")},
+        "machine": {name: origin["machine"].get(name) for name in ("processor", "vectors", "cores", "gpu")},
         "recipe": recipe.to_dict(),
         "goals": [goal.name for goal in goals],
         "time_limit": longest_s,

@@ -42,7 +42,7 @@ def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Pat
     assert written["machine"]["processor"]
     assert (written["machine"]["cores"], written["machine"]["threads"]) >= (1, 1)
     assert written["versions"]["torch"] == str(torch.__version__)
-    assert written["sources"] == source_digest()
+    assert written["sources"] == source_digest("cpu")
     assert (written["board"], written["repeats"]) == ("6x6", 2)
     rows = ended.out.splitlines()[3:]
     assert [(row.split()[0], row.split()[-1]) for row in rows] == [("dt20", "decisions/s")] * 4
@@ -120,7 +120,7 @@ def test_a_gpu_is_measured_in_steady_play_and_in_a_single_game(script: Script, t
         assert 0 < least <= written["figures"][name] <= most
     # The readable engine takes some milliseconds a decision wherever it runs.
     assert written["figures"]["rollout.cuda.single_game.us_per_decision"] > 20
-    assert (written["machine"]["gpu"], written["sources"]) == ("NVIDIA Test", source_digest(cuda=True))
+    assert (written["machine"]["gpu"], written["sources"]) == ("NVIDIA Test", source_digest("cpu", "cuda"))
     title, header, _, *rows = ended.out.splitlines()
     assert title.endswith("threads, NVIDIA Test")
     assert header.split()[-4:] == ["median", "least", "most", "unit"]
@@ -154,27 +154,34 @@ def test_thread_count_is_given_back_after_an_error() -> None:
 
 
 def test_source_digest_changes_with_the_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = source_digest()
+    before = source_digest("cpu")
     read = Path.read_bytes
     monkeypatch.setattr(
         Path, "read_bytes", lambda path: read(path) + (b" " if path.name == "board.h" else b"")
     )
-    assert source_digest() != before
+    assert source_digest("cpu") != before
 
 
 @pytest.mark.parametrize(
-    ("name", "counts"), [("board.h", True), ("rollout.cpp", True), ("rollout.cu", False), ("play.cuh", False)]
+    ("name", "cpu", "cuda"),
+    [
+        ("board.h", True, True),
+        ("philox.h", True, True),
+        ("rollout.cpp", True, False),
+        ("lanes_avx2.h", True, False),
+        ("rollout.cu", False, True),
+        ("warp_lanes.h", False, True),
+        ("step.cpp", False, False),
+    ],
 )
-def test_sources_of_the_cuda_engine_count_where_it_is_measured(
-    monkeypatch: pytest.MonkeyPatch, name: str, counts: bool
+def test_files_count_for_the_engines_that_are_compiled_from_them(
+    monkeypatch: pytest.MonkeyPatch, name: str, cpu: bool, cuda: bool
 ) -> None:
-    before = source_digest(), source_digest(cuda=True)
-    read, seen = Path.read_bytes, set()
-    monkeypatch.setattr(
-        Path, "read_bytes", lambda path: seen.add(path.name) or read(path) + b" " * (path.name == name)
-    )
-    assert (source_digest() != before[0], source_digest(cuda=True) != before[1]) == (counts, True)
-    assert name in seen
+    before = [source_digest(*devices) for devices in (["cpu"], ["cuda"], ["cpu", "cuda"])]
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" " * (path.name == name))
+    after = [source_digest(*devices) for devices in (["cpu"], ["cuda"], ["cpu", "cuda"])]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [cpu, cuda, cpu or cuda]
 
 
 def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:

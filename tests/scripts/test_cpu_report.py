@@ -71,12 +71,12 @@ def test_where_a_script_fails_the_status_is_1_and_the_result_stays(
     ended = script("cpu_report", "--part", "speed", "--out", out := tmp_path / "cpu.json")
     assert (ended.status, ended.err.count("\n")) == (2, 1)  # there is none yet for the other parts
     out.write_text(result := cpu_report.RESULT.read_text())
-    monkeypatch.setattr(cpu_report, "source_digest", lambda: json.loads(result)["sources"])
-    monkeypatch.setattr(cpu_report, "processor_name", lambda: "Abacus")
+    monkeypatch.setattr(cpu_report, "source_digest", lambda device: json.loads(result)["sources"])
+    monkeypatch.setattr(cpu_report, "machine", lambda: {"processor": "Abacus"})
     ended = script("cpu_report", "--part", "speed", "--out", out)
     assert (ended.status, ended.err.count("\n")) == (2, 1)
     assert "expected a report of the processor Abacus, got one of " in ended.err
-    monkeypatch.setattr(cpu_report, "processor_name", lambda: json.loads(result)["machine"]["processor"])
+    monkeypatch.setattr(cpu_report, "machine", lambda: json.loads(result)["machine"])
     ended = script("cpu_report", "--part", "speed", "--out", out)
     assert (ended.status, ended.out) == (1, "")
     assert ended.err == f"expected speed.py to succeed, got exit code 3; {out} is as it was\n"

@@ -301,7 +301,7 @@ def test_speed_is_measured_on_the_gpu_and_on_the_processor_beside_it(
         [script, "dt20", "bcts", "bdu", "bertsekas", "10x20", "cuda"],
         [script, "dt20", "10x20", "cpu"],
     ]
-    assert (result["sources"], result["machine"]["gpu"]) == (source_digest(cuda=True), "NVIDIA H200")
+    assert (result["sources"], result["machine"]["gpu"]) == (source_digest("cpu", "cuda"), "NVIDIA H200")
 
 
 @pytest.mark.usefixtures("commands")
@@ -345,7 +345,7 @@ def test_training_is_timed_from_nothing_and_scored(commands: list[list[str]], tm
     assert (figures["train.10x20.lines_per_game"], figures["train.gpu_busy_fraction"]) == (48e6, 0.95)
     assert [score["controller"] for score in result["score"]] == ["learned", "dt20"]
     assert (result["reached"], result["sources"]) == (True, part_digest(result))
-    assert result["sources"] != source_digest(cuda=True)
+    assert result["sources"] not in (source_digest("cuda"), source_digest("cpu", "cuda"))
 
 
 @pytest.mark.usefixtures("commands")
@@ -363,16 +363,17 @@ def test_a_controller_below_the_goal_has_no_time_to_it(
 def test_parts_of_operators_and_engine_are_stale_where_either_changed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    parts = {"tests": gpu_report.tests(tmp_path), "rollout": gpu_report.rollout(tmp_path)}
+    parts = {name: getattr(gpu_report, name)(tmp_path) for name in ("tests", "rollout", "training")}
     parts["old"] = {"device": "cuda", "operators": ["normal"], "sources": kernel_digest("normal")}
     assert stale_parts(merged({}, {name: part("x") | each for name, each in parts.items()})["parts"]) == []
     read = Path.read_bytes
     for file, stale in (
-        ("play.cuh", ["tests", "rollout"]),
-        ("rollout.cu", ["tests", "rollout"]),
+        ("play.cuh", ["tests", "rollout", "training"]),
+        ("rollout.cu", ["tests", "rollout", "training"]),
+        ("rollout.cpp", ["tests", "rollout"]),
         ("op.cu", ["tests", "old"]),
-        ("resample.cuh", ["tests"]),
-        ("splitting.py", ["tests"]),
+        ("resample.cuh", ["tests", "training"]),
+        ("splitting.py", ["tests", "training"]),
     ):
         with monkeypatch.context() as changed:
             changed.setattr(

@@ -59,7 +59,7 @@ def test_training_is_stopped_in_time_and_goes_on(tiny: list[tuple[str, ...]], tm
     assert figures["record.training_seconds"] == pytest.approx(result["metrics"][-1]["elapsed_s"])
     assert result["config"] == provenance["config"]
     assert result["feature_names"] == ["holes", "max_height", "landing_height"]
-    assert result["sources"] == source_digest()
+    assert result["sources"] == source_digest("cpu")
 
 
 @pytest.mark.usefixtures("tiny")
@@ -250,5 +250,5 @@ def test_a_score_of_another_controller_does_not_count() -> None:
 def test_a_record_of_other_sources_is_stale() -> None:
     part = trained_part(engine=True)
     assert stale_parts(merged({}, {"record_training": part})["parts"]) == ["record_training"]
-    part["sources"] = source_digest(cuda=True)
+    part["sources"] = source_digest("cuda")
     assert stale_parts(merged({}, {"record_training": part})["parts"]) == []

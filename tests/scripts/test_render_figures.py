@@ -199,7 +199,7 @@ def test_a_chart_is_drawn_where_the_time_to_given_scores_was_measured(
 def test_a_result_of_another_recipe_than_the_preset_is_named(
     figures: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "source_digest", lambda: "now")
+    monkeypatch.setattr(figures, "source_digest", lambda device: "now")
     monkeypatch.setattr("_results.part_digest", lambda part: "now")
     now = make_recipe("cuda", {"preset": "record", "backend": "cuda"}).to_dict()
     then = {**now, "population": now["population"] + 1}
@@ -218,7 +218,7 @@ def test_a_result_of_another_recipe_than_the_preset_is_named(
 
 
 def test_results_of_other_sources_are_named(figures: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "source_digest", lambda: "now")
+    monkeypatch.setattr(figures, "source_digest", lambda device: "now")
     monkeypatch.setattr("_results.part_digest", lambda part: "now")
     gpu = {"parts": {"sampling": {"operators": ["normal"], "sources": "now"}}}
     assert figures.stale({"sources": "now"}, gpu) == []

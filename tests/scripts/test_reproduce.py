@@ -37,7 +37,7 @@ def test_all_parts_are_measured_and_written_down(script: Script, tmp_path: Path)
     assert "note: cut down to searches on 10x10" in ended.err
     report = json.loads(out.read_text())
     assert list(report["parts"]) == ["published", "noisy_ce_bertsekas_10x10", "noisy_ce_bcts_10x10"]
-    assert set(report["sources"].values()) == {source_digest()}
+    assert set(report["sources"].values()) == {source_digest("cpu")}
     assert stale_parts(report["parts"]) == []
     assert report["parts"]["published"]["precision"] == {"10x10": 0.03}
     assert "reproduce.published.dt20.10x10.lines_per_game" in report["figures"]

@@ -159,7 +159,7 @@ def test_a_figure_that_differs_from_the_file_is_found(
 
 
 def test_parts_of_other_sources_are_named(monkeypatch: pytest.MonkeyPatch, report: dict[str, Any]) -> None:
-    monkeypatch.setattr(render_figures, "source_digest", lambda: "now")
+    monkeypatch.setattr(render_figures, "source_digest", lambda device: "now")
     monkeypatch.setattr("_results.part_digest", lambda part: "now")
     report["parts"]["published"]["sources"] = "now"
     notes = render_figures.stale({"sources": "now"}, None, {CPU_FILE: report})
