@@ -4,6 +4,8 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
+
 #include "fastest_lanes.h"
 #include "rollout.h"
 
@@ -63,9 +65,10 @@ struct Steps {
 
 // From `boards[i]` (steps, width) int32 columns play `pieces[i]`, with `places[i]` = orientation * 16 + column where that is
 // not negative; `chain`: every step goes on from the one before, or from an empty board where its game has ended.
+// `lanes`: 0 the fastest that hold the wall, 1 those of tall walls, 2 scalar ones.
 // Out: `places`, `boards` after each step, `results` (steps, 3) lines, landing row, game over, `values` (steps, features).
 void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor boards, Tensor results, Tensor values,
-           int64_t height, bool clear_on_overflow, bool chain, bool scalar) {
+           int64_t height, bool clear_on_overflow, bool chain, int64_t lanes) {
     const int width = static_cast<int>(boards.size(1));
     const int64_t features = values.size(1);
     int32_t* board = boards.mutable_data_ptr<int32_t>();
@@ -73,6 +76,11 @@ void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor bo
     int32_t* result = results.mutable_data_ptr<int32_t>();
     float* value = values.mutable_data_ptr<float>();
     const int32_t* piece = pieces.const_data_ptr<int32_t>();
+    constexpr decltype(&Steps<ScalarLanes, TETRIS_FEATURES>::play) PLAYS[] = {
+        Steps<FastestLanes, TETRIS_FEATURES>::play,
+        Steps<TallLanes, TETRIS_FEATURES>::play,
+        Steps<ScalarLanes, TETRIS_FEATURES>::play,
+    };
     int32_t from[MAX_WIDTH] = {};
     for (int64_t i = 0; i < pieces.numel(); ++i) {
         bool low = true;
@@ -80,9 +88,9 @@ void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor bo
             if (!chain) from[c] = board[i * width + c];
             low = low && (from[c] >> FastestLanes::MAX_WALL) == 0;
         }
-        const auto play = low && !scalar ? Steps<FastestLanes, TETRIS_FEATURES>::play : Steps<ScalarLanes, TETRIS_FEATURES>::play;
-        play(weights.const_data_ptr<float>(), width, static_cast<int>(height), clear_on_overflow, from, piece[i], place[i],
-             board + i * width, result + 3 * i, value + features * i);
+        PLAYS[low ? lanes : std::max<int64_t>(lanes, 1)](
+            weights.const_data_ptr<float>(), width, static_cast<int>(height), clear_on_overflow, from, piece[i], place[i],
+            board + i * width, result + 3 * i, value + features * i);
         for (int c = 0; c < width; ++c) from[c] = result[3 * i + 2] != 0 ? 0 : board[i * width + c];
     }
 }
@@ -92,7 +100,7 @@ void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor bo
 STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
     m.def(
         "steps(Tensor weights, Tensor pieces, Tensor(a!) places, Tensor(b!) boards, Tensor(c!) results, Tensor(d!) values, "
-        "int height, bool clear_on_overflow, bool chain, bool scalar) -> ()");
+        "int height, bool clear_on_overflow, bool chain, int lanes) -> ()");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("steps", TORCH_BOX(&steps)); }

@@ -24,6 +24,7 @@ from tetris.stream import PieceStream
 FOLDER = Path(__file__).parent
 TEN = (*feature_names("bcts"), "diversity", "wells_fast")
 FEATURES = (*TEN, *(name for name in feature_names("dt_full") if name not in TEN))
+LANES = ("fastest", "tall", "scalar")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def play(
     pieces: list[int],
     weights: dict[str, float] | None = None,
     *,
-    scalar: bool,
+    lanes: str,
     boards: list[tuple[int, ...]] | None = None,
     places: list[int] | None = None,
 ) -> Played:
@@ -92,16 +93,16 @@ def play(
         rules.height,
         rules.clear_on_overflow,
         boards is None,
-        scalar,
+        LANES.index(lanes),
     )
     return Played(
         placed.tolist(), [trimmed_rows(board) for board in walls.tolist()], results.tolist(), values.tolist()
     )
 
 
-@pytest.fixture(params=[False, True], ids=["vectors", "scalar"])
-def scalar(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+@pytest.fixture(params=LANES)
+def lanes(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def _records(path: Path) -> list[list[str]]:
@@ -121,13 +122,13 @@ def _rows(text: str) -> tuple[int, ...]:
     ],
 )
 def test_bcts_plays_the_reference_trace(
-    golden: Path, operators: Any, scalar: bool, trace: str, pieces: str, clear_on_overflow: bool
+    golden: Path, operators: Any, lanes: str, trace: str, pieces: str, clear_on_overflow: bool
 ) -> None:
     controller = published("bcts")
     weights = dict(zip(feature_names("bcts"), controller.weights, strict=True))
     records = _records(golden / trace)
     sequence = [int(piece) for piece in (golden / pieces).read_text().split()][: len(records)]
-    played = play(operators, Rules(10, 10, clear_on_overflow), sequence, weights, scalar=scalar)
+    played = play(operators, Rules(10, 10, clear_on_overflow), sequence, weights, lanes=lanes)
     for i, record in enumerate(records):
         lines, row, over = played.results[i]
         ours = [played.places[i] // 16, played.places[i] % 16 + 1, lines, row, over]
@@ -137,7 +138,7 @@ def test_bcts_plays_the_reference_trace(
             assert played.values[i][:8] == [float(field) for field in record[10:18]], record
 
 
-def test_all_ten_features_are_the_reference_ones(golden: Path, operators: Any, scalar: bool) -> None:
+def test_all_ten_features_are_the_reference_ones(golden: Path, operators: Any, lanes: str) -> None:
     compared, rules, rows = 0, Rules(), ()
     cases: dict[Rules, list[tuple[tuple[int, ...], list[str]]]] = {}
     for record in _records(golden / "features.txt"):
@@ -149,7 +150,7 @@ def test_all_ten_features_are_the_reference_ones(golden: Path, operators: Any, s
         boards, records = zip(*placements, strict=True)
         pieces = [int(record[1]) for record in records]
         places = [int(record[2]) * 16 + int(record[3]) - 1 for record in records]
-        played = play(operators, rules, pieces, scalar=scalar, boards=list(boards), places=places)
+        played = play(operators, rules, pieces, lanes=lanes, boards=list(boards), places=places)
         for result, after, values, record in zip(
             played.results, played.rows, played.values, records, strict=True
         ):
@@ -161,7 +162,7 @@ def test_all_ten_features_are_the_reference_ones(golden: Path, operators: Any, s
     assert compared > 2000
 
 
-def test_pieces_have_the_shapes_of_the_python_engine(operators: Any, scalar: bool) -> None:
+def test_pieces_have_the_shapes_of_the_python_engine(operators: Any, lanes: str) -> None:
     rules = Rules()
     cases = [
         (shape, column)
@@ -173,14 +174,14 @@ def test_pieces_have_the_shapes_of_the_python_engine(operators: Any, scalar: boo
         operators,
         rules,
         [shape.piece for shape, _ in cases],
-        scalar=scalar,
+        lanes=lanes,
         boards=[()] * len(cases),
         places=[shape.orientation * 16 + column for shape, column in cases],
     )
     assert played.rows == [place((), shape, column, 0, rules).rows for shape, column in cases]
 
 
-def test_recorded_games_are_played_again(operators: Any, scalar: bool) -> None:
+def test_recorded_games_are_played_again(operators: Any, lanes: str) -> None:
     compared = 0
     for case in json.loads((FOLDER / "fixtures" / "games.json").read_text()):
         rules = Rules.from_dict(case["rules"])
@@ -189,7 +190,7 @@ def test_recorded_games_are_played_again(operators: Any, scalar: bool) -> None:
             continue
         stream = PieceStream(rules, case["seed"], case["stream"])
         pieces = [stream[case["start"] + i] for i in range(len(case["steps"]))]
-        played = play(operators, rules, pieces, dict(zip(names, case["weights"], strict=True)), scalar=scalar)
+        played = play(operators, rules, pieces, dict(zip(names, case["weights"], strict=True)), lanes=lanes)
         for i, (piece, orientation, column, lines, row, rows, _, _, over) in enumerate(case["steps"]):
             ours = [pieces[i], played.places[i], *played.results[i]]
             assert ours == [piece, orientation * 16 + column, lines, row, over], (rules, i)
@@ -198,7 +199,7 @@ def test_recorded_games_are_played_again(operators: Any, scalar: bool) -> None:
     assert compared > 100
 
 
-def test_recorded_placements_have_the_same_features(operators: Any, scalar: bool) -> None:
+def test_recorded_placements_have_the_same_features(operators: Any, lanes: str) -> None:
     for case in json.loads((FOLDER / "fixtures" / "placements.json").read_text()):
         rules, placements = Rules.from_dict(case["rules"]), case["placements"]
         indices = [case["names"].index(name) for name in FEATURES]
@@ -206,7 +207,7 @@ def test_recorded_placements_have_the_same_features(operators: Any, scalar: bool
             operators,
             rules,
             [placement[0] for placement in placements],
-            scalar=scalar,
+            lanes=lanes,
             boards=[tuple(case["rows"])] * len(placements),
             places=[placement[1] * 16 + placement[2] for placement in placements],
         )

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lanes_avx2.h"
+#include "lanes_avx2_tall.h"
 #include "lanes_avx512.h"
 #include "lanes_sse4.h"
 
@@ -9,12 +10,16 @@ namespace tetris {
 
 #if defined(TETRIS_AVX512)
 using FastestLanes = Avx512Lanes;
+using TallLanes = Avx512Lanes;
 #elif defined(__AVX2__)
 using FastestLanes = Avx2Lanes;
+using TallLanes = Avx2TallLanes;  // where a wall is too high for the fastest ones
 #elif defined(__SSE4_1__)
 using FastestLanes = Sse4Lanes;
+using TallLanes = ScalarLanes;
 #else
 using FastestLanes = ScalarLanes;
+using TallLanes = ScalarLanes;
 #endif
 
 }  // namespace tetris

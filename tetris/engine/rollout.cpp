@@ -11,7 +11,7 @@
 
 #include "arguments.h"
 #include "fastest_lanes.h"
-#include "rollout.h"
+#include "player.h"
 
 namespace {
 
@@ -49,7 +49,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
         for (int64_t i = next++; i < population * streams; i = next++) {
             if (game_totals[i] >= last_game) continue;
             const int64_t candidate = i / streams;
-            const StreamPlayer<FastestLanes, Features> player(rules, weight + candidate * Features::COUNT);
+            StreamPlayer<FastestLanes, TallLanes, Features> player(rules, weight + candidate * Features::COUNT);
             PieceSource source{};
             source.seed = static_cast<uint64_t>(seed);
             source.pieces = static_cast<uint32_t>(pieces);

@@ -1,4 +1,4 @@
-// Playing on and on: pieces, landings, game over, and as many decisions or games as asked for.
+// What a rollout is made of on all processors: the pieces of a stream, and the rules.
 #pragma once
 
 #include "philox.h"
@@ -70,123 +70,10 @@ struct PieceSource : Pieces {
     }
 };
 
-struct Totals {
-    int64_t lines = 0, games = 0;
-};
-
-// Where playing stops: before a decision, or as soon as so many games have ended.
-struct Goal {
-    uint64_t decision;
-    int64_t games;
-    TETRIS_FUNCTION bool reached(const PieceSource& pieces, const Totals& totals) const {
-        return pieces.t == decision || totals.games == games;
-    }
-};
-
 // The rules of a game, as far as they are not the pieces'.
 struct GameRules {
     int width, height;
     bool clear_on_overflow;
-};
-
-// A board of ScalarLanes' columns, without walls.
-struct StoredBoard {
-    uint32_t columns[MAX_WIDTH];
-};
-
-// A game that restarts when it ends, played in lanes L.
-template <class L, class List>
-class Player {
-   public:
-    using Word = typename L::Word;
-    static constexpr int ROWS = L::TOP + 1;
-    TETRIS_FUNCTION Player(const GameRules& rules, const float* weights)
-        : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules.clear_on_overflow) {}
-    Player(const Player&) = delete;  // the chooser refers to the geometry
-    Player& operator=(const Player&) = delete;
-
-    // Plays until the goal is reached, or until a column is higher than `limit` (than any can be, for no limit).
-    TETRIS_FUNCTION void play(StoredBoard& stored, PieceSource& pieces, const Goal& goal, int limit, Totals& totals) const {
-        const Word tall = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
-        const typename L::ColumnBits too_high = L::bits_everywhere(tall) & geometry_.inside;
-        typename L::ColumnBits cells = load(stored);
-        while (!goal.reached(pieces, totals) && !L::any(cells & too_high)) cells = decide(cells, pieces.next(), totals);
-        store(cells, stored);
-    }
-
-   private:
-    // One decision; the new columns.
-    TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells, int piece, Totals& totals) const {
-        const Board<L> board(geometry_, cells);
-        const Choice choice = chooser_.choose(board, piece);
-        const int place = choice.place == Choice::NONE ? 0 : choice.place;
-        const Landing<L> landing(board, piece, place, chooser_.clear_on_overflow);
-        totals.lines += landing.lines;
-        totals.games += landing.over ? 1 : 0;
-        return landing.over ? geometry_.walls : landing.cells;
-    }
-
-    TETRIS_FUNCTION typename L::ColumnBits load(const StoredBoard& stored) const {
-        Word slots[16] = {};
-        for (int i = 0; i < geometry_.width; ++i) {
-            slots[FIRST_COLUMN + i] = static_cast<Word>(stored.columns[i] >> (32 - ROWS));
-        }
-        return L::load(slots) | geometry_.walls;
-    }
-
-    TETRIS_FUNCTION void store(const typename L::ColumnBits& cells, StoredBoard& stored) const {
-        Word slots[16];
-        L::store(cells, slots);
-        for (int i = 0; i < geometry_.width; ++i) {
-            stored.columns[i] = static_cast<uint32_t>(slots[FIRST_COLUMN + i]) << (32 - ROWS);
-        }
-    }
-
-    const Geometry<L> geometry_;
-    const Chooser<L, List> chooser_;
-};
-
-// Plays one stream of one candidate in lanes L, and in the scalar ones while the wall is too high for those.
-template <class L, class List, bool ANY_WALL = L::MAX_WALL >= MAX_HEIGHT>
-class StreamPlayer {
-   public:
-    StreamPlayer(const GameRules& rules, const float* weights) : low_(rules, weights), tall_(rules, weights) {}
-
-    // Plays until the goal is reached.
-    void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) const {
-        // Back only when the wall is well below the limit, not to go to and fro.
-        constexpr int LIMIT = L::MAX_WALL, LOW = LIMIT - 2;
-        while (!goal.reached(pieces, totals)) {
-            if (board_is_within(board, LIMIT)) low_.play(board, pieces, goal, LIMIT, totals);
-            while (!goal.reached(pieces, totals) && !board_is_within(board, LOW)) {
-                tall_.play(board, pieces, {pieces.t + 1, goal.games}, NO_LIMIT, totals);
-            }
-        }
-    }
-
-   private:
-    static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;
-
-    static bool board_is_within(const StoredBoard& board, int limit) {
-        uint32_t any = 0;
-        for (const uint32_t column : board.columns) any |= column;
-        return (any & ((1u << (32 - limit)) - 1)) == 0;
-    }
-
-    Player<L, List> low_;
-    Player<ScalarLanes, List> tall_;
-};
-
-template <class L, class List>
-class StreamPlayer<L, List, true> {
-   public:
-    StreamPlayer(const GameRules& rules, const float* weights) : player_(rules, weights) {}
-    void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) const {
-        player_.play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, totals);
-    }
-
-   private:
-    Player<L, List> player_;
 };
 
 }  // namespace tetris
