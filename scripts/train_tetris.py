@@ -1,6 +1,6 @@
 """Train a Tetris controller with the cross-entropy method, and measure it beside published ones.
 
-python scripts/train_tetris.py        # about two minutes, on any machine
+python scripts/train_tetris.py        # minutes, on any machine
 python scripts/train_tetris.py --preset standard --out runs/mine
 python scripts/train_tetris.py --resume runs/mine
 """
