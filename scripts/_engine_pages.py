@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from _controllers import GOOD
+from _machine import processor_of
 from _markdown import Block, Report, cell, markdown, part
 from _operator_tables import digits
 
@@ -31,7 +32,7 @@ def rollout(result: Report) -> str:
             rows.append([f"CUDA, {controller} ({features} features)", _rate(value)])
     rows += [
         [f"CUDA, dt20, a single game: {digits(single)} us a decision", _rate(1e6 / single)],
-        [f"C++, dt20, one core of {machine['processor']}", _rate(figures[_PER_CORE])],
+        [f"C++, dt20, one core of {processor_of(machine)}", _rate(figures[_PER_CORE])],
         [f"the same, {machine['cores']} cores", _rate(figures[_ALL])],
     ]
     return markdown(["engine and controller, 10x20", "decisions/s"], rows)

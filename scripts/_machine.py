@@ -22,6 +22,11 @@ KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 SPLITTING = KERNELS.parent / "tetris" / "splitting.py"
 """When importance splitting on a GPU draws, and from what."""
 
+_VECTORS = {
+    "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
+    "AVX2": {"avx2"},
+    "SSE4": {"sse4_1"},
+}
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 _NATIVE_SUFFIXES = (".cpp", ".cu", ".cuh", ".h")
 _SMI_FIELDS = {
@@ -44,10 +49,10 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int]:
-    """Return the processor, its widest vectors that torch knows, the cores for this process, and threads."""
+    """Return the processor, its vectors, how many of its cores this process may use, and torch's threads."""
     return {
         "processor": processor_name(),
-        "vectors": torch.backends.cpu.get_cpu_capability(),
+        "vectors": vectors(),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "cores": len(os.sched_getaffinity(0)),
@@ -57,12 +62,23 @@ def machine() -> dict[str, str | int]:
 
 def processor_name() -> str:
     """Return what the processor calls itself, as far as the system tells."""
+    names = _of_processor("model name")
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def vectors() -> str:
+    """Return the vectors that the engine is compiled for here, as fastest_lanes.h chooses them."""
+    flags = {flag for line in _of_processor("flags") for flag in line.split()}
+    return next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors")
+
+
+def _of_processor(name: str) -> list[str]:
+    """Return what /proc/cpuinfo says under a name, core by core; nothing where there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
 
 
 def processor_of(machine: Mapping[str, Any]) -> str:
@@ -118,7 +134,7 @@ def source_digest(*devices: str) -> str:
         devices: Whose engines: ``"cpu"`` is the C++ one, ``"cuda"`` the CUDA one.
     """
     extensions = {"cpu": native.extension, "cuda": native.cuda_extension}
-    return _digest({file for device in devices for file in _compiled(extensions[device](("holes",)))})
+    return _digest({file for device in devices for file in compiled_files(extensions[device](("holes",)))})
 
 
 def part_digest(part: Mapping[str, Any]) -> str:
@@ -138,9 +154,9 @@ def part_digest(part: Mapping[str, Any]) -> str:
         from tetris.envs.native import extension  # imports gymnasium, which nothing else here needs
 
         steps = [extension(cuda=device == "cuda") for device in devices]
-        found.append(_digest({file for step in steps for file in _compiled(step)}))
+        found.append(_digest({file for step in steps for file in compiled_files(step)}))
     if part.get("splitting", False):
-        found.append(_digest({*_compiled(native.resampling_extension()), SPLITTING}))
+        found.append(_digest({*compiled_files(native.resampling_extension()), SPLITTING}))
     return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
@@ -165,8 +181,12 @@ def kernel_digest(*operators: str) -> str:
     return _digest([*shared, *own])
 
 
-def _compiled(extension: Extension) -> set[Path]:
-    """Return the sources of a library and all that they include in quotes, directly or not."""
+def compiled_files(extension: Extension) -> set[Path]:
+    """Return the sources of a library and all that they include in quotes, directly or not.
+
+    Raises:
+        ValueError: If one of these is not there.
+    """
     found: set[Path] = set()
     waiting = list(extension.sources)
     while waiting:
@@ -175,7 +195,12 @@ def _compiled(extension: Extension) -> set[Path]:
             found.add(path)
             folders = (path.parent, *extension.include_dirs)
             for name in _INCLUDE.findall(path.read_text()):
-                waiting.append(next(folder / name for folder in folders if (folder / name).is_file()))
+                included = next((folder / name for folder in folders if (folder / name).is_file()), None)
+                if included is None:
+                    raise ValueError(
+                        f"expected {name}, which {path} includes, in {', '.join(map(str, folders))}"
+                    )
+                waiting.append(included)
     return found
 
 

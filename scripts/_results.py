@@ -133,16 +133,16 @@ def open_report(path: Path, device: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     report = read_report(path)
-    here = machine_name(machine() | (gpu() if device == "cuda" else {}))
+    here = _machine_name(machine() | (gpu() if device == "cuda" else {}))
     for part in report["parts"].values():
-        if (name := machine_name(part["machine"])) != here:
+        if (name := _machine_name(part["machine"])) != here:
             raise ValueError(
                 f"{path}: expected a report of {here}, found one of {name}; name another with --out"
             )
     return report
 
 
-def machine_name(machine: Mapping[str, Any]) -> str:
+def _machine_name(machine: Mapping[str, Any]) -> str:
     """Return what a result was measured on: its GPU, or its processor where there is none."""
     return str(machine.get("gpu") or processor_of(machine))
 
@@ -171,7 +171,7 @@ def merged(report: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]]) ->
             there is none.
     """
     together: dict[str, Any] = {**report.get("parts", {}), **parts}
-    names = sorted({machine_name(part["machine"]) for part in together.values()})
+    names = sorted({_machine_name(part["machine"]) for part in together.values()})
     if len(names) > 1:
         raise ValueError(f"expected a report of one GPU or processor, got parts of {' and '.join(names)}")
     newest = max(together.values(), key=lambda part: str(part["date"]))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from _common import table
+from _machine import processor_of
 from _operator_tables import digits
 from _sampling_methods import METHODS
 
@@ -88,7 +89,7 @@ def cpu_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def tables(result: Mapping[str, Any]) -> str:
     """Return the tables of a result, its machine on top."""
     machine, samples = result["machine"], result["samples"]
-    name = machine["gpu"] if "gpu" in machine else f"{machine['processor']}, {machine['threads']} threads"
+    name = machine["gpu"] if "gpu" in machine else f"{processor_of(machine)}, {machine['threads']} threads"
     lines = [f"{name}, torch {result['versions']['torch']}, float32, d x {samples}, medians"]
     if result["device"] == "cuda":
         for clock, title in (

@@ -31,6 +31,7 @@ from _common import (
     table,
 )
 from _game_arguments import add_device
+from _machine import processor_of
 from _results import describe
 from gymnasium.vector import AutoresetMode
 
@@ -209,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     written = report(courses, arguments)
     here = written["machine"]
     title = (
-        f"{arguments.id}, random play, {here['processor']}, {here['cores']} cores, {here['threads']} threads"
+        f"{arguments.id}, random play, {processor_of(here)}, {here['cores']} cores, {here['threads']} threads"
     )
     print(speed_table(courses, f"{title}, load {here['load_average']:.1f}"))
     if arguments.json:

@@ -14,6 +14,7 @@ import torch
 from _common import Parser, check_writable, fail, one_line_errors, run, table
 from _game_arguments import add_device
 from _lltm_benchmark import measure_lltm
+from _machine import processor_of
 from _operator_benchmarks import measure_elementwise
 from _operator_tables import Rows, elementwise_rows, lltm_rows
 from _results import DEVICES, describe, settle_device, write_json
@@ -59,7 +60,7 @@ def measured(device: str, quick: bool) -> dict[str, Any]:
 def tables(result: Mapping[str, Any]) -> str:
     """Return the tables of a result, its machine on top."""
     machine = result["machine"]
-    name = machine.get("gpu", f"{machine['processor']}, {machine['threads']} threads")
+    name = machine.get("gpu", f"{processor_of(machine)}, {machine['threads']} threads")
     blocks = [f"{name}, torch {result['versions']['torch']}"]
     blocks += [_table(rows(result[family])) for family, (_, rows) in FAMILIES.items()]
     blocks.append(table(["figure", "value"], [[k, f"{v:,.3f}"] for k, v in result["figures"].items()]))

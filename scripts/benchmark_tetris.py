@@ -31,7 +31,7 @@ from _common import (
     table,
 )
 from _game_arguments import DEFAULT_BOARD, add_board, add_device
-from _machine import gpu, machine, source_digest, versions
+from _machine import gpu, machine, processor_of, source_digest, versions
 from _pictures import SUFFIXES, check_picture
 from _scoring import GPU_STREAMS
 from _speed_plot import Speed, draw_speeds
@@ -280,7 +280,7 @@ def speed_table(courses: Sequence[Course], rules: Rules) -> str:
 def machine_title(courses: Sequence[Course], rules: Rules) -> str:
     """Return what the speeds hold for, in a line."""
     here = machine() | _gpu_of(courses)
-    title = f"board {rules.board}, {here['processor']}, {here['cores']} cores, {here['threads']} threads"
+    title = f"board {rules.board}, {processor_of(here)}, {here['cores']} cores, {here['threads']} threads"
     return f"{title}, {here['gpu']}" if "gpu" in here else title
 
 

@@ -82,7 +82,7 @@ def tests(folder: Path) -> dict[str, Any]:
     )
     passed, failed = count_tests(output)
     return {
-        **describe("tests", "cuda", OPERATORS, engine=True, splitting=True, beside=True),
+        **describe("tests", "cuda", OPERATORS, engine=True, environments=True, splitting=True, beside=True),
         "figures": {"tests.cuda.passed": passed, "tests.cuda.failed": failed},
         "seconds": round(time.monotonic() - began, 1),
         "summary": output.splitlines()[-1].strip("= "),
@@ -216,7 +216,7 @@ def sanitizer(tool: str, folder: Path) -> dict[str, Any]:
     if found.errors or found.failed or not found.passed:
         raise RuntimeError(f"expected {tool} to find nothing, got {json.dumps(found.to_dict(), indent=1)}")
     return {
-        **describe(tool, "cuda", OPERATORS, engine=True, splitting=True),
+        **describe(tool, "cuda", OPERATORS, engine=True, environments=True, splitting=True),
         "figures": {f"sanitizer.{tool}.errors": found.errors, f"sanitizer.{tool}.tests": found.passed},
         "findings": found.to_dict(),
     }

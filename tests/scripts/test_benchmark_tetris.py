@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import _machine
 import benchmark_tetris
 import pytest
 import torch
 from _machine import source_digest
 
-from tetris import Rollout
+from kernels.build import Extension
+from kernels.toolchain import find_compiler, find_torch
+from tetris import Rollout, native
+from tetris.envs.native import extension as step_extension
 
 Script = Callable[..., Any]
 QUICK = ("--board", "6x6", "--repeats", 2, "--seconds", 0.01)
@@ -182,6 +187,27 @@ def test_files_count_for_the_engines_that_are_compiled_from_them(
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" " * (path.name == name))
     after = [source_digest(*devices) for devices in (["cpu"], ["cuda"], ["cpu", "cuda"])]
     assert [one != other for one, other in zip(before, after, strict=True)] == [cpu, cuda, cpu or cuda]
+
+
+@pytest.mark.parametrize("extension", [native.extension(("holes",)), step_extension()])
+def test_what_the_compiler_reads_counts(extension: Extension) -> None:
+    compiler, found = find_compiler(), find_torch()
+    folders = [word for folder in extension.include_dirs for word in ("-I", str(folder))]
+    system = [word for folder in found.include_dirs for word in ("-isystem", str(folder))]
+    defines = [f"-D{name}={value}" for name, value in extension.defines]
+    command = [*compiler.command, "-MM", "-std=c++17", *defines, *folders, *system, str(extension.sources[0])]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    read = {Path(word).resolve() for word in listed.replace("\\\n", " ").split()[1:]}
+    counted = {path.resolve() for path in _machine.compiled_files(extension)}
+    assert read <= counted
+    assert {path.name for path in counted - read} <= {"lanes_vector.h"}  # of SSE4 and more
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "a.cpp"
+    source.write_text('#include "nowhere.h"\n')
+    with pytest.raises(ValueError, match=r"^expected nowhere\.h, which .*a\.cpp includes, in "):
+        _machine.compiled_files(Extension("a", (source,), ()))
 
 
 def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -374,6 +374,7 @@ def test_parts_of_operators_and_engine_are_stale_where_either_changed(
         ("op.cu", ["tests", "old"]),
         ("resample.cuh", ["tests", "training"]),
         ("splitting.py", ["tests", "training"]),
+        ("step.cu", ["tests"]),
     ):
         with monkeypatch.context() as changed:
             changed.setattr(

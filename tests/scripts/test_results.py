@@ -97,6 +97,12 @@ def test_a_report_of_another_processor_is_refused_before_anything_is_measured(tm
     assert read_report(path) == report
     with pytest.raises(ValueError, match=r"expected a report of scripts/cpu_report\.py, found none"):
         read_report(path, of_parts=False)
+    other = {**machine(), "vectors": "AVX1024"}
+    with pytest.raises(ValueError, match=r"one GPU or processor, got parts of .*, AVX1024"):
+        merged(report, {"b": {**part("b"), "machine": other}})
+    path.write_text(json.dumps(merged({}, {"a": {**part("a"), "machine": other}})))
+    with pytest.raises(ValueError, match=r"found one of .*, AVX1024; name another with --out"):
+        open_report(path, "cpu")
     path.write_text(json.dumps(merged({}, {"a": {**part("a"), "machine": {"processor": "Abacus"}}})))
     with pytest.raises(ValueError, match="found one of Abacus; name another with --out"):
         open_report(path, "cpu")

@@ -24,6 +24,7 @@ from tetris.stream import PieceStream
 FOLDER = Path(__file__).parent
 TEN = (*feature_names("bcts"), "diversity", "wells_fast")
 FEATURES = (*TEN, *(name for name in feature_names("dt_full") if name not in TEN))
+BUILDS = ("native", "avx2")
 LANES = ("fastest", "tall", "scalar")
 
 
@@ -37,22 +38,26 @@ class Played:
     values: list[list[float]]
 
 
-@pytest.fixture(scope="module")
-def operators() -> Any:
+@pytest.fixture(scope="module", params=BUILDS)
+def operators(request: pytest.FixtureRequest) -> Any:
     package = Path(tetris.__file__).parent
+    name = f"tetris_engine_steps_{request.param}"
+    if request.param == "avx2" and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        pytest.skip("without AVX-512 the lanes of AVX2 are tested as the fastest, where there are any")
     library = Extension(
-        name="tetris_engine_steps",
+        name=name,
         sources=(FOLDER / "engine_steps.cpp",),
         include_dirs=(package / "engine", Path(kernels.__file__).parent),
         defines=(
             ("TETRIS_FEATURES", ",".join(map(feature_struct, FEATURES))),
-            ("TETRIS_LIBRARY", "tetris_engine_steps"),
+            ("TETRIS_LIBRARY", name),
         ),
-        native=True,
+        native=request.param == "native",
+        flags=() if request.param == "native" else ("-mavx2",),
         reason="for tests",
     )
     library.load()
-    return torch.ops.tetris_engine_steps
+    return getattr(torch.ops, name)
 
 
 def columns(rows: tuple[int, ...], width: int) -> list[int]:

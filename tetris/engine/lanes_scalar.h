@@ -1,6 +1,6 @@
 // One placement at a time, in plain C++: the portable path of the CPU engine, and what a CUDA thread runs.
 //
-// The engine is written against a `Lanes` type (this one, or the vectors of lanes_avx2.h and lanes_avx512.h):
+// The engine is written against a `Lanes` type (this one, or those of another lanes_*.h):
 //   Bits, Ints, Floats      one value a lane; a lane is a placement, lane x the one whose left edge is column x
 //   ColumnBits, ColumnInts  one value a board column, in the slots FIRST_COLUMN .. FIRST_COLUMN + width - 1; the slots
 //                           beside them are the walls

@@ -1,6 +1,6 @@
 // Sixteen placements at a time in 16-bit lanes, written against a vector type `R` (see lanes_avx2.h, lanes_sse4.h). A
 // column has 16 rows here, so the engine takes these lanes while no column is higher than 11 (a piece adds four rows at
-// most, and a well of 16 rows would overflow `triangle`) and the scalar ones while the wall is higher.
+// most, and a well of 16 rows would overflow `triangle`) and `TallLanes` (fastest_lanes.h) while the wall is higher.
 // See lanes_scalar.h for what the names mean.
 #pragma once
 

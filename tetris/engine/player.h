@@ -89,10 +89,9 @@ class StreamPlayer {
 
     // Plays until the goal is reached.
     void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) {
-        while (true) {
-            if (!is_tall(board)) made(low_).play(board, pieces, goal, L::MAX_WALL, false, totals);
-            if (goal.reached(pieces, totals)) return;
-            made(tall_).play(board, pieces, goal, L::MAX_WALL, true, totals);
+        while (!goal.reached(pieces, totals)) {
+            if (is_tall(board)) made(tall_).play(board, pieces, goal, L::MAX_WALL, true, totals);
+            else made(low_).play(board, pieces, goal, L::MAX_WALL, false, totals);
         }
     }
 
@@ -120,10 +119,12 @@ class StreamPlayer<L, Tall, List, true> {
    public:
     StreamPlayer(const GameRules& rules, const float* weights) : player_(rules, weights) {}
     void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) {
-        player_.play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, false, totals);
+        player_.play(board, pieces, goal, NO_LIMIT, false, totals);
     }
 
    private:
+    static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;  // no column is higher
+
     Player<L, List> player_;
 };
 
