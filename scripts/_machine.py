@@ -145,8 +145,9 @@ def part_digest(part: Mapping[str, Any]) -> str:
             Tetris ``engine``, the vector ``environments`` and importance ``splitting`` on a GPU were; older
             parts do not say.
     """
-    on_gpu = part["device"] == "cuda"
-    devices = [*(["cuda"] if on_gpu else []), *(["cpu"] if not on_gpu or part.get("beside") else [])]
+    devices = {"cuda" if part["device"] == "cuda" else "cpu"}
+    if part.get("beside", False):
+        devices.add("cpu")
     found = [kernel_digest(*part["operators"])] if part["operators"] else []
     if part.get("engine", False):
         found.append(source_digest(*devices))
