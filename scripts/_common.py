@@ -253,20 +253,6 @@ def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
     return tqdm(steps, disable=True if os.environ.get("TERM") == "dumb" else None, **options)
 
 
-def check_writable(path: Path) -> None:
-    """Make sure before any work is done that a file can be written.
-
-    Raises:
-        OSError: If it cannot.
-    """
-    if path.is_dir():
-        raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
-    if not path.parent.is_dir():
-        raise FileNotFoundError(None, "expected a folder to write to, found none", str(path.parent))
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(None, "expected a folder to write to, it is read-only", str(path.parent))
-
-
 def feature_label(features: str) -> str:
     """Return a feature set as it fits into a table or a title: of a long list how many there are."""
     return features if len(features) <= _LABEL_WIDTH else f"{features.count(',') + 1} features"

@@ -9,13 +9,13 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from _common import check_writable, one_line_errors, path_ending, progress
+from _common import one_line_errors, path_ending, progress
 from _movie import check_gif, check_mp4, write_gif, write_mp4
 from _show import Show
 
 from cem import StopRequest
+from kernels.files import check_writable, write_text
 from tetris.features import AfterState
-from tetris.files import write_text
 from tetris.player import player_page
 from tetris.replay import MOST_PLACEMENTS, Replay
 from tetris.scene import Scene, scenes

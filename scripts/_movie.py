@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tetris.files import write_bytes
+from kernels.files import write_bytes
 from tetris.render import PALETTE, Picture, frame
 from tetris.scene import Scene
 

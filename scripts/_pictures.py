@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from cem.checkpoint import write_atomically
+from kernels.files import write_bytes
 
 SUFFIXES = (".png", ".svg", ".pdf")
 """What a picture can be, by the end of its name."""
@@ -50,4 +50,4 @@ def save_figure(figure: Any, picture: Path) -> None:
     image = io.BytesIO()
     kind = picture.suffix.lower().removeprefix(".")
     figure.savefig(image, format=kind, metadata=_METADATA[kind])
-    write_atomically(picture, image.getvalue())
+    write_bytes(picture, image.getvalue())

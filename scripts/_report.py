@@ -27,7 +27,7 @@ from _report_tables import (
 )
 from _run_record import RunRecord
 
-from tetris.files import write_text
+from kernels.files import write_text
 from tetris.player import player_assets, player_fragment
 from tetris.score import ESTIMATOR
 

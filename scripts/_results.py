@@ -17,8 +17,8 @@ import torch
 from _common import check_gpu
 from _machine import gpu, machine, part_digest, processor_of, versions
 
+from kernels.files import write_text
 from kernels.names import unknown_name
-from tetris.files import write_text
 
 DEVICES = ("auto", "cpu", "cuda")
 DESCRIBED_PARTS = ("time_to_quality", "env", "sampling", "operators")

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from _recipe import Recipe, read_settings
 
+from kernels.files import write_text
+from kernels.names import meant_path
 from tetris.controller import FILE_NAME
-from tetris.files import meant_path, write_text
 
 RUNS = Path("runs")
 _BEFORE = {"averaging": 0.0}  # settings that older runs do not name, as they were

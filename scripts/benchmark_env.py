@@ -20,7 +20,6 @@ import gymnasium
 import torch
 from _common import (
     Parser,
-    check_writable,
     choose_device,
     one_line_errors,
     one_of,
@@ -36,8 +35,8 @@ from _results import describe
 from gymnasium.vector import AutoresetMode
 
 import tetris.envs
+from kernels.files import check_writable, write_text
 from tetris.envs.vector_checks import OUTPUTS
-from tetris.files import write_text
 
 SEED = 12345
 GPU_ENVS = 1 << 20

@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from _common import (
     Parser,
-    check_writable,
     choose_device,
     one_line_errors,
     positive_int,
@@ -36,8 +35,8 @@ from _pictures import SUFFIXES, check_picture
 from _scoring import GPU_STREAMS
 from _speed_plot import Speed, draw_speeds
 
+from kernels.files import check_writable, write_text
 from tetris import LinearController, Rollout, Rules, resolve
-from tetris.files import write_text
 
 SEED = 12345
 DEFAULT_CONTROLLERS = ("dt20", "bcts")

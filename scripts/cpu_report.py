@@ -24,7 +24,6 @@ from typing import Any
 from _common import (
     Parser,
     add_parts,
-    check_writable,
     fail,
     one_line_errors,
     positive_int,
@@ -36,8 +35,8 @@ from _results import DESCRIBED_PARTS, read_report
 from _scoring import find_estimate, find_measurement
 from time_to_quality import without_moments
 
+from kernels.files import check_writable, write_text
 from tetris.controller import PUBLISHED
-from tetris.files import write_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cpu.json"

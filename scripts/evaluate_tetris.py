@@ -15,7 +15,6 @@ from typing import Any
 
 from _common import (
     Parser,
-    check_writable,
     choose_device,
     one_line_errors,
     positive_int,
@@ -34,8 +33,8 @@ from _game_arguments import (
 )
 from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, score_table
 
+from kernels.files import check_writable, write_text
 from tetris.controller import LinearController
-from tetris.files import write_text
 from tetris.game import Pieces, Step, steps
 from tetris.rules import Rules
 from tetris.score import Score

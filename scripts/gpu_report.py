@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from _command import ROOT, python
-from _common import Parser, add_parts, check_gpu, check_writable, one_line_errors, positive_seconds, run
+from _common import Parser, add_parts, check_gpu, one_line_errors, positive_seconds, run
 from _continued import Continued, Unfinished
 from _controllers import GOOD
 from _engine_builds import build_engines
@@ -37,6 +37,8 @@ from _record import record_score, record_training
 from _results import describe, merged, open_report, write_json
 from _sanitizer import TOOLS, count_tests, find_tests, run_files
 from time_to_quality import GOALS, measure, summary, without_moments
+
+from kernels.files import check_writable
 
 RESULTS = ROOT / "benchmarks" / "results"
 KEPT = ROOT / "runs" / "gpu_report"

@@ -43,8 +43,8 @@ from _scoring import DEFAULT_SEED, find_estimate, find_measurement
 from _time_to_quality_pages import PICTURE_NAME, QUALITY_BLOCKS, measured
 from _time_to_quality_plot import draw_time_to_quality
 
+from kernels.files import write_text
 from tetris import LinearController, Rules
-from tetris.files import write_text
 from tetris.judgement import decisions
 from tetris.scene import Scene, scenes
 from tetris.stream import PieceStream

@@ -11,13 +11,15 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from _common import Parser, check_writable, one_line_errors, one_of, path_ending, run
+from _common import Parser, one_line_errors, one_of, path_ending, run
 from _learning_curve import ACROSS, draw_learning_curve, draw_learning_curves
 from _pictures import SUFFIXES, check_picture
 from _report import write_report
 from _report_data import distinct_names
 from _run_folder import RunFolder
 from _run_record import RunRecord, read_run
+
+from kernels.files import check_writable
 
 COMPARISON = Path("comparison.html")
 

@@ -21,7 +21,6 @@ from typing import Any
 from _common import (
     Parser,
     add_parts,
-    check_writable,
     choose_device,
     one_line_errors,
     positive_int,
@@ -44,6 +43,7 @@ from _reproduce_pages import (
 from _results import describe, merged, open_report, write_json
 from gpu_report import RESULTS, result_path
 
+from kernels.files import check_writable
 from kernels.toolchain import find_compiler
 
 DEVICES = ("auto", "cpu", "cuda")

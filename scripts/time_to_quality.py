@@ -29,7 +29,6 @@ from typing import Any
 import torch
 from _common import (
     Parser,
-    check_writable,
     choose_device,
     one_line_errors,
     one_of,
@@ -46,6 +45,7 @@ from _recipe import Recipe, make_recipe, read_settings
 from _results import describe, write_json
 from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
 
+from kernels.files import check_writable
 from tetris import LinearController, Rollout, Rules, Score
 from tetris.score import chi2_quantile
 from tetris.splitting import LEAST_DECISIONS

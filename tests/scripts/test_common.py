@@ -161,12 +161,6 @@ def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
         _common.choose_device("cuda")
 
 
-@pytest.mark.parametrize("parts", [("missing", "a.json"), (".",)])
-def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple[str, ...]) -> None:
-    with pytest.raises(OSError, match="expected a f"):
-        _common.check_writable(tmp_path.joinpath(*parts))
-
-
 def test_table_is_aligned() -> None:
     assert _common.table(["name", "n"], [["a", "1,000"], ["longer", "2"]]).splitlines() == [
         "name        n",
