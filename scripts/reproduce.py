@@ -18,18 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from _common import (
-    Parser,
-    add_parts,
-    choose_device,
-    one_line_errors,
-    positive_int,
-    positive_seconds,
-    progress,
-    run,
-    table,
-)
-from _game_arguments import add_device
 from _noisy_ce import Plan, Search, median_score, run_experiment
 from _published import CPU_PRECISION, GPU_PRECISION, figures, measure_published
 from _reproduce_pages import (
@@ -45,6 +33,18 @@ from gpu_report import RESULTS, result_path
 
 from kernels.files import check_writable
 from kernels.toolchain import find_compiler
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import (
+    Parser,
+    add_parts,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+    run,
+)
+from tetris.devices import choose_device
+from tetris.evaluation.text_table import table
+from tetris.progress import progress
 
 DEVICES = ("auto", "cpu", "cuda")
 
