@@ -1,7 +1,7 @@
 """All generated blocks by name, as the pages call them between [[[cog and ]]]."""
 
 from pages.api_blocks import api
-from pages.engine_blocks import environments, equality, rollout, speed, speed_claim
+from pages.engine_blocks import environments, equality, mdptetris, rollout, speed, speed_claim
 from pages.kernel_blocks import (
     elementwise,
     lltm,
@@ -24,6 +24,7 @@ __all__ = [
     "gpu_claim",
     "gpu_training",
     "lltm",
+    "mdptetris",
     "model_card",
     "noisy_ce",
     "published",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pages.result_files import load, load_all, processor, with_provenance
-from pages.wording import count, digits, markdown
+from pages.wording import count, digits, markdown, score
 
 _PER_SECOND = "10x20.decisions_per_second"
 _ENGINES = {
@@ -46,6 +46,25 @@ def speed_claim() -> str:
         f"10x20. One {gpu.hardware} makes {count(cuda)}, as many as {cuda / core:,.0f} cores of its host."
     )
     return with_provenance(words, cpu, gpu)
+
+
+def mdptetris() -> str:
+    """Return the C++ engine beside MDPTetris, played in one run on one machine."""
+    result = load_all("mdptetris")[0]
+    rows = []
+    for name, label in (("mdptetris", "MDPTetris"), ("ours", "C++ engine")):
+        least, most = map(count, result.data["ranges"][name])
+        figure = (
+            "mdptetris." + ("ours." if name == "ours" else "") + "bcts.10x10.decisions_per_second_per_core"
+        )
+        rows.append(
+            [label, count(result.figures[figure]), f"{least} to {most}", score(result.data["scores"][name])]
+        )
+    header = ["bcts on 10x10, one core", "decisions/s, median", "range", "lines a game (95 % interval)"]
+    words = (
+        f"The C++ engine makes {result.figures['mdptetris.speedup']:.0f} times as many decisions a second."
+    )
+    return with_provenance(f"{markdown(header, rows)}\n\n{words}", result)
 
 
 def rollout() -> str:

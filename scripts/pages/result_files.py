@@ -25,7 +25,7 @@ class Result:
         machine: Processor, cores, and of a GPU its name, driver and CUDA version.
         versions: Of Python, torch and other packages.
         figures: Numbers by name.
-        data: The details.
+        data: The details, as each measurement likes.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Result:
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
     figures: Mapping[str, float]
-    data: Mapping[str, Any]
+    data: Any
 
     @property
     def hardware(self) -> str:
