@@ -11,7 +11,6 @@ board that is about half full.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import statistics
 import subprocess
@@ -25,28 +24,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable
+from measure.cli import make_parser, read
 from measure.provenance import title, write_result
 from tetris import Rollout, Rules, Score, published
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, run
+from tetris.commands.command_line import one_line_errors, positive_int, run
 from tetris.evaluation.text_table import table
 
 STREAMS, SEED, WARM_UP = 64, 12345, 1000
 BOARD = "10x10"
 _PIECES_A_LINE = 2.5  # four cells a piece, ten a line
 _LEFT = 12.5  # pieces on a board that is half full
-
-
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] FOLDER")
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a built copy of MDPTetris")
-    parser.add_argument(
-        "--games", type=positive_int, default=100, metavar="N", help="of theirs in a round (default: 100)"
-    )
-    parser.add_argument("--rounds", type=positive_int, default=7, metavar="N", help="(default: 7)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
 
 
 def play_theirs(folder: Path, games: int) -> tuple[list[int], float]:
@@ -82,10 +69,12 @@ def _cflags(folder: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Play in alternation, print both speeds, write the result."""
-    arguments = parse_arguments(argv)
+    parser = make_parser(__doc__, "FOLDER", ())
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a built copy of MDPTetris")
+    parser.add_argument("--games", type=positive_int, default=100, help="of theirs in a round (default: 100)")
+    parser.add_argument("--rounds", type=positive_int, default=7, help="(default: 7)")
+    arguments, _ = read(parser, argv)
     with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
         play_theirs(arguments.folder, 1)
     controller = published("bcts")
     torch.set_num_threads(1)

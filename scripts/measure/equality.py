@@ -22,10 +22,11 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from measure.cli import make_parser, read
 from measure.engines import build_engines, good_controller
 from measure.provenance import write_result
 from tetris import Rollout, Rules, feature_names
-from tetris.commands.command_line import Parser, one_line_errors, run
+from tetris.commands.command_line import one_line_errors, run
 from tetris.devices import check_gpu
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
@@ -231,9 +232,7 @@ def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare, print how much was, write the result; 1 where something differs."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments = parser.parse_args(argv)
+    arguments, _ = read(make_parser(__doc__, devices=()), argv)
     with one_line_errors():
         check_gpu("two engines", "pytest tests/tetris")
     chosen = configurations()

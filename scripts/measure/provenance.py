@@ -29,6 +29,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"
 """Environment variable with the commit that is measured, for a copy of the files without git."""
 
+Measured = tuple[dict[str, float], dict[str, Any], dict[str, list[dict[str, Any]]]]
+"""Figures, details, and series by the end of their file's name."""
+
 _VECTORS = {
     "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
     "AVX2": {"avx2"},

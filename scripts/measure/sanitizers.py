@@ -28,9 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels import BuildError
 from kernels.cuda import find_nvcc
+from measure.cli import make_parser, read
 from measure.engines import GOOD, build_engines
 from measure.provenance import ROOT, write_result
-from tetris.commands.command_line import Parser, one_line_errors, one_of, run
+from tetris.commands.command_line import one_line_errors, one_of, run
 from tetris.devices import check_gpu
 
 TESTS = "tests"
@@ -204,11 +205,10 @@ def run_tests() -> tuple[dict[str, int], dict[str, Any]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run, print what was found, write the result; 1 where something was, or a test failed."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] TOOL")
+    parser = make_parser(__doc__, "TOOL", ())
     names = (TESTS, *TOOLS)
     parser.add_argument("tool", type=one_of("tool", names), metavar="TOOL", help=", ".join(names))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments = parser.parse_args(argv)
+    arguments, _ = read(parser, argv)
     tool = arguments.tool
     with one_line_errors():
         check_gpu("the GPU tests", "pytest")
