@@ -12,7 +12,7 @@ from _noisy_ce import NOISES, scored_lines, searches_with
 from _noisy_ce_plot import LABELS
 
 from tetris.evaluation.papers import LEARNED_SCORES, MDPTETRIS, PUBLISHED_SCORES, PaperFigure
-from tetris.evaluation.text_table import lines
+from tetris.numbers import lines
 
 CPU_FILE, GPU_FILE = "benchmarks/results/reproduce-cpu.json", "benchmarks/results/reproduce-h200.json"
 FEATURES = ("bertsekas", "bcts")

@@ -10,8 +10,8 @@ from _machine import processor_of
 from _markdown import Report, markdown, origin
 
 from tetris.evaluation.papers import EFFORTS
-from tetris.evaluation.text_table import lines
 from tetris.feature_sets import feature_label
+from tetris.numbers import lines
 
 Reports = Mapping[str, Mapping[str, Any]]
 """Result files by their name from the root."""

@@ -40,10 +40,11 @@ from _time_to_quality_plot import draw_time_to_quality
 from kernels.files import write_text
 from tetris import LinearController, Rules
 from tetris.commands.command_line import Parser, run
+from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.scores import DEFAULT_SEED, find_estimate, find_measurement
-from tetris.evaluation.text_table import lines
+from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.explanation import decisions
+from tetris.numbers import lines
 from tetris.report.learning_curve import draw_learning_curve
 from tetris.stream import PieceStream
 from tetris.training.recipe import has_changed

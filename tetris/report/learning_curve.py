@@ -7,24 +7,19 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from tetris.report import ACROSS
+from tetris.report.data import distinct_names
 from tetris.report.figures import new_figure, save_figure
-from tetris.report.run_record import Metrics, stages_of
+from tetris.report.run_record import Metrics, RunRecord, stages_of
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
-
-ACROSS: Mapping[str, str] = {
-    "generation": "generation",
-    "decisions": "decisions",
-    "seconds": "wall time of training [s]",
-}
-"""What a learning curve can be drawn across, and what its axis is called."""
 
 _Y_TITLE = "lines per game (in training, log scale)"
 _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     # Told apart by dashes and shade, not by colour.
     ("generation_best", "best candidate", {"color": "0.55", "linestyle": ":"}),
     ("elite_mean", "mean of the elites", {"color": "0.4", "linestyle": "--"}),
-    ("mean_fitness", "learned mean", {"color": "0.0", "linestyle": "-"}),
+    ("learned_mean_fitness", "learned mean", {"color": "0.0", "linestyle": "-"}),
 )
 # The colours of Okabe and Ito, which the colour-blind can tell apart; in grey dashes and markers differ.
 _COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
@@ -104,6 +99,14 @@ def draw_learning_curves(
     axes.legend(loc="lower right", framealpha=0.9)
     save_figure(figure, picture)
     return True
+
+
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
+    """Draw the learning curve of a run, or those of several over each other; see `draw_learning_curve`."""
+    if len(runs) == 1:
+        return draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
+    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
+    return draw_learning_curves(curves, picture, across)
 
 
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
