@@ -9,6 +9,9 @@ from typing import Any
 from kernels.files import write_bytes
 from tetris.report import PICTURE_SUFFIXES
 
+COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
+"""Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
+
 # Without what changes from day to day and from one version to the next: the same data give the same file.
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
