@@ -12,7 +12,7 @@ import torch
 from kernels.build import CompilerMissingError, Extension
 from tetris import Rules, published
 from tetris.feature_sets import feature_names
-from tetris.native import extension, feature_struct
+from tetris.native import extension, feature_list
 from tetris.rollout import _NEVER, Rollout
 
 HERE = Path(__file__).parent
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 
 def emulated(names: tuple[str, ...]) -> Any:
     """The operator of emulated_rollout.cpp for a list of features."""
-    structs = ",".join(map(feature_struct, names))
+    structs = feature_list(names)
     name = f"tetris_emulated_{hashlib.sha256(structs.encode()).hexdigest()[:8]}"
     library = Extension(
         name=name,

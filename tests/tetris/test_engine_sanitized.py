@@ -13,7 +13,7 @@ from kernels.build import CompilerMissingError
 from kernels.compile import CXX_FLAGS
 from kernels.toolchain import find_compiler
 from tetris.feature_sets import feature_names
-from tetris.native import feature_struct
+from tetris.native import feature_list
 
 SOURCE = Path(__file__).parent / "engine_sanitized.cpp"
 FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent)
@@ -46,7 +46,7 @@ def test_games_have_no_undefined_behaviour(processor: str, names: tuple[str, ...
     if not compiles_and_runs(command, tmp_path / "empty.cpp", tmp_path / "empty"):
         pytest.skip(f"no sanitizers for {processor} here")
     program = str(tmp_path / "games")
-    command += [f"-DTETRIS_FEATURES={','.join(map(feature_struct, names))}", str(SOURCE), "-o", program]
+    command += [f"-DTETRIS_FEATURES={feature_list(names)}", str(SOURCE), "-o", program]
     subprocess.run([*command, *(f"-I{folder}" for folder in FOLDERS)], check=True)
     answer = subprocess.run([program], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
