@@ -176,6 +176,16 @@ def test_without_autoreset_an_ended_game_stays_as_it_is() -> None:
     assert envs.step([0, 0])[0]["board"][0].sum() == 4
 
 
+def test_an_episode_may_have_more_placements_than_32_bits_count() -> None:
+    envs = TetrisVectorEnv(2, autoreset_mode="Disabled", max_episode_steps=1 << 32)
+    envs.reset(seed=0)
+    envs._length.fill_((1 << 31) - 1)
+    assert not envs.step([0, 0])[3].any()
+    assert envs._length.tolist() == [1 << 31] * 2
+    envs._length.fill_((1 << 32) - 1)
+    assert envs.step([4, 4])[3].all()
+
+
 def test_a_seed_of_some_games_leaves_the_others_alone() -> None:
     envs = TetrisVectorEnv(3, pieces="bag")
     envs.reset(seed=[5, 6, None])

@@ -22,7 +22,7 @@ struct Task {
     int piece_count;
     bool bag;
     Autoreset autoreset;
-    int32_t limit;  // an episode of so many placements is truncated; 0: never
+    int64_t limit;  // an episode of so many placements is truncated; 0: never
 
     TETRIS_FUNCTION int piece(int64_t seed, int64_t stream, int64_t time) const {
         const Pieces source{static_cast<uint64_t>(seed), static_cast<uint64_t>(stream), pieces, piece_count, bag};
@@ -33,7 +33,7 @@ struct Task {
 // What an environment remembers besides its columns, its seed and its stream.
 struct Episode {
     int64_t time;    // number of the piece to be placed, in its stream
-    int32_t length;  // placements so far
+    int64_t length;  // placements so far
     uint8_t piece;   // to be placed
     uint8_t ended;   // sum of `Ended`
 };
