@@ -15,7 +15,7 @@ from _markdown import lines
 from _scoring import DEFAULT_SEED, who_played
 
 from tetris import LinearController, Rules, rollout, split_rollout
-from tetris.splitting import SETTLING, lines_per_game
+from tetris.splitting import BURN_IN, lines_per_game
 
 DEVICES = ("cpu", "cuda")
 """The engines: in Python it would take hours."""
@@ -26,7 +26,7 @@ ESTIMATES = 16
 STREAMS = 1024
 """Streams of an estimate: more than it takes on 10x20, see `split_rollout`."""
 
-DECISIONS = SETTLING + 1000
+DECISIONS = BURN_IN + 1000
 """On each of them."""
 
 PLAYED = 2 * STREAMS * DECISIONS

@@ -12,8 +12,8 @@ from _run_record import RunRecord, stages_of
 from _scoring import DEFAULT_SEED
 
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.replay import Replay
-from tetris.stream import PieceStream
 
 GAME_DECISIONS = 300
 """Placements of the game that a report holds: for the nine of `dt` a third of a second of play in Python."""

@@ -15,9 +15,9 @@ from tetris.controller import LinearController, resolve
 from tetris.features import AfterState
 from tetris.game import Pieces
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.replay import FORMAT, Replay
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """Who plays where nobody is named: the best controller that comes with the package, and on a board of another

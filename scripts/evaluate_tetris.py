@@ -37,9 +37,9 @@ from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, sc
 from tetris.controller import LinearController
 from tetris.files import write_text
 from tetris.game import Pieces, Step, steps
+from tetris.piece_stream import PieceStream
 from tetris.rules import Rules
 from tetris.score import Score
-from tetris.stream import PieceStream
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000

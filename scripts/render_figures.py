@@ -46,8 +46,8 @@ from _time_to_quality_plot import draw_time_to_quality
 from tetris import LinearController, Rules
 from tetris.files import write_text
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.scene import Scene, scenes
-from tetris.stream import PieceStream
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (

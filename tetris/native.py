@@ -122,7 +122,7 @@ def operators(names: tuple[str, ...], *, native: bool = True, cuda: bool = False
 
 
 def resampling_extension() -> Extension:
-    """Return the library of a draw of importance splitting on a GPU, for all features."""
+    """Return the library of resampling in importance splitting on a GPU, for all features."""
     return Extension(
         name=_RESAMPLING_NAME,
         sources=(_RESAMPLING / "resample.cu",),

@@ -23,8 +23,8 @@ from _watching import SPEEDS, Watcher
 
 from tetris import Rules, published
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.scene import Scene, scenes
-from tetris.stream import PieceStream
 
 RULES = Rules(6, 6)
 DT20 = published("dt20")

@@ -1,8 +1,8 @@
 // Games of the C++ engine without torch, to be compiled with sanitizers: TETRIS_FEATURES as for rollout.cpp.
 #include <cstdio>
 
+#include "cpu_rollout.h"
 #include "fastest_lanes.h"
-#include "player.h"
 
 namespace {
 
@@ -46,15 +46,11 @@ Totals play() {
                     float weights[Features::COUNT];
                     for (int i = 0; i < Features::COUNT; ++i) weights[i] = scale * static_cast<float>(1 + i % 5);
                     const GameRules rules{width, height, clear_on_overflow};
-                    StreamPlayer<L, Tall, Features> player(rules, weights);
-                    PieceSource pieces{};
-                    pieces.seed = ~uint64_t{0};
-                    pieces.pieces = 0x6543210;
-                    pieces.count = PIECES;
-                    pieces.bag = clear_on_overflow;
-                    pieces.start(static_cast<uint64_t>(width * height), 0);
+                    StreamRollout<L, Tall, Features> games(rules, weights);
+                    const PieceSource source{0x6543210, PIECES, clear_on_overflow};
+                    PieceReader pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
                     StoredBoard board{};
-                    player.play(board, pieces, {200, int64_t{1} << 62}, all);
+                    games.play(board, pieces, {200, int64_t{1} << 62}, all);
                 }
             }
         }

@@ -17,9 +17,9 @@ from tetris.controller import published
 from tetris.feature_sets import feature_names
 from tetris.game import place
 from tetris.native import feature_list
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 FOLDER = Path(__file__).parent
 TEN = (*feature_names("bcts"), "diversity", "wells_fast")

@@ -16,11 +16,11 @@ from chromium import Page
 
 from tetris import LinearController, Rules, published
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.pieces import placements_on
 from tetris.player import player_assets, player_fragment, player_page
 from tetris.replay import Replay
 from tetris.scene import scenes
-from tetris.stream import PieceStream
 
 RULES = Rules(6, 6, clear_on_overflow=True)
 

@@ -10,6 +10,7 @@ import pytest
 from tetris import Rules, published
 from tetris.glyphs import text_pixels
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.render import (
     EMPTY,
     FALLING,
@@ -25,7 +26,6 @@ from tetris.render import (
     scene_board,
 )
 from tetris.scene import HEADROOM, UNKNOWN, Scene, scenes
-from tetris.stream import PieceStream
 
 RULES = Rules(6, 8)
 

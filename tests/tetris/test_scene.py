@@ -9,8 +9,8 @@ import pytest
 
 from tetris import Rules, published, rollout
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.scene import Scene, scenes, with_piece
-from tetris.stream import PieceStream
 
 
 def seen(rules: Rules, count: int, seed: int = 5, *, stream: bool = True) -> list[Scene]:

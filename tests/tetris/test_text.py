@@ -9,9 +9,9 @@ import numpy as np
 
 from tetris import Rules, published
 from tetris.judgement import decisions
+from tetris.piece_stream import PieceStream
 from tetris.render import FALLING, PALETTE, WALL, piece_picture
 from tetris.scene import Scene, scenes
-from tetris.stream import PieceStream
 from tetris.text import board_lines, half_blocks, scene_text
 
 RULES = Rules(6, 5)

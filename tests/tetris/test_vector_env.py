@@ -17,7 +17,7 @@ from kernels import CompilerMissingError
 from tetris import Rollout, Rules, published
 from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv, native
 from tetris.game import choose
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 
 RULES = (
     Rules(10, 20),

@@ -6,6 +6,12 @@
 
 namespace tetris {
 
+// The rules of a game, but for its pieces.
+struct GameRules {
+    int width, height;
+    bool clear_on_overflow;
+};
+
 // What depends on the size of the board alone.
 template <class L>
 struct Geometry {

@@ -27,6 +27,7 @@ from tetris.envs.vector_checks import (
     checked_output,
 )
 from tetris.envs.vector_finals import final_arrays, final_tensors
+from tetris.piece_stream import packed_source
 
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
@@ -119,12 +120,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.single_observation_space = observation_space(self.rules)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-        numbers = self.rules.piece_set
-        self._source = (
-            sum(piece << 4 * i for i, piece in enumerate(numbers)),
-            len(numbers),
-            self.rules.pieces == "bag",
-        )
+        self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
         self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
         self._operators = native.operators(cuda=self.device.type == "cuda")

@@ -100,9 +100,7 @@ inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     STD_TORCH_CHECK(autoreset >= 0 && autoreset <= 2 && limit >= 0,
                     "expected autoreset from 0 to 2 and no negative limit, got ", autoreset, " and ", limit);
     return {{static_cast<int>(board.size(2)), static_cast<int>(board.size(1)), clear_on_overflow},
-            static_cast<uint32_t>(pieces),
-            static_cast<int>(piece_count),
-            bag,
+            PieceSource::of(pieces, piece_count, bag),
             static_cast<Autoreset>(autoreset),
             limit};
 }
