@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ import torch
 from torch import Tensor
 
 from cem._checks import check_integer, check_real
+from kernels.files import write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
@@ -70,37 +69,6 @@ class Loaded:
     refused: tuple[Refused, ...]
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: a kill or a power cut leaves all of it or what was there before.
-
-    Args:
-        path: The file; its folder must exist.
-        data: Its content.
-
-    Raises:
-        OSError: If it could not be written, with the path; what was there before is untouched, nothing is
-            left over.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        # The rename is durable only once the folder is.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()  # it is there after an error or Ctrl-C alone
-
-
 def write_checkpoint(
     path: Path, step: int, state: Mapping[str, Any], fingerprint: Mapping[str, Any] | None = None
 ) -> None:
@@ -117,7 +85,7 @@ def write_checkpoint(
     Raises:
         TypeError: If one of them holds anything else.
         ValueError: If a number in them is NaN or infinite (within tensors they may be).
-        OSError: As ``write_atomically``.
+        OSError: As `kernels.files.write_bytes`.
     """
     body = {
         "format": FORMAT,
@@ -126,7 +94,7 @@ def write_checkpoint(
         "fingerprint": _encode(fingerprint or {}),
         "state": _encode(state),
     }
-    write_atomically(path, _canonical({**body, "sha256": _digest(body)}) + b"\n")
+    write_bytes(path, _canonical({**body, "sha256": _digest(body)}) + b"\n")
 
 
 def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
@@ -249,7 +217,7 @@ class Checkpointer:
         # Newer ones are foreign or damaged, or this run would not be here: they are not counted and not
         # touched.
         older = [old for number, old in self.paths().items() if number < step]
-        for stale in (*older[self._keep - 1 :], *self.folder.glob("checkpoint-*.json.tmp")):
+        for stale in (*older[self._keep - 1 :], *self.folder.glob(".checkpoint-*.json.*.tmp")):
             stale.unlink(missing_ok=True)
         return path
 

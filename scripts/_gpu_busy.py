@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from _curriculum import curriculum_text
-from _recipe import Recipe
-from _run_folder import RunFolder
-from _training import Training
 from torch.profiler import ProfilerActivity, profile
 
 from cem import StopRequest
+from tetris.training.curriculum import curriculum_text
+from tetris.training.recipe import Recipe
+from tetris.training.run_folder import RunFolder
+from tetris.training.training import Training
 
 _WARM_UP_GENERATIONS = 2
 

@@ -8,11 +8,9 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from kernels.build import Extension
@@ -36,16 +34,6 @@ _SMI_FIELDS = {
     "clock_memory_mhz": "clocks.mem",
     "power_limit_w": "power.limit",
 }
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
-    found = {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": np.__version__}
-    try:
-        found["cem-tetris"] = metadata.version("cem-tetris")
-    except metadata.PackageNotFoundError:  # run from a checkout that is only on the path
-        found["cem-tetris"] = "unknown"
-    return found
 
 
 def machine() -> dict[str, str | int]:

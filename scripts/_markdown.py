@@ -7,6 +7,8 @@ from typing import Any
 
 from _machine import processor_of
 
+from tetris.evaluation.text_table import lines
+
 Report = Mapping[str, Any]
 Block = Callable[[Report, str], str]
 """Writes a block from a result file and the file's name from the root."""
@@ -33,16 +35,6 @@ def part(name: str, absent: str = "") -> Callable[[Callable[[Report], str]], Blo
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
-
-
-def lines(value: float | None) -> str:
-    """Return a number of lines as a person reads it: three or four digits."""
-    if value is None:
-        return "-"
-    if value < 1e6:
-        return f"{float(f'{value:.4g}'):,.0f}"
-    millions = float(f"{value:.3g}") / 1e6
-    return f"{millions:,.0f} M" if millions >= 1000 else f"{millions:.3g} M"
 
 
 def cell(measurement: Report) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from _noisy_ce import NOISES, searches_with
-from _papers import LEARNED_SCORES
-from _pictures import new_figure, save_figure
 
 from tetris import Rules
+from tetris.evaluation.papers import LEARNED_SCORES
+from tetris.report.figures import new_figure, save_figure
 
 LABELS: Mapping[str, str] = dict(zip(NOISES, ("no noise", "constant 4", "max(5 - t / 10, 0)"), strict=True))
 """What the noise schedules are called in pictures and tables."""

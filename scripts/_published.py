@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from _papers import PUBLISHED_SCORES
-from _scoring import DEFAULT_SEED, Limit, Measurement, measure, progress_bar
-
 from tetris import Rules
 from tetris.controller import PUBLISHED
+from tetris.evaluation.papers import PUBLISHED_SCORES
+from tetris.evaluation.scores import DEFAULT_SEED, Limit, Measurement, measure, progress_bar
 
 CPU_PRECISION: Mapping[str, float] = {"10x10": 0.03}
 GPU_PRECISION: Mapping[str, float] = {"10x10": 0.005, "10x20": 0.05}

@@ -19,11 +19,11 @@ from _command import python
 from _continued import Continued, Unfinished
 from _engine_builds import build_engines
 from _ratio import ratio
-from _recipe import make_recipe
 from _results import describe, write_json
-from _run_folder import RunFolder
 
 from tetris import LinearController, Score, published
+from tetris.training.recipe import make_recipe
+from tetris.training.run_folder import RunFolder
 
 RECORD: Mapping[str, str | int] = {"preset": "record", "device": "cuda", "seed": 1}
 COMMAND = f"python scripts/train_tetris.py {' '.join(f'--{name} {value}' for name, value in RECORD.items())}"

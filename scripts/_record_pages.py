@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from _curriculum import parse_curriculum
 from _markdown import Block, Report, cell, markdown, origin
 from _record import BOARD, REFERENCE, measured_record
+
+from tetris.training.curriculum import parse_curriculum
 
 PICTURE_NAME = "record_learning_curve.png"
 _NOT_YET = "Not measured yet."

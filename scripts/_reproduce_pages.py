@@ -7,10 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from _markdown import Report, cell, lines, markdown, origin
+from _markdown import Report, cell, markdown, origin
 from _noisy_ce import NOISES, scored_lines, searches_with
 from _noisy_ce_plot import LABELS
-from _papers import LEARNED_SCORES, MDPTETRIS, PUBLISHED_SCORES, PaperFigure
+
+from tetris.evaluation.papers import LEARNED_SCORES, MDPTETRIS, PUBLISHED_SCORES, PaperFigure
+from tetris.evaluation.text_table import lines
 
 CPU_FILE, GPU_FILE = "benchmarks/results/reproduce-cpu.json", "benchmarks/results/reproduce-h200.json"
 FEATURES = ("bertsekas", "bcts")

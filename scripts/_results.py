@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import check_gpu
-from _machine import gpu, machine, part_digest, processor_of, versions
+from _machine import gpu, machine, part_digest, processor_of
 
+from kernels.files import write_text
 from kernels.names import unknown_name
-from tetris.files import write_text
+from tetris.devices import check_gpu
+from tetris.versions import versions
 
 DEVICES = ("auto", "cpu", "cuda")
 DESCRIBED_PARTS = ("time_to_quality", "env", "sampling", "operators")

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _pictures import new_figure, save_figure
 from _sampling_tables import LABELS, OURS, median, speedups
+
+from tetris.report.figures import new_figure, save_figure
 
 HINT = "no pictures without matplotlib: run pip install matplotlib"
 TIME, SPEEDUP = "sampling_time.png", "sampling_speedup.png"

@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from _common import table
 from _machine import processor_of
 from _operator_tables import digits
 from _sampling_methods import METHODS
+
+from tetris.evaluation.text_table import table
 
 LABELS = {method.name: method.label for method in METHODS}
 OURS = "ours"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from _pictures import new_figure, save_figure
+from tetris.report.figures import new_figure, save_figure
 
 # Told apart by shape and filling, not by colour.
 _MARKS = (("o", "0.0"), ("s", "1.0"), ("^", "0.5"), ("D", "0.8"))

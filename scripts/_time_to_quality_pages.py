@@ -6,10 +6,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from _common import feature_label
 from _machine import processor_of
-from _markdown import Report, lines, markdown, origin
-from _papers import EFFORTS
+from _markdown import Report, markdown, origin
+
+from tetris.evaluation.papers import EFFORTS
+from tetris.evaluation.text_table import lines
+from tetris.feature_sets import feature_label
 
 Reports = Mapping[str, Mapping[str, Any]]
 """Result files by their name from the root."""

@@ -10,7 +10,7 @@ from typing import Any
 from _markdown import Report
 from _time_to_quality_pages import all_goals, goal_label, machine_name, reached
 
-from cem.checkpoint import write_atomically
+from kernels.files import write_bytes
 
 # Told apart by shape and filling, not by colour.
 _STYLES: tuple[dict[str, Any], ...] = (
@@ -57,7 +57,7 @@ def draw_time_to_quality(results: Sequence[Report], picture: Path) -> bool:
     figure.legend(loc="outside lower center", ncols=2)
     image = io.BytesIO()
     figure.savefig(image, format="png", metadata={"Software": None})
-    write_atomically(picture, image.getvalue())
+    write_bytes(picture, image.getvalue())
     return True
 
 

@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _common import choose_device
-from _recipe import make_recipe, read_settings
-from _run_folder import RunFolder
-from _training import Training, learned_weights
-
 from cem import Callback, StopRequest
+from tetris.devices import choose_device
+from tetris.training.recipe import make_recipe, read_settings
+from tetris.training.run_folder import RunFolder
+from tetris.training.training import Training, learned_weights
 
 
 class Knowledge(Callback):

@@ -18,26 +18,18 @@ from typing import Any
 
 import gymnasium
 import torch
-from _common import (
-    Parser,
-    check_writable,
-    choose_device,
-    one_line_errors,
-    one_of,
-    positive_int,
-    positive_seconds,
-    progress,
-    run,
-    table,
-)
-from _game_arguments import add_device
 from _machine import processor_of
 from _results import describe
 from gymnasium.vector import AutoresetMode
 
 import tetris.envs
+from kernels.files import check_writable, write_text
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.devices import choose_device
 from tetris.envs.vector_checks import OUTPUTS
-from tetris.files import write_text
+from tetris.evaluation.text_table import table
+from tetris.progress import progress
 
 SEED = 12345
 GPU_ENVS = 1 << 20

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import Parser, check_writable, fail, one_line_errors, run, table
-from _game_arguments import add_device
 from _lltm_benchmark import measure_lltm
 from _machine import processor_of
 from _operator_benchmarks import measure_elementwise
@@ -20,6 +18,10 @@ from _operator_tables import Rows, elementwise_rows, lltm_rows
 from _results import DEVICES, describe, settle_device, write_json
 
 from kernels import BuildError
+from kernels.files import check_writable
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, fail, one_line_errors, run
+from tetris.evaluation.text_table import table
 
 BENCHMARK = "operators"
 OPERATORS = ("sigmoid", "vector_add", "elementwise_mult", "lltm")

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import Parser, check_writable, fail, one_line_errors, positive_int, run
-from _game_arguments import add_device
 from _results import DEVICES, describe, read_result, settle_device, write_json
 from _sampling_methods import Method, Sample, methods_for
 from _sampling_plots import HINT, draw_sampling_plots
@@ -23,6 +21,9 @@ from _timing import Function, Plan, Timing, event_times, graph_times, host_times
 from torch import Tensor
 
 from kernels import BuildError
+from kernels.files import check_writable
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int, run
 
 BENCHMARK = "sampling"
 SAMPLES = 1024

@@ -19,25 +19,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import (
-    Parser,
-    check_writable,
-    choose_device,
-    one_line_errors,
-    positive_int,
-    positive_seconds,
-    progress,
-    run,
-    table,
-)
-from _game_arguments import DEFAULT_BOARD, add_board, add_device
-from _machine import gpu, machine, processor_of, source_digest, versions
-from _pictures import SUFFIXES, check_picture
-from _scoring import GPU_STREAMS
+from _machine import gpu, machine, processor_of, source_digest
 from _speed_plot import Speed, draw_speeds
 
+from kernels.files import check_writable, write_text
 from tetris import LinearController, Rollout, Rules, resolve
-from tetris.files import write_text
+from tetris.commands.arguments import DEFAULT_BOARD, add_board, add_device
+from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds, run
+from tetris.devices import choose_device
+from tetris.evaluation.scores import GPU_STREAMS
+from tetris.evaluation.text_table import table
+from tetris.progress import progress
+from tetris.report.figures import SUFFIXES, check_picture
+from tetris.versions import versions
 
 SEED = 12345
 DEFAULT_CONTROLLERS = ("dt20", "bcts")

@@ -21,23 +21,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _common import (
+from _machine import machine, processor_of, source_digest
+from _results import DESCRIBED_PARTS, read_report
+from time_to_quality import without_moments
+
+from kernels.files import check_writable, write_text
+from tetris.commands.command_line import (
     Parser,
     add_parts,
-    check_writable,
     fail,
     one_line_errors,
     positive_int,
     positive_seconds,
     run,
 )
-from _machine import machine, processor_of, source_digest, versions
-from _results import DESCRIBED_PARTS, read_report
-from _scoring import find_estimate, find_measurement
-from time_to_quality import without_moments
-
 from tetris.controller import PUBLISHED
-from tetris.files import write_text
+from tetris.evaluation.scores import find_estimate, find_measurement
+from tetris.versions import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "cpu.json"

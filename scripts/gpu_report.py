@@ -25,18 +25,21 @@ from pathlib import Path
 from typing import Any
 
 from _command import ROOT, python
-from _common import Parser, add_parts, check_gpu, check_writable, one_line_errors, positive_seconds, run
 from _continued import Continued, Unfinished
 from _controllers import GOOD
 from _engine_builds import build_engines
 from _equality import compare_all, configurations
 from _gpu_busy import watch_training
 from _machine import commit, gpu
-from _recipe import make_recipe
 from _record import record_score, record_training
 from _results import describe, merged, open_report, write_json
 from _sanitizer import TOOLS, count_tests, find_tests, run_files
 from time_to_quality import GOALS, measure, summary, without_moments
+
+from kernels.files import check_writable
+from tetris.commands.command_line import Parser, add_parts, one_line_errors, positive_seconds, run
+from tetris.devices import check_gpu
+from tetris.training.recipe import make_recipe
 
 RESULTS = ROOT / "benchmarks" / "results"
 KEPT = ROOT / "runs" / "gpu_report"

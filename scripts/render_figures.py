@@ -20,17 +20,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from _common import Parser, run
 from _engine_pages import ENGINE_BLOCKS
 from _env_pages import ENV_BLOCKS
 from _kernel_pages import CPU_BLOCKS, KERNEL_BLOCKS
-from _learning_curve import draw_learning_curve
 from _machine import source_digest
-from _markdown import cell, estimate_cell, lines, markdown, origin
-from _movie import check_gif, write_gif
+from _markdown import cell, estimate_cell, markdown, origin
 from _noisy_ce_plot import draw_noisy_ce
-from _papers import PUBLISHED_SCORES
-from _recipe import has_changed
 from _record import best_controller, measured_record
 from _record_pages import PICTURE_NAME as RECORD_PICTURE
 from _record_pages import RECORD_BLOCKS
@@ -39,15 +34,21 @@ from _reproduce_pages import CPU_FILE as REPRODUCED_CPU
 from _reproduce_pages import GPU_FILE as REPRODUCED_GPU
 from _results import DESCRIBED_PARTS, stale_parts
 from _sampling_plots import draw_sampling_plots
-from _scoring import DEFAULT_SEED, find_estimate, find_measurement
 from _time_to_quality_pages import PICTURE_NAME, QUALITY_BLOCKS, measured
 from _time_to_quality_plot import draw_time_to_quality
 
+from kernels.files import write_text
 from tetris import LinearController, Rules
-from tetris.files import write_text
-from tetris.judgement import decisions
-from tetris.scene import Scene, scenes
+from tetris.commands.command_line import Parser, run
+from tetris.evaluation.papers import PUBLISHED_SCORES
+from tetris.evaluation.scores import DEFAULT_SEED, find_estimate, find_measurement
+from tetris.evaluation.text_table import lines
+from tetris.explanation import decisions
+from tetris.report.learning_curve import draw_learning_curve
 from tetris.stream import PieceStream
+from tetris.training.recipe import has_changed
+from tetris.view.game_view import Scene, scenes
+from tetris.view.movies import check_gif, write_gif
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (

@@ -18,19 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from _common import (
-    Parser,
-    add_parts,
-    check_writable,
-    choose_device,
-    one_line_errors,
-    positive_int,
-    positive_seconds,
-    progress,
-    run,
-    table,
-)
-from _game_arguments import add_device
 from _noisy_ce import Plan, Search, median_score, run_experiment
 from _published import CPU_PRECISION, GPU_PRECISION, figures, measure_published
 from _reproduce_pages import (
@@ -44,7 +31,20 @@ from _reproduce_pages import (
 from _results import describe, merged, open_report, write_json
 from gpu_report import RESULTS, result_path
 
+from kernels.files import check_writable
 from kernels.toolchain import find_compiler
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import (
+    Parser,
+    add_parts,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+    run,
+)
+from tetris.devices import choose_device
+from tetris.evaluation.text_table import table
+from tetris.progress import progress
 
 DEVICES = ("auto", "cpu", "cuda")
 

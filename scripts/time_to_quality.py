@@ -27,28 +27,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _common import (
-    Parser,
-    check_writable,
-    choose_device,
-    one_line_errors,
-    one_of,
-    positive_int,
-    positive_seconds,
-    run,
-    table,
-)
 from _continued import Unfinished
-from _estimating import Estimate, estimate
-from _game_arguments import add_device
-from _presets import Setting
-from _recipe import Recipe, make_recipe, read_settings
 from _results import describe, write_json
-from _scoring import DEFAULT_SEED, MOST_STREAMS, STREAMS
 
+from kernels.files import check_writable
 from tetris import LinearController, Rollout, Rules, Score
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.devices import choose_device
+from tetris.evaluation.estimates import Estimate, estimate
+from tetris.evaluation.scores import DEFAULT_SEED, MOST_STREAMS, STREAMS
+from tetris.evaluation.text_table import table
 from tetris.score import chi2_quantile
 from tetris.splitting import LEAST_DECISIONS
+from tetris.training.presets import Setting
+from tetris.training.recipe import Recipe, make_recipe, read_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 GAMES = 400

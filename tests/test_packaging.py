@@ -20,9 +20,24 @@ PACKAGES = ("cem", "tetris", "kernels")
 MAY_IMPORT = {
     "scripts": {"scripts", "cem", "tetris", "kernels"},
     "cem": {"cem", "kernels"},
-    "tetris": {"tetris", "kernels"},
+    "tetris": {"tetris", "cem", "kernels"},
     "kernels": {"kernels"},
 }
+CORE = "tetris"
+ROOMS = {
+    CORE: {CORE},
+    "envs": {CORE, "view"},
+    "view": {CORE},
+    "evaluation": {CORE},
+    "training": {CORE},
+    "report": {CORE, "evaluation", "training", "view"},
+    "commands": {CORE, "evaluation", "training", "report", "view"},
+}
+"""What the rooms of tetris may import of it, besides themselves; the files that lie in none are the core."""
+
+OPTIONAL = {"view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}}
+"""What the rooms of tetris use of the extras, where it is installed."""
+
 DEPENDENCIES = {"gymnasium", "ninja", "numpy", "torch", "tqdm"}
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
@@ -33,16 +48,42 @@ def pyproject() -> dict[str, Any]:
     return dict(tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8")))
 
 
-def imported(source: Path) -> set[str]:
-    """Returns the top-level names that a file imports anywhere in it."""
+def modules(source: Path) -> set[str]:
+    """Returns the dotted names that a file imports anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{source} imports relatively"
-            names.add(str(node.module).partition(".")[0])
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return names
+
+
+def room(module: str) -> str:
+    """Returns the room of a module of tetris by its dotted name."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else CORE
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_the_rooms_of_tetris_import_downwards(name: str) -> None:
+    wrong = {}
+    for source in (PROJECT / "tetris").rglob("*.py"):
+        dotted = ".".join(source.relative_to(PROJECT).with_suffix("").parts)
+        if room(dotted) != name or dotted == "tetris.__main__":
+            continue
+        found = modules(source)
+        rooms = {room(each) for each in found if each.startswith("tetris.")} - ROOMS[name] - {name}
+        cem = {each for each in found if each.partition(".")[0] == "cem"} if name != "training" else set()
+        if rooms or cem:
+            wrong[dotted] = sorted(rooms | cem)
+    assert wrong == {}
+
+
+def imported(source: Path) -> set[str]:
+    """Returns the top-level names that a file imports anywhere in it."""
+    return {name.partition(".")[0] for name in modules(source)}
 
 
 @pytest.mark.parametrize("folder", MAY_IMPORT)
@@ -66,7 +107,12 @@ def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
     wrong = {
         str(source.relative_to(PROJECT)): sorted(foreign)
         for source in (PROJECT / package).rglob("*.py")
-        if (foreign := imported(source) - allowed - ({"numba"} if source.name in prototypes else set()))
+        if (
+            foreign := imported(source)
+            - allowed
+            - OPTIONAL.get(source.parent.name, set())
+            - ({"numba"} if source.name in prototypes else set())
+        )
     }
     assert wrong == {}
 

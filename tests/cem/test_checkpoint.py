@@ -228,7 +228,7 @@ class TestCheckpointer:
         assert checkpointer.load_latest().state == {"step": 1_000_000}
 
     def test_what_a_killed_write_left_is_swept(self, tmp_path):
-        (tmp_path / "checkpoint-000007.json.tmp").write_text('{"half":')
+        (tmp_path / ".checkpoint-000007.json.4711.tmp").write_text('{"half":')
         Checkpointer(tmp_path).save(8, {})
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000008.json"]
 

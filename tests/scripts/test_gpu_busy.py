@@ -10,7 +10,8 @@ import _gpu_busy
 import pytest
 import torch
 from _gpu_busy import Busy, busy, kernel_spans, watch, watch_training
-from _recipe import Recipe, make_recipe
+
+from tetris.training.recipe import Recipe, make_recipe
 
 
 def test_time_in_which_a_kernel_runs_counts_once() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import _published
 import pytest
-from _papers import PUBLISHED_SCORES, PaperFigure
 from _published import BOARDS, CPU_PRECISION, GPU_PRECISION, decisions_for, figures, measure_published
 
 from tetris import Score
 from tetris.controller import PUBLISHED
+from tetris.evaluation.papers import PUBLISHED_SCORES, PaperFigure
 
 BOTH = [(board, share) for precision in (CPU_PRECISION, GPU_PRECISION) for board, share in precision.items()]
 

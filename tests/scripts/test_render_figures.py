@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _movie import GIF_CELL
-from _recipe import make_recipe
 
 from tetris import LinearController, published
-from tetris.render import PALETTE, frame
+from tetris.training.recipe import make_recipe
+from tetris.view.images import PALETTE, frame
+from tetris.view.movies import GIF_CELL
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import render_figures
 from _noisy_ce import NOISES
-from _papers import PaperFigure
 from _reproduce_pages import CPU_FILE, GPU_FILE, REPRODUCE_BLOCKS, games_cut, verdict
+
+from tetris.evaluation.papers import PaperFigure
 
 PAPER = PaperFigure(31e6, 36e6, "a paper")
 ORIGIN = {

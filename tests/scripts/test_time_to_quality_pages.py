@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _papers import EFFORTS
 from _time_to_quality_pages import QUALITY_BLOCKS, measured
 from _time_to_quality_plot import draw_time_to_quality
 from time_to_quality import GOALS, Goal, figures
+
+from tetris.evaluation.papers import EFFORTS
 
 CPU, GPU = "benchmarks/results/cpu.json", "benchmarks/results/h200.json"
 LOW, MILLION, RECORD, DT20 = GOALS

@@ -20,8 +20,8 @@ from tetris.envs.placements import action_count, action_mask, placement
 from tetris.feature_sets import feature_names
 from tetris.features import feature_values
 from tetris.game import Rows, after_states, play
-from tetris.render import PALETTE
 from tetris.stream import PieceStream
+from tetris.view.images import PALETTE
 
 RULES = (
     Rules(10, 20),

@@ -1,0 +1,1 @@
+"""Scores of controllers, played or estimated, and their tables."""
