@@ -27,6 +27,7 @@ def emulated(names: tuple[str, ...]) -> Any:
         sources=(HERE / "emulated_rollout.cpp",),
         include_dirs=(*extension(names).include_dirs, HERE),
         defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        flags=("-O1",),
         reason="CUDA engine on emulated threads",
     )
     try:

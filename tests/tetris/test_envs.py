@@ -285,14 +285,6 @@ def runs(code: str) -> bool:
     return ended.returncode == 0
 
 
-def test_tetris_itself_does_not_import_gymnasium() -> None:
-    code = "import sys, tetris; sys.exit('gymnasium' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode
-        == 0
-    )
-
-
 def test_the_ids_are_found_through_the_module_s_name() -> None:
     code = "import gymnasium; gymnasium.make('tetris.envs:CemTetris/Tetris-v0')"
     assert (
