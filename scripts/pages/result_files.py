@@ -45,9 +45,9 @@ class Result:
             return str(self.machine["gpu"])
         return f"{self.machine['cores']} cores of {processor(self.machine)}"
 
-    def series(self, suffix: str = "") -> list[dict[str, Any]]:
-        """Return the records of the .jsonl file beside the result, one a generation."""
-        path = RESULTS / f"{self.name}{suffix}.jsonl"
+    def series(self) -> list[dict[str, Any]]:
+        """Return the records of the .jsonl file beside the result."""
+        path = RESULTS / f"{self.name}.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()]
 
 

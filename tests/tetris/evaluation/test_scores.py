@@ -17,7 +17,7 @@ from tetris.evaluation.scores import (
     score_table,
     streams_for,
 )
-from tetris.rollout import Rollout
+from tetris.rollouts import Rollout
 
 DEVICES = ("python", "cpu", "cuda")
 

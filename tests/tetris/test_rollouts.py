@@ -8,7 +8,7 @@ import torch
 from kernels.toolchain import CompilerMissingError
 from tetris.controller import published
 from tetris.feature_sets import feature_names
-from tetris.rollout import Rollout, rollout
+from tetris.rollouts import Rollout, rollout
 from tetris.rules import Rules
 
 BOARDS = [(10, 20), (10, 10), (4, 4), (4, 24), (7, 13), (5, 7)]
