@@ -10,7 +10,7 @@ from pages import pictures, result_files
 from pages.score_blocks import median_run
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
-from pages import writing  # noqa: E402
+from pages import writing
 
 ROOT = Path(__file__).parents[3]
 
