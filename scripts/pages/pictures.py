@@ -11,7 +11,7 @@ import numpy as np
 
 from pages.kernel_blocks import METHODS, median, speedups
 from pages.literature_blocks import NOISES, experiments, searches_with
-from pages.result_files import RESULTS, Result, load, load_all
+from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, median_run, median_time, reached, target_label, targets
 from tetris import LinearController, Rules
 from tetris.evaluation import DEFAULT_SEED
@@ -19,7 +19,6 @@ from tetris.evaluation.papers import LEARNED_SCORES
 from tetris.explanation import decisions
 from tetris.report.figures import COLORS, new_figure, save_figure
 from tetris.report.learning_curve import draw_learning_curve
-from tetris.report.run_record import read_metrics
 from tetris.stream import PieceStream
 from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import write_gif
@@ -56,12 +55,10 @@ def draw_pictures(folder: Path) -> None:
     result = load(f"{PROCESSOR}/training")
     run = median_run(result)
     draw_agent(run, folder / "agent.gif")
-    metrics = RESULTS / f"{result.name}-seed{run['seed']}.jsonl"
-    draw_learning_curve(
-        read_metrics(metrics), folder / "learning_curve.png", f"preset quick, seed {run['seed']}"
-    )
-    record = read_metrics(RESULTS / "h200" / "record_training.jsonl")
-    draw_learning_curve(record, folder / "record_learning_curve.png", "preset record, seed 1")
+    metrics = result.series(f"-seed{run['seed']}")
+    draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
+    record = load("h200/record_training")
+    draw_learning_curve(record.series(), folder / "record_learning_curve.png", "preset record, seed 1")
     draw_sampling(load("h200/sampling"), folder / "sampling.png")
     draw_targets(load_all("time_to_target"), folder / "time_to_target.png")
     for board in ("10x10", "10x20"):

@@ -137,14 +137,20 @@ def read_metrics(path: Path) -> list[Metrics]:
     whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            record = json.loads(line)
-            if isinstance(record, dict) and _OLD_NAME in record:
-                record["learned_mean_fitness"] = record.pop(_OLD_NAME)
+            record = read_record(line)
             _check_record(record)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
         records.append(record)
     return records
+
+
+def read_record(line: str) -> Any:
+    """Return a line of a metrics file; what older runs called otherwise has the name of today."""
+    record = json.loads(line)
+    if isinstance(record, dict) and _OLD_NAME in record:
+        record["learned_mean_fitness"] = record.pop(_OLD_NAME)
+    return record
 
 
 def _check_record(record: Any) -> None:
