@@ -81,7 +81,8 @@ def tests(folder: Path) -> dict[str, Any]:
     build_engines((name, 10) for name in GOOD)
     began = time.monotonic()
     output = python(
-        *("-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "cuda", "tests"), timeout_s=SECONDS["tests"]
+        *("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-q", "-m", "cuda", "tests"),
+        timeout_s=SECONDS["tests"],
     )
     passed, failed = count_tests(output)
     return {

@@ -21,7 +21,8 @@ import torch
 from tetris import native
 from tetris.feature_sets import feature_names
 from tetris.game import Rows, play
-from tetris.launches import Launches
+from tetris.launch_pacing import LaunchPacer
+from tetris.piece_stream import packed_source
 from tetris.rules import Rules
 
 DEVICES = ("python", "cpu", "cuda")
@@ -123,7 +124,7 @@ class Rollout:
         )
         place, boards = self.weights.device, math.prod(shape)
         kind = (self.names, self.rules, boards, place)
-        self._launches = Launches(kind, boards, steady=games_per_stream is None) if cuda else None
+        self._pacer = LaunchPacer(kind, boards, steady=games_per_stream is None) if cuda else None
         self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
         self._games = torch.zeros(shape, dtype=torch.int64, device=place)
@@ -187,9 +188,9 @@ class Rollout:
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
         """Play on without summing up, see `advance`."""
         remaining = checked_int("decisions", decisions, 0, 1 << 62)
-        if self._launches is not None:
+        if self._pacer is not None:
             with torch.cuda.device(self._lines.device):
-                self._launches.run(remaining, self._play_native, check)
+                self._pacer.run(remaining, self._play_native, check)
         else:
             self._play_in_slices(remaining, check)
 
@@ -208,7 +209,6 @@ class Rollout:
 
     def _play_native(self, decisions: int) -> None:
         assert self._operators is not None
-        pieces = self.rules.piece_set
         self._operators.advance(
             self.weights,
             self._columns,
@@ -217,9 +217,7 @@ class Rollout:
             self._made,
             self.rules.height,
             self.rules.clear_on_overflow,
-            sum(piece << 4 * i for i, piece in enumerate(pieces)),
-            len(pieces),
-            self.rules.pieces == "bag",
+            *packed_source(self.rules),
             self.seed if self.seed < 1 << 63 else self.seed - (1 << 64),
             self.first_stream,
             self.share_streams,

@@ -99,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar, score_table
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.game import Step
-    from tetris.stream import PieceStream
+    from tetris.piece_stream import PieceStream
 
     stepwise = bool(arguments.piece_sequence or arguments.replay)
     if stepwise and arguments.device not in ("auto", "python"):

@@ -6,6 +6,12 @@
 
 namespace tetris {
 
+// The rules of a game, but for its pieces.
+struct GameRules {
+    int width, height;
+    bool clear_on_overflow;
+};
+
 // What depends on the size of the board alone.
 template <class L>
 struct Geometry {
@@ -90,10 +96,10 @@ TETRIS_FUNCTION typename L::ColumnBits remove_rows(const Geometry<L>& geometry, 
                                                    typename L::Word full) {
     using Word = typename L::Word;
     while (full != 0) {
-        const int row = full & -static_cast<int>(full);
-        const int above = row - 1;
+        const auto row = static_cast<Word>(full & (~full + 1));
+        const auto above = static_cast<Word>(row - 1);
         // cells = below + row + above, and row is set in every column: below + 2 above.
-        cells = (cells - L::bits_everywhere(static_cast<Word>(row))) + (cells & L::bits_everywhere(static_cast<Word>(above)));
+        cells = (cells - L::bits_everywhere(row)) + (cells & L::bits_everywhere(above));
         full = static_cast<Word>(full & (full - 1));
     }
     return (cells & geometry.inside) | geometry.walls;

@@ -94,7 +94,7 @@ struct ScalarLanes {
     static constexpr int LANES = 1;
     static constexpr int SLOTS = ColumnBits::SLOTS;
     static constexpr int TOP = 31;
-    static constexpr int MAX_WALL = MAX_HEIGHT;
+    static constexpr int MAX_STACK = MAX_HEIGHT;
 
     // A value a lane, in memory.
     struct Constant {

@@ -66,7 +66,7 @@ struct VectorLanes {
     static constexpr int LANES = 16;
     static constexpr int SLOTS = 16;
     static constexpr int TOP = 15;
-    static constexpr int MAX_WALL = 11;
+    static constexpr int MAX_STACK = 11;
     static constexpr int MAX_GROUPS = 3;
 
     struct Mask {  // all ones or all zeros a lane

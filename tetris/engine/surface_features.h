@@ -6,7 +6,7 @@
 
 namespace tetris {
 
-struct Diversity : WholeFeature {
+struct Diversity : FeatureBase {
     template <class L>
     struct Prepared {
         // The differences of each column and the next one.
@@ -206,7 +206,7 @@ struct StepSets {
 
 // A feature of steps: `Self::value(steps)`.
 template <class Self>
-struct StepFeature : WholeFeature {
+struct StepFeature : FeatureBase {
     using Source = StepSets;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -323,7 +323,7 @@ struct FitsZ : StepFeature<FitsZ> {
 };
 
 template <int COLUMN>
-struct ColumnHeight : WholeFeature {
+struct ColumnHeight : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.heights[FIRST_COLUMN + COLUMN];
@@ -335,7 +335,7 @@ struct ColumnHeight : WholeFeature {
 };
 
 template <int COLUMN>
-struct HeightDifference : WholeFeature {
+struct HeightDifference : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         const int difference = board.heights[FIRST_COLUMN + COLUMN + 1] - board.heights[FIRST_COLUMN + COLUMN];
@@ -348,7 +348,7 @@ struct HeightDifference : WholeFeature {
     }
 };
 
-struct MaxHeight : WholeFeature {
+struct MaxHeight : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return popcount(L::or_columns(board.filled & board.geometry.inside));

@@ -16,9 +16,9 @@ from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.vector_checks import checked_int
 from tetris.features import column_heights
 from tetris.game import Rows, landing_row, place
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 Observation = dict[str, Any]
 

@@ -18,7 +18,7 @@ from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
 from tetris.numbers import lines
 from tetris.progress import progress
-from tetris.splitting import SETTLING, lines_per_game
+from tetris.splitting import BURN_IN, lines_per_game
 
 DEVICES = ("cpu", "cuda")
 """The engines: in Python it would take hours."""
@@ -29,7 +29,7 @@ ESTIMATES = 16
 STREAMS = 1024
 """Streams of an estimate: more than it takes on 10x20, see `split_rollout`."""
 
-DECISIONS = SETTLING + 1000
+DECISIONS = BURN_IN + 1000
 """On each of them."""
 
 PLAYED = 2 * STREAMS * DECISIONS

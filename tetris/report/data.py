@@ -10,9 +10,9 @@ from typing import Any
 
 from tetris.evaluation import DEFAULT_SEED
 from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
 from tetris.replay import Replay
 from tetris.report.run_record import RunRecord, stages_of
-from tetris.stream import PieceStream
 
 GAME_DECISIONS = 300
 """Placements of the game that a report holds: for the nine of `dt` a third of a second of play in Python."""

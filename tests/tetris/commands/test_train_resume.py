@@ -31,8 +31,9 @@ RECIPE = (
 
 
 @pytest.fixture(autouse=True)
-def _checkpoint_every_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+def _checkpoint_every_generation_and_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:

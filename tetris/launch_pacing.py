@@ -25,7 +25,7 @@ _seconds_per_step: dict[Hashable, float] = {}
 """What was measured in this process, by kind of work."""
 
 
-class Launches:
+class LaunchPacer:
     """Queues steps of one kind of work on the current stream of the current device.
 
     Args:
