@@ -4,7 +4,7 @@ A stream is an endless sequence of pieces on which one game follows another. Eve
 number of decisions on the same number of streams, so that all cost the same and none is waited for. With
 shared streams (common random numbers) all candidates meet the same pieces, which takes much of the luck out
 of a comparison. Where the length of a game itself is wanted, as in the older literature, a stream can stop
-after so many games.
+after a given number of games.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tetris.piece_stream import packed_source
 from tetris.rules import Rules
 
 DEVICES = ("python", "cpu", "cuda")
-"""Where rollouts run: the readable engine, the C++ engine on all of torch's threads, or the CUDA engine."""
+"""Where rollouts run: Python, the reference implementation; C++ on all of torch's threads; or CUDA."""
 
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
@@ -41,8 +41,9 @@ class RolloutResult:
     Attributes:
         lines: Lines removed, those of unfinished games included; shape (population,), int64, on the GPU
             where the games are played there, otherwise on the CPU.
-        games: Games that ended, likewise.
-        decisions: Pieces placed, likewise: fewer than asked for where streams have stopped.
+        games: Games that ended, of the same shape, type and device.
+        decisions: Pieces placed, of the same shape, type and device; fewer than asked for where streams have
+            stopped.
     """
 
     lines: torch.Tensor
@@ -66,7 +67,7 @@ class Rollout:
         streams: Streams a candidate plays on, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
         device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU where the weights lie, or
-            else on torch's current one; ``"python"``: the readable one.
+            else on torch's current one; ``"python"``: the reference implementation.
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
             candidate i has the streams from ``first_stream + i * streams`` for itself.
@@ -179,8 +180,8 @@ class Rollout:
             check: Called a few times a second; what it raises ends the rollout, which then is of no use.
 
         Returns:
-            The totals since the rollout began. On the GPU they are queued like the games: who looks at them
-            waits.
+            The totals since the rollout began. On the GPU they are queued like the games: reading them
+            waits for the device.
         """
         self.play_on(decisions, check)
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
@@ -271,7 +272,7 @@ def rollout(
     first_stream: int = 0,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
-    """Play every candidate for a fixed number of decisions, or for so many games.
+    """Play every candidate for a fixed number of decisions or games.
 
     Args:
         weights: Shape (population, features), finite; used as float32.

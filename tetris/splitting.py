@@ -57,6 +57,7 @@ _COPIES = 1 << 20  # of a stream that holds the whole weight of its level; only 
 _RANDOM_BITS = 12
 _OWN = 2531  # offset from one candidate to the next, which spreads them evenly: 4096 by the golden ratio, odd
 _CELLS = 4  # of a piece
+_LEAST_ENDED = 4  # weight that ends in a decision, by streams
 
 _Rate = TypeVar("_Rate", float, torch.Tensor)
 
@@ -73,6 +74,8 @@ class SplitResult:
         lines: Lines removed on all streams, int64.
         games: Games that ended on them, however little their weight, int64.
         decisions: Pieces placed, int64.
+        resolved: Whether the rate is at least `least_rate`, bool. Otherwise no game ended, or the rate is
+            biased by the rounding of weights.
     """
 
     rate: torch.Tensor
@@ -80,6 +83,19 @@ class SplitResult:
     lines: torch.Tensor
     games: torch.Tensor
     decisions: torch.Tensor
+    resolved: torch.Tensor
+
+
+def least_rate(streams: int) -> float:
+    """Return the termination rate below which the rounding of weights biases an estimate.
+
+    Weights are integers from 1 on, rounded down. At a tenth of this rate an estimate is a tenth too low, at a
+    hundredth a third; no estimate is below a 180th: see benchmarks/notes/splitting-weights.md.
+
+    Args:
+        streams: Streams a candidate plays on.
+    """
+    return _LEAST_ENDED * streams / _WEIGHT
 
 
 def split_rollout(
@@ -146,7 +162,14 @@ def split_rollout(
     result = games.advance(decisions - steps * size, check)
     # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
     rate = weighted.ended / torch.full_like(weighted.ended, (steps - burn_in) * size)
-    return SplitResult(rate, lines_per_game(games.rules, rate), result.lines, result.games, result.decisions)
+    return SplitResult(
+        rate,
+        lines_per_game(games.rules, rate),
+        result.lines,
+        result.games,
+        result.decisions,
+        resolved=rate >= least_rate(streams),
+    )
 
 
 class StreamWeights:

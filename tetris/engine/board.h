@@ -19,8 +19,8 @@ struct Geometry {
     int width, height;
     typename L::ColumnBits inside;  // all ones in the board's columns
     typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
-    typename L::ColumnBits edges;   // as `pairs`, but walls count as columns
-    typename L::ColumnBits walls;   // the two walls, full from below the floor to beyond the top
+    typename L::ColumnBits edges;   // as `pairs`, but side walls count as columns
+    typename L::ColumnBits walls;   // the two side walls, full from below the floor to beyond the top
     typename L::ColumnInts far;     // WALL_HEIGHT beside the board, where no piece fits
     Word above;                     // the rows above the top
 
@@ -48,7 +48,7 @@ struct Geometry {
 template <class L>
 struct Board {
     const Geometry<L>& geometry;
-    typename L::ColumnBits cells;    // walls included
+    typename L::ColumnBits cells;    // side walls included
     typename L::ColumnBits filled;   // every row up to the topmost cell of the column
     typename L::ColumnInts heights;  // far from any height beside the board
     int twice_landing_height = 0;

@@ -126,7 +126,7 @@ struct RowTransitions : BitCount<RowTransitions> {
     TETRIS_FUNCTION static auto words(const Board<L>& board) {
         return (board.cells ^ L::right(board.cells)) & board.geometry.edges;
     }
-    // The walls go on above the board, where every row is empty.
+    // The side walls go on above the board, where every row is empty.
     template <class L>
     TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
         return 2 * (geometry.height - (L::TOP + 1));

@@ -1,4 +1,4 @@
-// Sixteen placements at a time in 32-bit lanes with AVX2, in two registers of eight: for walls that 16-bit lanes cannot
+// Sixteen placements at a time in 32-bit lanes with AVX2, in two registers of eight: for stacks that 16-bit lanes cannot
 // hold. See lanes_scalar.h for what the names mean.
 #pragma once
 

@@ -35,7 +35,7 @@ __device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
     return Geometry<ThreadLanes>(BOARD_WIDTH > 0 ? BOARD_WIDTH : rules.width, rules.height);
 }
 
-// A board's columns with walls, from those of a game.
+// A board's columns with side walls, from those of a game.
 __device__ inline ThreadLanes::ColumnBits with_walls(const Geometry<ThreadLanes>& geometry,
                                                      const uint32_t (&columns)[MAX_WIDTH]) {
     ThreadLanes::ColumnBits cells = geometry.walls;

@@ -19,7 +19,7 @@ struct HoleRows {
         return {L::or_all(board.holes()), board.template keep<typename L::Word>(tops)};
     }
     // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
-    // the rows over it, and likewise for the row below the piece.
+    // the rows over it, and of the row below the piece.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Bits after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
         typename L::Bits rows = prepared.rows;

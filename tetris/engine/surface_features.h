@@ -64,7 +64,7 @@ struct Bumpiness : BitCount<Bumpiness> {
     }
 
    private:
-    // Of a step + STEP; a step to a wall is none, and larger than any other.
+    // Of a step + STEP; a step to a side wall is none, and larger than any other.
     template <class L>
     TETRIS_FUNCTION static typename L::Ints size(typename L::Ints step) {
         const typename L::Ints difference = step - L::ints(STEP), size = L::maximum(difference, -difference);
@@ -121,7 +121,7 @@ struct SideStep {
     }
 };
 
-// The steps from each column to the next; a wall is higher than any column.
+// The steps from each column to the next; a side wall is higher than any column.
 template <class L>
 struct Steps {
     static constexpr int SIZES = 3;

@@ -1,4 +1,4 @@
-"""Tetris as a Gymnasium environment, on the readable engine: one action places one piece."""
+"""Tetris as a Gymnasium environment, on the reference implementation: one action places one piece."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Episode End
     The episode terminates when a piece comes to rest with a cell above the top row; the lines it completed do
     not count. With `clear_on_overflow` they are removed and counted first, and the episode terminates only if
-    the wall is still higher than the board. It is never truncated; a good player's game lasts for millions of
-    placements, and `gymnasium.make(..., max_episode_steps=n)` sets a limit.
+    the stack is still higher than the board. It is never truncated; a good controller's game lasts for
+    millions of placements, and `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
     ## Arguments
     ```python
@@ -137,7 +137,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.action_space = spaces.Discrete(action_count(width))
         self.observation_space = observation_space(self.rules)
         self.rows: Rows = ()
-        """Rows of the wall, from the bottom; bit c is column c."""
+        """Rows of the board, from the bottom; bit c is column c."""
         self._stream: PieceStream | None = None
         self._time = 0
         self._over = True

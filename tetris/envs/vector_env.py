@@ -78,7 +78,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
-        max_episode_steps: Truncates a game after so many placements; None: never.
+        max_episode_steps: Placements after which a game is truncated; None: never.
         first_stream: Number of the first game's stream, 0 to 2^62.
 
     Raises:

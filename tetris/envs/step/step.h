@@ -21,7 +21,7 @@ struct Task {
     GameRules rules;
     PieceSource source;
     Autoreset autoreset;
-    int64_t limit;  // an episode of so many placements is truncated; 0: never
+    int64_t limit;  // placements after which an episode is truncated; 0: never
 
     TETRIS_FUNCTION int piece(int64_t seed, int64_t stream, int64_t time) const {
         const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(stream)};
@@ -117,7 +117,7 @@ TETRIS_FUNCTION Outcome step(const Task& task, const Geometry<L>& geometry, int6
     return outcome;
 }
 
-// The cells of a row, bit c for column c. Right of the board there are walls, which are full.
+// The cells of a row, bit c for column c. Right of the board there are side walls, which are full.
 template <class L>
 TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
     uint32_t bits = 0;

@@ -111,7 +111,7 @@ inline void check_aligned(const Tensor& tensor, const char* name) {
                     " at an address that is a multiple of four");
 }
 
-// The operators of a device, which plays: `Device::step(board, environments, tensors, task)`, and `observe` likewise.
+// The operators of a device, which plays: `Device::step(board, environments, tensors, task)` and `observe`.
 template <class Device>
 struct Operators {
     static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream, Tensor columns, Tensor time,
