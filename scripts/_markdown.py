@@ -7,7 +7,7 @@ from typing import Any
 
 from _machine import processor_of
 
-from tetris.evaluation.text_table import lines
+from tetris.numbers import lines
 
 Report = Mapping[str, Any]
 Block = Callable[[Report, str], str]

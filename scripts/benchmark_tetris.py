@@ -30,7 +30,8 @@ from tetris.devices import choose_device
 from tetris.evaluation.scores import GPU_STREAMS
 from tetris.evaluation.text_table import table
 from tetris.progress import progress
-from tetris.report.figures import SUFFIXES, check_picture
+from tetris.report import PICTURE_SUFFIXES
+from tetris.report.figures import check_picture
 from tetris.versions import versions
 
 SEED = 12345
@@ -193,7 +194,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, and what they hold for")
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help=f"draw them: {', '.join(SUFFIXES)} (needs matplotlib)"
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help=f"draw them: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)",
     )
     return parser.parse_args(argv)
 

@@ -55,7 +55,7 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
 
     def objective(candidates: torch.Tensor, generation: int) -> Evaluation:
         fitness = candidates.sum(dim=1)
-        return Evaluation(fitness, {"mean_fitness": fitness.mean(), "games": 7}, rates=("games",))
+        return Evaluation(fitness, {"learned_mean_fitness": fitness.mean(), "games": 7}, rates=("games",))
 
     optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 20, maximize=True)
     writer = TensorBoardWriter(tmp_path / "curves", ("holes", "wells"), texts={"settings": "seed 0"})
@@ -68,7 +68,7 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
     ).run()
     found = curves(tmp_path / "curves")
     assert set(found) >= {
-        *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/mean", "search/std"),
+        *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/learned_mean", "search/std"),
         *("time/seconds a generation", "speed/games a second", "metrics/games"),
         *("mean/holes", "mean/wells", "std/holes", "std/wells"),
     }

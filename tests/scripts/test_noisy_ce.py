@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from _noisy_ce import (
     ELITES,
     MEAN_GAMES,
-    NOISES,
     POPULATION,
     Plan,
     make_searches,
     piece_seed,
     run_experiment,
     scored_lines,
-    searches_with,
 )
-from _noisy_ce_plot import draw_noisy_ce, quartiles
 
 from tetris import Rollout, feature_names
 from tetris.game import play
@@ -100,21 +96,3 @@ def test_a_search_learns() -> None:
 
 def test_a_score_without_a_game_ended_is_its_bound() -> None:
     assert scored_lines({"score": {"lines_per_game": None, "ci95": [12.5, None]}}) == 12.5
-
-
-def test_curves_are_drawn_with_the_quartiles_of_each_schedule(tmp_path: Path) -> None:
-    curves = {"none": [[0, 1], [2, 3], [4, 5]], "constant:4.0": [[0, 9]], "linear:5.0,10.0": [[0, 9]]}
-    searches = [
-        {"noise": noise, "mean_lines": lines, "mean_games_cut": [0, 1]}
-        for noise in NOISES
-        for lines in curves[noise]
-    ]
-    experiment = {
-        "plan": {"features": "bertsekas", "board": "10x20", "seeds": 3, "generations": 1, "limit": 1000},
-        "searches": searches,
-    }
-    assert len(searches_with(experiment, "none")) == 3
-    assert quartiles(experiment, "none").tolist() == [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]
-    pytest.importorskip("matplotlib")
-    assert draw_noisy_ce([experiment, experiment], tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

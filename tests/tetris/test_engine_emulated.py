@@ -13,7 +13,7 @@ from kernels.build import CompilerMissingError, Extension
 from tetris import Rules, published
 from tetris.feature_sets import feature_names
 from tetris.native import extension, feature_struct
-from tetris.rollout import _NEVER, Rollout
+from tetris.rollouts import _NEVER, Rollout
 
 HERE = Path(__file__).parent
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tetris.commands.arguments import controller_label, game_rules
 from tetris.controller import LinearController, resolve
-from tetris.evaluation.scores import DEFAULT_SEED
+from tetris.evaluation import DEFAULT_SEED
 from tetris.explanation import decisions
 from tetris.features import AfterState
 from tetris.game import Pieces

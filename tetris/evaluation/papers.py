@@ -7,7 +7,7 @@ They are lines removed in a game of simplified Tetris; who published which weigh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 SZITA_LORINCZ = "Szita & Lőrincz 2006"
@@ -62,63 +62,3 @@ LEARNED_SCORES: Mapping[tuple[str, str], PaperFigure] = {
     ("bcts", "10x20"): PaperFigure(31e6, 36e6, THIERY_SCHERRER),
 }
 """The best that noisy cross-entropy searches came to, by features and board."""
-
-
-@dataclass(frozen=True)
-class ReferenceScore:
-    """A score of the reference simulator, measured for this project.
-
-    Attributes:
-        lines_per_game: The estimate.
-        margin: To both sides of it the 95 % interval reaches.
-        games: How many were played.
-    """
-
-    lines_per_game: float
-    margin: float
-    games: int
-
-    def __str__(self) -> str:
-        """Return it as a person reads it."""
-        return f"{self.lines_per_game:,.0f} ± {self.margin:,.0f}, {self.games:,} games"
-
-    @property
-    def interval(self) -> PaperFigure:
-        """The ends of its interval, as a figure to compare with."""
-        low, high = (self.lines_per_game + sign * self.margin for sign in (-1, 1))
-        return PaperFigure(low, high, "MDPTetris, measured for this project")
-
-
-MDPTETRIS: Mapping[tuple[str, str], ReferenceScore] = {("bcts", "10x10"): ReferenceScore(3887.0, 83.0, 2000)}
-"""MDPTetris, the simulator of Thiery & Scherrer, by controller and board; the published rule."""
-
-
-@dataclass(frozen=True)
-class Effort:
-    """What a paper says of the effort of learning; none of these gives a wall time in its abstract.
-
-    Attributes:
-        source: The paper.
-        statement: What it says, in short.
-        where: The version and the place.
-    """
-
-    source: str
-    statement: str
-    where: str
-
-
-EFFORTS: Sequence[Effort] = (
-    Effort(
-        GABILLON,
-        "CBMPI, best on both boards, takes almost 1/10 of the samples of the cross-entropy method",
-        "NIPS 26, pages 1754-1762, abstract",
-    ),
-    Effort(GABILLON, "the same: almost 1/6 of the samples", "authors' version on HAL, abstract"),
-    Effort(
-        "Boumaza 2011",
-        "evolution strategy with racing: players as good as the best at a third of the cost",
-        "Reducing the Learning Time of Tetris in Evolution Strategies, LNCS 7401, abstract",
-    ),
-)
-"""How papers compare the effort of learning; checked against their abstracts."""

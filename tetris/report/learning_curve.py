@@ -7,27 +7,24 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from tetris.report.figures import new_figure, save_figure
-from tetris.report.run_record import Metrics, stages_of
+from tetris.report import ACROSS
+from tetris.report.data import distinct_names
+from tetris.report.figures import COLORS, new_figure, save_figure
+from tetris.report.run_record import Metrics, RunRecord, stages_of
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
 
-ACROSS: Mapping[str, str] = {
-    "generation": "generation",
-    "decisions": "decisions",
-    "seconds": "wall time of training [s]",
-}
-"""What a learning curve can be drawn across, and what its axis is called."""
-
 _Y_TITLE = "lines per game (in training, log scale)"
 _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    # Told apart by dashes and shade, not by colour.
-    ("generation_best", "best candidate", {"color": "0.55", "linestyle": ":"}),
-    ("elite_mean", "mean of the elites", {"color": "0.4", "linestyle": "--"}),
-    ("mean_fitness", "learned mean", {"color": "0.0", "linestyle": "-"}),
+    # Told apart by dashes and markers as well as by colour.
+    ("generation_best", "best candidate", {"color": COLORS[1], "linestyle": ":", "marker": "^"}),
+    ("elite_mean", "mean of the elites", {"color": COLORS[4], "linestyle": "--", "marker": "s"}),
+    (
+        "learned_mean_fitness",
+        "learned mean",
+        {"color": COLORS[2], "linestyle": "-", "marker": "o", "zorder": 1.9},
+    ),
 )
-# The colours of Okabe and Ito, which the colour-blind can tell apart; in grey dashes and markers differ.
-_COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osv^DP"
 _MARKS = 10  # markers on a curve, about
@@ -56,10 +53,15 @@ def draw_learning_curve(
         return False
     axes, x = figure.add_subplot(), _across(metrics, across)
     for name, label, style in _SERIES:
-        axes.plot(x, _values(metrics, name), label=label, linewidth=1.6, **style)
+        every = max(1, len(metrics) // _MARKS)
+        axes.plot(
+            x, _values(metrics, name), label=label, linewidth=1.4, markersize=4, markevery=every, **style
+        )
     if any(record.get("elite_worst") is not None for record in metrics):
         edges = (_values(metrics, name) for name in ("elite_worst", "generation_best"))
-        axes.fill_between(x, *edges, color="0.85", linewidth=0, label="elites, from worst to best")
+        axes.fill_between(
+            x, *edges, color=COLORS[4], alpha=0.15, linewidth=0, label="elites, from worst to best"
+        )
     _finish(axes, title, across)
     if across == "generation":
         axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
@@ -91,7 +93,7 @@ def draw_learning_curves(
             _values(metrics, "elite_mean"),
             label=name,
             linewidth=1.6,
-            color=_COLORS[number % len(_COLORS)],
+            color=COLORS[number % len(COLORS)],
             linestyle=_DASHES[number % len(_DASHES)],
             marker=_MARKERS[number % len(_MARKERS)],
             markevery=(number * every // len(runs), every),  # not one above the other
@@ -106,6 +108,14 @@ def draw_learning_curves(
     return True
 
 
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
+    """Draw the learning curve of a run, or those of several over each other; see `draw_learning_curve`."""
+    if len(runs) == 1:
+        return draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
+    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
+    return draw_learning_curves(curves, picture, across)
+
+
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
     if across == "decisions":
         return list(accumulate(record["decisions"] for record in metrics))
@@ -118,14 +128,14 @@ def _values(metrics: Sequence[Metrics], name: str) -> list[float]:
 
 
 def _finish(axes: Any, title: str, across: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
     axes.set_yscale("symlog", linthresh=1.0)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
     axes.set_ylim(bottom=0.0)
     axes.set_xlabel(ACROSS[across])
     axes.set_ylabel(_Y_TITLE)
     if across == "decisions":
-        from matplotlib.ticker import EngFormatter
-
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tetris import Rules, published
+from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import METHOD, Estimate, student_t
-from tetris.evaluation.scores import DEFAULT_SEED
 
 Script = Callable[..., Any]
 HIGH = ("--board", "10x16", "--device", "cpu")
@@ -36,7 +36,7 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert (measured["estimates"], measured["decisions"]) == (16, 16 * 256 * 1203)
     low, high = measured["ci95"]
     assert low < measured["lines_per_game"] < high < 2 * low
-    # 1.34 million within four percent (docs/record_log.md); the seed is fixed.
+    # 1.34 million within four percent (benchmarks/notes/record-log.md); the seed is fixed.
     assert 0.9 * low < 1.34e6 < 1.1 * high
 
 
