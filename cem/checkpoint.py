@@ -37,7 +37,7 @@ class CheckpointError(ValueError):
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedCheckpoint:
     """A checkpoint that was passed over.
 
     Attributes:
@@ -53,20 +53,20 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """What ``Checkpointer.load_latest`` found.
 
     Attributes:
         path: The file used.
         step: Its number.
         state: What was saved, tensors on the CPU.
-        refused: The newer files that were passed over, newest first.
+        rejected: The newer files that were passed over, newest first.
     """
 
     path: Path
     step: int
     state: dict[str, Any]
-    refused: tuple[Refused, ...]
+    rejected: tuple[RejectedCheckpoint, ...]
 
 
 def write_checkpoint(
@@ -221,7 +221,7 @@ class Checkpointer:
             stale.unlink(missing_ok=True)
         return path
 
-    def load_latest(self, accept: Callable[[dict[str, Any]], None] | None = None) -> Loaded:
+    def load_latest(self, accept: Callable[[dict[str, Any]], None] | None = None) -> LoadedCheckpoint:
         """Read the newest checkpoint that can be used, and say which newer ones could not and why.
 
         Args:
@@ -231,7 +231,7 @@ class Checkpointer:
         Raises:
             CheckpointError: If there is none, with the name of every file refused and the reason.
         """
-        refused: list[Refused] = []
+        rejected: list[RejectedCheckpoint] = []
         for number, path in self.paths().items():
             try:
                 step, state = read_checkpoint(path, self.fingerprint)
@@ -240,10 +240,10 @@ class Checkpointer:
                 if accept is not None:
                     accept(state)
             except (TypeError, ValueError) as error:
-                refused.append(Refused(path, str(error).removeprefix(f"{path.name}: ")))
+                rejected.append(RejectedCheckpoint(path, str(error).removeprefix(f"{path.name}: ")))
             else:
-                return Loaded(path, step, state, tuple(refused))
-        reasons = "; ".join(map(str, refused)) or "no file named checkpoint-NNNNNN.json"
+                return LoadedCheckpoint(path, step, state, tuple(rejected))
+        reasons = "; ".join(map(str, rejected)) or "no file named checkpoint-NNNNNN.json"
         raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
 
 

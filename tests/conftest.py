@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,11 @@ from chromium import Page, find_chromium
 
 from tetris.commands import command_line
 
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if WORKER:  # one of as many as there are cores
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
+
 
 @pytest.fixture
 def browser_page(tmp_path: Path) -> Iterator[Page]:
@@ -25,6 +32,17 @@ def browser_page(tmp_path: Path) -> Iterator[Page]:
     with Page(program, tmp_path / "chromium") as page:
         yield page
     assert page.problems == []
+
+
+@pytest.fixture(autouse=True)
+def _gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Lets one worker at a time use the GPU."""
+    if not WORKER or request.node.get_closest_marker("cuda") is None:
+        yield
+        return
+    with (tmp_path_factory.getbasetemp().parent / "gpu.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)

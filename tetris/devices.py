@@ -1,13 +1,15 @@
-"""The engines by the name of their device: which there are here, and which one plays."""
+"""The engines by the name of their device: which there are here, and which one plays.
+
+Imports torch only where it is asked: the help of a command names the devices.
+"""
 
 from __future__ import annotations
 
 import sys
 
-import torch
-
 from kernels import CompilerMissingError
 from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
+from kernels.names import unknown_name
 from kernels.toolchain import find_compiler
 
 DEVICES = ("auto", "cpu", "cuda", "python")
@@ -37,6 +39,8 @@ def choose_device(requested: str) -> str:
             raise
         print(f"note: playing in Python, some thousand times slower than in C++: {error}", file=sys.stderr)
         return "python"
+    import torch
+
     if requested == "cpu" or not torch.cuda.is_available():
         return "cpu"
     try:
@@ -49,6 +53,24 @@ def choose_device(requested: str) -> str:
     return "cuda"
 
 
+def settled_device(requested: str, instead: str = "--device cpu") -> str:
+    """Return the engine to play on, see `choose_device`; the name may be anything.
+
+    Args:
+        requested: The name.
+        instead: What does without a GPU.
+
+    Raises:
+        BuildError: If it needs a compiler and there is none.
+        ValueError: If it is unknown, or needs a GPU and there is none.
+    """
+    if requested not in DEVICES:
+        raise unknown_name("device", requested, DEVICES)
+    if requested == "cuda":
+        check_gpu("device cuda", instead)
+    return choose_device(requested)
+
+
 def check_gpu(what: str, instead: str) -> None:
     """Make sure that there is a GPU.
 
@@ -59,6 +81,8 @@ def check_gpu(what: str, instead: str) -> None:
     Raises:
         ValueError: If torch finds none.
     """
+    import torch
+
     if torch.cuda.is_available():
         return
     remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY

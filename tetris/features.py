@@ -2,7 +2,7 @@
 
 Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are Thiery and
 Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013); heights and differences are
-those of Bertsekas and Ioffe (1996). docs/features.md is a table of all. A wall that overflows the board
+those of Bertsekas and Ioffe (1996). docs/features.md is a table of all. A stack that overflows the board
 (where a game ends) has features, too: cells above the top row are cells like any other, with one exception
 that `row_transitions` names.
 """
@@ -28,7 +28,7 @@ class AfterState:
         shape: The piece as it was turned.
         column: Column of the left edge of the piece's bounding box, from 0.
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
-        rows: Rows of the wall after line removal, from the bottom; bit c is column c. No empty row on top.
+        rows: Rows of the board after line removal, from the bottom; bit c is column c. No empty row on top.
         lines: Lines removed.
         piece_cells_removed: Cells of this piece that were in the removed lines.
         game_over: Whether the placement ended the game.
@@ -193,7 +193,7 @@ def height_difference(index: int, after: AfterState) -> int:
 
 @_family((2, 3))
 def deep_wells(depth: int, after: AfterState) -> int:
-    """Columns at least so much lower than both neighbours; a wall is higher than any column."""
+    """Columns at least so much lower than both neighbours; a side wall is higher than any column."""
     wall = max_height(after) + depth
     heights = [wall, *after.heights, wall]
     return sum(
@@ -215,7 +215,7 @@ def bumpiness(after: AfterState) -> int:
 
 @_feature
 def peaks(after: AfterState) -> int:
-    """Columns higher than both neighbours; a wall is higher than any column."""
+    """Columns higher than both neighbours; a side wall is higher than any column."""
     return sum(before > 0 > behind for before, behind in _successive_steps(after))
 
 
@@ -384,7 +384,7 @@ def _rows_of_holes(after: AfterState) -> set[int]:
 
 
 def _hole_cells(after: AfterState) -> list[int]:
-    """The holes of each row, from the top of the wall."""
+    """The holes of each row, from the top of the stack."""
     covered = 0
     cells = []
     for row in reversed(after.rows):
@@ -394,9 +394,9 @@ def _hole_cells(after: AfterState) -> list[int]:
 
 
 def _well_cells(after: AfterState) -> list[int]:
-    """The empty cells of each row whose left and right neighbours are full (walls are full), from the bottom.
+    """The empty cells of each row whose left and right neighbours are cells or side walls, from the bottom.
 
-    A board has at least four columns, so there are none above the wall.
+    A board has at least four columns, so there are none above the stack.
     """
     right_wall = 1 << (after.rules.width - 1)
     return [~row & (row << 1 | 1) & (row >> 1 | right_wall) for row in after.rows]

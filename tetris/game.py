@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tetris.features import AfterState, column_heights, feature_values
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES, Shape
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float32]

@@ -18,6 +18,7 @@ import kernels
 from kernels.build import Extension
 
 _ENGINE = Path(__file__).parent / "engine"
+_DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
 _RESAMPLING = Path(__file__).parent / "resampling"
 _KERNELS = Path(kernels.__file__).parent
 _RESAMPLING_NAME = "tetris_resampling"
@@ -38,15 +39,41 @@ def feature_struct(name: str) -> str:
     return pascal if match[2] is None else f"{pascal}<{match[2]}>"
 
 
+@functools.cache
+def _defined_structs() -> frozenset[str]:
+    """Return the C++ names that a feature can have, without template arguments."""
+    text = "".join((_ENGINE / header).read_text(encoding="utf-8") for header in _DEFINITIONS)
+    return frozenset(re.findall(r"^struct (\w+) : ", text, re.MULTILINE))
+
+
+def feature_list(names: tuple[str, ...]) -> str:
+    """Return the C++ names of features, separated by commas: the macro TETRIS_FEATURES of the sources.
+
+    Raises:
+        ValueError: If a feature is defined in Python only.
+    """
+    structs = [feature_struct(name) for name in names]
+    for name, struct in zip(names, structs, strict=True):
+        if struct.partition("<")[0] not in _defined_structs():
+            raise ValueError(
+                f"expected features that the C++ engine has, got {name!r}: there is no struct {struct} in "
+                f"tetris/engine/{', '.join(_DEFINITIONS)} (device python plays without it)"
+            )
+    return ",".join(structs)
+
+
 def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
     """Return the library of a list of features.
 
     Args:
-        names: Feature names in summation order, as `tetris.features.feature_names` gives them.
+        names: Feature names in summation order, as `tetris.feature_sets.feature_names` gives them.
         native: Whether to use all that this machine's processor can do; otherwise it runs on any
             of this architecture (x86-64: of any since 2011).
+
+    Raises:
+        ValueError: If a feature is defined in Python only.
     """
-    structs = ",".join(feature_struct(name) for name in names)
+    structs = feature_list(names)
     digest = hashlib.sha256(structs.encode()).hexdigest()[:8]
     name = f"tetris_engine_{digest}{'' if native else '_portable'}"
     return Extension(
@@ -83,6 +110,7 @@ def operators(names: tuple[str, ...], *, native: bool = True, cuda: bool = False
         cuda: Whether they shall take CUDA tensors, too.
 
     Raises:
+        ValueError: A feature is defined in Python only.
         kernels.build.CompilerMissingError: There is no C++ compiler.
         kernels.build.BuildError: The library could not be built or loaded.
     """
@@ -94,7 +122,7 @@ def operators(names: tuple[str, ...], *, native: bool = True, cuda: bool = False
 
 
 def resampling_extension() -> Extension:
-    """Return the library of a draw of importance splitting on a GPU, for all features."""
+    """Return the library of resampling in importance splitting on a GPU, for all features."""
     return Extension(
         name=_RESAMPLING_NAME,
         sources=(_RESAMPLING / "resample.cu",),

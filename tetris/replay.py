@@ -26,9 +26,9 @@ from kernels.files import write_text
 from tetris.controller import LinearController
 from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place
+from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on
 from tetris.rules import PIECE_LETTERS, Rules
-from tetris.stream import PieceStream
 
 FORMAT = "cem-tetris-replay"
 VERSION = 2

@@ -32,7 +32,8 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise
 from tetris import Rollout, Rules, Score, feature_names, rollout
-from tetris.evaluation.scores import DEFAULT_SEED, Limit, streams_for
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.scores import Limit, streams_for
 
 NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30

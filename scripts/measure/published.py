@@ -8,8 +8,9 @@ from typing import Any
 
 from tetris import Rules
 from tetris.controller import PUBLISHED
+from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.scores import DEFAULT_SEED, Limit, Measurement, measure, progress_bar
+from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 
 CPU_PRECISION: Mapping[str, float] = {"10x10": 0.03}
 GPU_PRECISION: Mapping[str, float] = {"10x10": 0.005, "10x20": 0.05}

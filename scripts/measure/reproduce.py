@@ -25,7 +25,8 @@ from measure.noisy_ce import Plan, Search, medians, run_experiment
 from measure.provenance import Measured, write_result
 from measure.published import CPU_PRECISION, GPU_PRECISION, measure_published
 from tetris.commands.command_line import fail, one_line_errors, one_of, positive_int, positive_seconds, run
-from tetris.evaluation.text_table import lines, table
+from tetris.evaluation.text_table import table
+from tetris.numbers import lines
 from tetris.progress import progress
 
 PLANS: Mapping[str, Plan] = {

@@ -46,7 +46,7 @@ TIMEOUT_S = 150.0
 # Races are looked for in shared memory, which is a kernel's own; the other tools have to see who writes what.
 FILTERS = {"racecheck": tuple(f"--kernel-name=kns={name.rstrip(':')}" for name in NAMESPACES)}
 
-PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-q")
+PYTEST = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-q")
 MARKED = "cuda and not heavy and not timing"
 LEFT_OUT = "not compile"  # it launches kernels that are not ours
 # A capture needs torch's caching allocator, which is off where bounds or contents of memory are looked at.

@@ -35,8 +35,9 @@ from measure.provenance import write_result
 from tetris import LinearController, Rollout, Rules, Score
 from tetris.commands.command_line import one_line_errors, one_of, positive_int, positive_seconds, run
 from tetris.devices import DEVICES
+from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import Estimate, estimate
-from tetris.evaluation.scores import DEFAULT_SEED, MOST_STREAMS, STREAMS
+from tetris.evaluation.scores import MOST_STREAMS, STREAMS
 from tetris.evaluation.text_table import table
 from tetris.score import chi2_quantile
 from tetris.splitting import LEAST_DECISIONS

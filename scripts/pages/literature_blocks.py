@@ -10,7 +10,7 @@ import numpy as np
 from pages.result_files import RESULTS, Result, load, with_provenance
 from pages.wording import markdown, score
 from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
-from tetris.evaluation.text_table import lines
+from tetris.numbers import lines
 
 FEATURES = ("bertsekas", "bcts")
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}

@@ -14,12 +14,12 @@ from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, median_run, median_time, reached, target_label, targets
 from tetris import LinearController, Rules
+from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import LEARNED_SCORES
-from tetris.evaluation.scores import DEFAULT_SEED
 from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
 from tetris.report.figures import COLORS, new_figure, save_figure
 from tetris.report.learning_curve import draw_learning_curve
-from tetris.stream import PieceStream
 from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import write_gif
 

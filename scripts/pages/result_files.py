@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tetris.report.run_record import read_record
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
@@ -48,7 +50,7 @@ class Result:
     def series(self, suffix: str = "") -> list[dict[str, Any]]:
         """Return the records of the .jsonl file beside the result, one a generation."""
         path = RESULTS / f"{self.name}{suffix}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [read_record(line) for line in path.read_text().splitlines()]
 
 
 def processor(machine: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pages.result_files import Result, load, load_all, with_provenance
 from pages.wording import count, markdown, score, span
 from tetris.evaluation.scores import find_measurement
-from tetris.evaluation.text_table import lines
+from tetris.numbers import lines
 
 PROCESSOR, GPU = "epyc-2core", "h200"
 

@@ -5,12 +5,12 @@
 
 // As shared memory that nobody has written yet: every block finds in it what the last one left.
 namespace tetris {
-struct DrawMemory;
-DrawMemory& draw_memory();
+struct ResamplingMemory;
+ResamplingMemory& resampling_memory();
 }
 #include "resample.h"
-tetris::DrawMemory& tetris::draw_memory() {
-    static DrawMemory memory;
+tetris::ResamplingMemory& tetris::resampling_memory() {
+    static ResamplingMemory memory;
     return memory;
 }
 
@@ -18,11 +18,12 @@ namespace {
 using namespace tetris;
 
 struct Emulated {
-    static void launch(const Tensor&, const Draw& job, unsigned population) {
-        cuda_emulation::launch(population, static_cast<unsigned>(draw_threads(job.streams)), 0, [&] { draw_streams(job); });
+    static void launch(const Tensor&, const Resampling& job, unsigned population) {
+        const auto threads = static_cast<unsigned>(resampling_threads(job.streams));
+        cuda_emulation::launch(population, threads, 0, [&] { resample_streams(job); });
     }
 };
 }  // namespace
 
-STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) { m.def(TETRIS_DRAW_SCHEMA); }
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("draw", TORCH_BOX(&draw<Emulated>)); }
+STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) { m.def(TETRIS_RESAMPLE_SCHEMA); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("resample", TORCH_BOX(&resample<Emulated>)); }

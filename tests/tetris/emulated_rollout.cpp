@@ -1,4 +1,4 @@
-// rollout.cu's kernels on emulated threads, as an operator with rollout.cpp's schema and how to launch them:
+// rollout.cu's kernels on emulated threads, as an operator with rollout.cpp's schema; `launch_as` says how to launch them:
 // so many blocks of so many warps for a thread a game, no warps for a warp a game.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -10,40 +10,39 @@ namespace tetris {
 inline void* shared_memory() { return cuda_emulation::block->shared.data(); }
 inline void barrier(int number, int threads) { emulated_barrier(number, threads); }
 }
-#include "job.cuh"
+#include "rollout_pool.cuh"
+#include "rollout_warp.cuh"
 
 namespace {
 using namespace tetris;
-using torch::stable::Tensor;
-using Features = FeatureList<TETRIS_FEATURES>;
 
-template <int BOARD_WIDTH>
-void play(Job job, int64_t blocks, int warps) {
-    if (warps > 0) {
-        job.kept = kept_bytes<Features>();
-        cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(warps * WARP),
-                               sizeof(PoolMemory) + warps * job.kept,
-                               [&] { play_pool<Features, BOARD_WIDTH>(job); });
-    } else {
-        cuda_emulation::launch(job.total, WARP, 0, [&] { play_warp<Features>(job); });
+unsigned launched_blocks = 1, launched_warps = 0;
+void launch_as(int64_t blocks, int64_t warps) {
+    launched_blocks = static_cast<unsigned>(blocks);
+    launched_warps = static_cast<unsigned>(warps);
+}
+
+struct Emulated {
+    template <class List>
+    static void play(const RolloutArguments& all, const Tensor&) {
+        if (launched_warps == 0) {
+            cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
+            return;
+        }
+        std::vector<GameState> states(all.total);
+        const PoolJob job{all, states.data(), kept_bytes<List>()};
+        cuda_emulation::launch(launched_blocks, launched_warps * WARP, sizeof(PoolMemory) + launched_warps * job.kept, [&] {
+            if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH>(job);
+            else rollout_pool<List, 0>(job);
+        });
     }
-}
-
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made, int64_t height,
-             bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream,
-             bool share_streams, int64_t start, int64_t decisions, int64_t last_game, int64_t blocks, int64_t warps) {
-    std::vector<Game> state(weights.size(0) * boards.size(1));
-    const Job job = make_job(weights, boards, lines, games, made, height, clear_on_overflow, pieces, piece_count, bag, seed,
-                             first_stream, share_streams, start, decisions, last_game, state.data());
-    if (job.rules.width == MAX_WIDTH) play<MAX_WIDTH>(job, blocks, static_cast<int>(warps));
-    else play<0>(job, blocks, static_cast<int>(warps));
-}
+};
+using Features = FeatureList<TETRIS_FEATURES>;
 }  // namespace
 
 STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
-    m.def(
-        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, int height, "
-        "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
-        "int start, int decisions, int last_game, int blocks, int warps) -> ()");
+    m.def(TETRIS_ADVANCE_SCHEMA);
+    m.def("launch_as(int blocks, int warps) -> ()");
 }
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&(advance<Features, Emulated>))); }
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CompositeExplicitAutograd, m) { m.impl("launch_as", TORCH_BOX(&launch_as)); }

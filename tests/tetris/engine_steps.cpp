@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
+#include "decision.h"
 #include "fastest_lanes.h"
-#include "rollout.h"
 
 namespace {
 
@@ -65,7 +65,7 @@ struct Steps {
 
 // From `boards[i]` (steps, width) int32 columns play `pieces[i]`, with `places[i]` = orientation * 16 + column where that is
 // not negative; `chain`: every step goes on from the one before, or from an empty board where its game has ended.
-// `lanes`: 0 the fastest that hold the wall, 1 those of tall walls, 2 scalar ones.
+// `lanes`: 0 the fastest that hold the stack, 1 those of tall stacks, 2 scalar ones.
 // Out: `places`, `boards` after each step, `results` (steps, 3) lines, landing row, game over, `values` (steps, features).
 void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor boards, Tensor results, Tensor values,
            int64_t height, bool clear_on_overflow, bool chain, int64_t lanes) {
@@ -86,7 +86,7 @@ void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor bo
         bool low = true;
         for (int c = 0; c < width; ++c) {
             if (!chain) from[c] = board[i * width + c];
-            low = low && (from[c] >> FastestLanes::MAX_WALL) == 0;
+            low = low && (from[c] >> FastestLanes::MAX_STACK) == 0;
         }
         PLAYS[low ? lanes : std::max<int64_t>(lanes, 1)](
             weights.const_data_ptr<float>(), width, static_cast<int>(height), clear_on_overflow, from, piece[i], place[i],

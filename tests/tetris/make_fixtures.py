@@ -16,9 +16,9 @@ from tetris.controller import LinearController, published
 from tetris.feature_sets import feature_names
 from tetris.features import FEATURES, column_heights, feature_values
 from tetris.game import landing_row, place, steps
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 FOLDER = Path(__file__).parent / "fixtures"
 NARROW = LinearController(

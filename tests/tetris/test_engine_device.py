@@ -11,14 +11,10 @@ import tetris
 from kernels.build import CompilerMissingError, compile_check
 from kernels.cuda import find_nvcc, known_architectures
 from tetris.feature_sets import feature_names
-from tetris.native import feature_struct
+from tetris.native import feature_list
 
 ENGINE = Path(tetris.__file__).parent / "engine"
 FOLDERS = (ENGINE, Path(kernels.__file__).parent)
-
-
-def structs(names: tuple[str, ...]) -> str:
-    return ",".join(map(feature_struct, names))
 
 
 @pytest.mark.slow
@@ -33,7 +29,7 @@ def test_the_cuda_engine_compiles_for_every_gpu(features: str) -> None:
         ["sm_75", "sm_80", "sm_90", newest],
         include_dirs=FOLDERS,
         defines=(
-            ("TETRIS_FEATURES", structs(feature_names(features))),
+            ("TETRIS_FEATURES", feature_list(feature_names(features))),
             ("TETRIS_LIBRARY", "tetris_engine_test"),
         ),
     )

@@ -12,21 +12,22 @@ import torch
 from kernels.build import CompilerMissingError, Extension
 from tetris import Rules, published
 from tetris.feature_sets import feature_names
-from tetris.native import extension, feature_struct
-from tetris.rollout import _NEVER, Rollout
+from tetris.native import extension, feature_list
+from tetris.rollouts import Rollout
 
 HERE = Path(__file__).parent
 
 
 def emulated(names: tuple[str, ...]) -> Any:
     """The operator of emulated_rollout.cpp for a list of features."""
-    structs = ",".join(map(feature_struct, names))
+    structs = feature_list(names)
     name = f"tetris_emulated_{hashlib.sha256(structs.encode()).hexdigest()[:8]}"
     library = Extension(
         name=name,
         sources=(HERE / "emulated_rollout.cpp",),
         include_dirs=(*extension(names).include_dirs, HERE),
         defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        flags=("-O1",),
         reason="CUDA engine on emulated threads",
     )
     try:
@@ -48,17 +49,11 @@ def play_both(
 ) -> None:
     """Play on the CPU and on emulated threads, and compare; 0 warps a block: a warp a game."""
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
-    operator, pieces = emulated(expected.names).advance, rules.piece_set
+    actual._operators = emulated(expected.names)
+    actual._operators.launch_as(blocks, warps)
     for decisions in splits:
-        expected.advance(decisions)
-        operator(
-            *(actual.weights, actual._columns, actual._lines, actual._games, actual._made),
-            *(rules.height, rules.clear_on_overflow),
-            *(sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"),
-            *(actual.seed, actual.first_stream, actual.share_streams, actual.decisions, decisions),
-            *(_NEVER if actual.games_per_stream is None else actual.games_per_stream, blocks, warps),
-        )
-        actual.decisions += decisions
+        expected.play_on(decisions)
+        actual.play_on(decisions)
         assert torch.equal(actual._columns, expected._columns)
         assert torch.equal(actual._lines, expected._lines)
         assert torch.equal(actual._games, expected._games)

@@ -16,10 +16,10 @@ from kernels.build import Extension
 from tetris.controller import published
 from tetris.feature_sets import feature_names
 from tetris.game import place
-from tetris.native import feature_struct
+from tetris.native import feature_list
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 FOLDER = Path(__file__).parent
 TEN = (*feature_names("bcts"), "diversity", "wells_fast")
@@ -49,7 +49,7 @@ def operators(request: pytest.FixtureRequest) -> Any:
         sources=(FOLDER / "engine_steps.cpp",),
         include_dirs=(package / "engine", Path(kernels.__file__).parent),
         defines=(
-            ("TETRIS_FEATURES", ",".join(map(feature_struct, FEATURES))),
+            ("TETRIS_FEATURES", feature_list(FEATURES)),
             ("TETRIS_LIBRARY", name),
         ),
         native=request.param == "native",

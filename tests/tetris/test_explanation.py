@@ -7,7 +7,7 @@ from itertools import islice
 from tetris import LinearController, Rules, published
 from tetris.explanation import decisions, judge
 from tetris.game import after_states, steps
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 
 RULES = Rules(6, 8)
 

@@ -11,9 +11,9 @@ import pytest
 from tetris.controller import LinearController
 from tetris.features import column_heights, feature_values
 from tetris.game import landing_row, place, steps
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 FOLDER = Path(__file__).parent / "fixtures"
 GAMES: list[dict[str, Any]] = json.loads((FOLDER / "games.json").read_text())

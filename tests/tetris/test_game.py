@@ -10,9 +10,9 @@ import pytest
 from tetris.feature_sets import feature_names
 from tetris.features import column_heights
 from tetris.game import Weights, after_states, choose, landing_row, place, play, steps, weighted_sums
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 Wall = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2

@@ -14,9 +14,9 @@ import pytest
 
 from tetris import LinearController, Rules, published, rollout
 from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on
 from tetris.replay import DamagedReplayError, Replay
-from tetris.stream import PieceStream
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SMALL = Rules(6, 6, clear_on_overflow=True, pieces="bag")

@@ -1,4 +1,4 @@
-"""The kernel of importance splitting: it compiles, emulated threads and a GPU draw what the Python draws."""
+"""The kernel of importance splitting: it compiles, emulated threads and a GPU resample as the Python does."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import torch
 from kernels.build import CompilerMissingError, compile_check
 from kernels.cuda import find_nvcc, known_architectures
 from tetris import Rollout, Rules, native
-from tetris.splitting import MOST_STREAMS, Masses, _CudaMasses
+from tetris.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
 
 
 @pytest.fixture(scope="module")
 def emulated(load_emulated: Callable[..., Any]) -> Any:
     """The operators of emulated_resample.cpp."""
-    return load_emulated(
-        "resample", native.resampling_extension().include_dirs, "draw of importance splitting"
-    )
+    return load_emulated("resample", native.resampling_extension().include_dirs, "resampling")
 
 
 def shuffled(games: Rollout, generator: torch.Generator) -> None:
-    """Give the streams walls of all heights, and let some have ended."""
+    """Give the streams stacks of all heights, and let some have ended."""
     tall = torch.randint(0, 25, games.columns.shape[:2], generator=generator).unsqueeze(-1)
     height = (tall + torch.randint(-4, 5, games.columns.shape, generator=generator)).clamp(0, 24)
     games.columns.copy_((1 << height) - 1)
@@ -31,25 +29,25 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
     games._games += ended.long().to(games._games.device)
 
 
-def check_draws(streams: int, rules: Rules, population: int, shared: bool, device: str) -> None:
-    """Draw some times from the same streams by the Python on the CPU and by the kernel on a device."""
+def check_resampling(streams: int, rules: Rules, population: int, shared: bool, device: str) -> None:
+    """Resample the same streams some times by the Python on the CPU and by the kernel on a device."""
     weights = torch.zeros(population, 9)
     games, same = (
         Rollout(weights, rules, streams, device=where, share_streams=shared) for where in ("cpu", device)
     )
-    expected, actual = Masses(games), _CudaMasses(same)
+    expected, actual = StreamWeights(games), _CudaStreamWeights(same)
     moved = False
     for step, bits in enumerate((0, 4095, 1234, 777)):
         shuffled(games, torch.Generator().manual_seed(step))
         shuffled(same, torch.Generator().manual_seed(step))
-        source = expected.draw(bits, counts=step > 0)
-        assert torch.equal(actual.draw(bits, counts=step > 0).cpu(), source)
-        for name in ("_before", "_mass", "_held", "ends"):
+        source = expected.resample(bits, counts=step > 0)
+        assert torch.equal(actual.resample(bits, counts=step > 0).cpu(), source)
+        for name in ("_before", "_weight", "_held", "ended"):
             assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
         games.branch(source)
         same.branch(source.to(device))
         moved |= not torch.equal(source, torch.arange(streams).expand_as(source))
-    assert streams == 2 or (moved and expected.ends.min() > 0)
+    assert streams == 2 or (moved and expected.ended.min() > 0)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +60,11 @@ def check_draws(streams: int, rules: Rules, population: int, shared: bool, devic
         (MOST_STREAMS, 10, 1, True),
     ],
 )
-def test_it_draws_what_the_python_draws(
+def test_it_resamples_as_the_python_does(
     emulated: Any, monkeypatch: pytest.MonkeyPatch, streams: int, width: int, population: int, shared: bool
 ) -> None:
     monkeypatch.setattr(native, "resampling_operators", lambda: emulated)
-    check_draws(streams, Rules(width, 24), population, shared, "cpu")
+    check_resampling(streams, Rules(width, 24), population, shared, "cpu")
 
 
 @pytest.mark.cuda
@@ -75,34 +73,34 @@ def test_it_draws_what_the_python_draws(
     ("streams", "population", "shared"),
     [(2, 2, True), (31, 1, True), (264, 513, False), (1100, 2, False), (MOST_STREAMS, 3, True)],
 )
-def test_a_gpu_draws_what_the_python_draws(streams: int, population: int, shared: bool) -> None:
-    check_draws(streams, Rules(10, 24), population, shared, "cuda")
+def test_a_gpu_resamples_as_the_python_does(streams: int, population: int, shared: bool) -> None:
+    check_resampling(streams, Rules(10, 24), population, shared, "cuda")
 
 
 def test_arguments_are_checked(emulated: Any) -> None:
     games = Rollout([[0.0]], streams=4, features="holes")
-    masses = Masses(games)
+    weights = StreamWeights(games)
     good = [
-        *(games.columns, games.stream_games, masses._before, masses._mass, masses._held, masses.ends),
+        *(games.columns, games.stream_games, weights._before, weights._weight, weights._held, weights.ended),
         *(1, True, 0, 0),
     ]
-    emulated.draw(*good)
+    emulated.resample(*good)
     for index, bad, message in (
         (0, games.columns.long(), "expected int32 columns"),
         (0, games.columns[0], "expected contiguous columns of shape"),
         (1, games.stream_games[:, :3], "expected contiguous int64 games"),
-        (2, masses._before.int(), "expected contiguous int64 games"),
-        (4, masses._held[:, :8], "expected contiguous held"),
-        (5, masses.ends.unsqueeze(0), "expected ends of shape"),
+        (2, weights._before.int(), "expected contiguous int64 games"),
+        (4, weights._held[:, :8], "expected contiguous held"),
+        (5, weights.ended.unsqueeze(0), "expected ended of shape"),
         (6, 0, "expected a count from 1"),
     ):
         with pytest.raises(RuntimeError, match=message):
-            emulated.draw(*(bad if i == index else each for i, each in enumerate(good)))
+            emulated.resample(*(bad if i == index else each for i, each in enumerate(good)))
     wide = Rollout([[0.0]], streams=MOST_STREAMS + 1, features="holes")
-    many = Masses(wide)
+    many = StreamWeights(wide)
     with pytest.raises(RuntimeError, match="at most 8192 streams"):
-        emulated.draw(
-            wide.columns, wide.stream_games, many._before, many._mass, many._held, many.ends, 1, True, 0, 0
+        emulated.resample(
+            wide.columns, wide.stream_games, many._before, many._weight, many._held, many.ended, 1, True, 0, 0
         )
 
 

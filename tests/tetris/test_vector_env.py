@@ -17,7 +17,7 @@ from kernels import CompilerMissingError
 from tetris import Rollout, Rules, published
 from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv, native
 from tetris.game import choose
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 
 RULES = (
     Rules(10, 20),
@@ -174,6 +174,16 @@ def test_without_autoreset_an_ended_game_stays_as_it_is() -> None:
     assert not first["board"][0].any()
     assert plain(first["board"][1]) == plain(observation["board"][1])
     assert envs.step([0, 0])[0]["board"][0].sum() == 4
+
+
+def test_an_episode_may_have_more_placements_than_32_bits_count() -> None:
+    envs = TetrisVectorEnv(2, autoreset_mode="Disabled", max_episode_steps=1 << 32)
+    envs.reset(seed=0)
+    envs._length.fill_((1 << 31) - 1)
+    assert not envs.step([0, 0])[3].any()
+    assert envs._length.tolist() == [1 << 31] * 2
+    envs._length.fill_((1 << 32) - 1)
+    assert envs.step([4, 4])[3].all()
 
 
 def test_a_seed_of_some_games_leaves_the_others_alone() -> None:

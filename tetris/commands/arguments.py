@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tetris.commands.command_line import one_of, seed
 from tetris.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.devices import DEVICES
-from tetris.evaluation.scores import DEFAULT_SEED
+from tetris.evaluation import DEFAULT_SEED
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
 
 DEFAULT_BOARD = "10x20"

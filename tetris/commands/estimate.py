@@ -26,17 +26,7 @@ from tetris.commands.arguments import (
 )
 from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
 from tetris.devices import choose_device
-from tetris.evaluation.estimates import (
-    DEVICES,
-    ESTIMATES,
-    STREAMS,
-    Estimate,
-    check_hardly_ends,
-    estimate,
-    estimate_table,
-)
-from tetris.evaluation.scores import DEFAULT_SEED
-from tetris.splitting import MOST_STREAMS
+from tetris.evaluation import DEFAULT_SEED
 
 DEFAULT_SECONDS = 10.0
 
@@ -48,22 +38,21 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     game = parser.add_argument_group("game")
     for add in (add_board, add_rule, add_pieces, add_seed):
         add(game)
-    add_device(game, ("auto", *DEVICES))
+    add_device(game, ("auto", "cpu", "cuda"))
     length = parser.add_argument_group("length, one of the first two")
     limit = length.add_mutually_exclusive_group()
     limit.add_argument(
         "--seconds",
         type=positive_seconds,
         metavar="S",
-        help=f"at least S seconds a controller, in batches of {ESTIMATES} (default: {DEFAULT_SECONDS:g})",
+        help=f"at least S seconds a controller (default: {DEFAULT_SECONDS:g})",
     )
     limit.add_argument("--decisions", type=positive_int, metavar="N", help="at least N of each controller")
     length.add_argument(
         "--streams",
         type=positive_int,
-        default=STREAMS,
         metavar="N",
-        help="of each estimate, 2 to 8192 (default: %(default)d)",
+        help="of each estimate, 2 to 8192 (default: 1024)",
     )
     parser.add_argument_group("output").add_argument(
         "--json", action="store_true", help="print one object a controller, a list, to stdout"
@@ -74,14 +63,26 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate every controller and print the table."""
     arguments = parse_arguments(argv)
+    # torch and the engines: not for --help
+    from tetris.evaluation.estimates import (
+        DEVICES,
+        STREAMS,
+        Estimate,
+        check_hardly_ends,
+        estimate,
+        estimate_table,
+    )
+    from tetris.splitting import MOST_STREAMS
+
+    streams = arguments.streams or STREAMS
     with one_line_errors():
         rules = game_rules(arguments)
         controllers = read_controllers(arguments.controllers, rules)
         device = choose_device(arguments.device)
         if device not in DEVICES:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
-        if not 2 <= arguments.streams <= MOST_STREAMS:
-            raise ValueError(f"expected --streams to be from 2 to {MOST_STREAMS}, got {arguments.streams}")
+        if not 2 <= streams <= MOST_STREAMS:
+            raise ValueError(f"expected --streams to be from 2 to {MOST_STREAMS}, got {streams}")
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
@@ -93,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for label, controller in controllers:
         with one_line_errors():
             check_hardly_ends(label, controller, rules, device, seed)
-        found.append(estimate(label, controller, rules, device, enough, seed, arguments.streams))
+        found.append(estimate(label, controller, rules, device, enough, seed, streams))
     if arguments.json:
         print(json.dumps([each.to_dict() for each in found], indent=2, allow_nan=False))
     else:

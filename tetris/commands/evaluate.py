@@ -8,10 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from kernels.files import check_writable, write_text
 from tetris.commands.arguments import (
@@ -25,19 +23,11 @@ from tetris.commands.arguments import (
     read_controllers,
 )
 from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
-from tetris.controller import LinearController
 from tetris.devices import choose_device
-from tetris.evaluation.scores import DEFAULT_SEED, Limit, Measurement, measure, progress_bar, score_table
-from tetris.game import Pieces, Step, steps
-from tetris.rules import Rules
-from tetris.score import Score
-from tetris.stream import PieceStream
+from tetris.evaluation import DEFAULT_SEED
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
-
-REPLAY_FORMAT = "cem-tetris-replay"
-REPLAY_VERSION = 1
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -102,55 +92,15 @@ def read_pieces(path: Path) -> list[int]:
     return [int(word) for word in words]
 
 
-def play_steps(
-    controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit
-) -> tuple[list[Step], Score, float]:
-    """Play one board on the Python engine and keep every step.
-
-    Returns:
-        The steps, the score, and the seconds it took.
-    """
-    names = controller.names_on(rules)
-    began = time.perf_counter()
-    played: list[Step] = []
-    score, seconds = Score(0, 0, 0), 0.0
-    for step in steps((), pieces, controller.float32_weights, names, rules, 0, sys.maxsize):
-        played.append(step)
-        score += Score(step.lines, int(step.game_over), 1)
-        seconds = time.perf_counter() - began
-        if limit.reached(score, seconds):
-            break
-    return played, score, seconds
-
-
-def replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
-    """Return what was played, step by step, as plain values for JSON."""
-    controller, rules = measurement.controller, measurement.rules
-    return {
-        "format": REPLAY_FORMAT,
-        "version": REPLAY_VERSION,
-        "controller": controller.to_dict(),
-        "feature_names": list(controller.names_on(rules)),
-        "rules": rules.to_dict(),
-        "pieces": measurement.pieces,
-        "seed": measurement.seed,
-        "stream": None if measurement.seed is None else 0,
-        "steps": [step.to_dict() for step in played],
-    }
-
-
-def play_limit(arguments: argparse.Namespace, sequence: list[int] | None) -> Limit:
-    """Return how long to play."""
-    if sequence is not None:
-        return Limit(decisions=len(sequence))
-    if arguments.games or arguments.decisions or arguments.seconds:
-        return Limit(arguments.games, arguments.decisions, arguments.seconds)
-    return Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure every controller and print the scores."""
     arguments = parse_arguments(argv)
+    # torch and the engines: not for --help
+    from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar, score_table
+    from tetris.evaluation.step_replay import play_steps, step_replay
+    from tetris.game import Step
+    from tetris.piece_stream import PieceStream
+
     stepwise = bool(arguments.piece_sequence or arguments.replay)
     if stepwise and arguments.device not in ("auto", "python"):
         print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
@@ -162,7 +112,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.replay)
         device = "python" if stepwise else choose_device(arguments.device)
 
-    limit = play_limit(arguments, sequence)
+    seconds = DEFAULT_SECONDS if not (arguments.games or arguments.decisions) else None
+    limit = Limit(arguments.games, arguments.decisions, arguments.seconds or seconds)
+    if sequence is not None:
+        limit = Limit(decisions=len(sequence))
+    elif arguments.replay and limit.seconds and not arguments.seconds:
+        limit = Limit(decisions=DEFAULT_REPLAY_DECISIONS)
     number = DEFAULT_SEED if arguments.seed is None else arguments.seed
     measurements = []
     for label, controller in controllers:
@@ -186,7 +141,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         measurements.append(measurement)
         if arguments.replay:
             with one_line_errors():
-                write_text(arguments.replay, json.dumps(replay(measurement, played), allow_nan=False) + "\n")
+                write_text(
+                    arguments.replay, json.dumps(step_replay(measurement, played), allow_nan=False) + "\n"
+                )
 
     if arguments.json:
         print(json.dumps([measurement.to_dict() for measurement in measurements], indent=2, allow_nan=False))

@@ -15,7 +15,6 @@ from tetris.commands.show import Show
 from tetris.features import AfterState
 from tetris.progress import progress
 from tetris.replay import MOST_PLACEMENTS, Replay
-from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
@@ -70,6 +69,8 @@ def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[
     Raises:
         DamagedReplayError: If a replay is played that is damaged.
     """
+    from tetris.training import StopRequest  # with torch: not for --help
+
     if show.replay is not None:
         most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
     with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:

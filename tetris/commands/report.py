@@ -13,12 +13,7 @@ from pathlib import Path
 
 from kernels.files import check_writable
 from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending
-from tetris.report.data import distinct_names
-from tetris.report.figures import SUFFIXES, check_picture
-from tetris.report.learning_curve import ACROSS, draw_learning_curve, draw_learning_curves
-from tetris.report.page import write_report
-from tetris.report.run_record import RunRecord, read_run
-from tetris.training.run_folder import RunFolder
+from tetris.report import ACROSS, PICTURE_SUFFIXES
 
 COMPARISON = Path("comparison.html")
 
@@ -36,7 +31,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"the page (default: report.html in the folder of one run, {COMPARISON} of several)",
     )
     parser.add_argument(
-        "--plot", type=Path, metavar="FILE", help=f"a picture, too: {', '.join(SUFFIXES)} (needs matplotlib)"
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help=f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)",
     )
     parser.add_argument(
         "--across",
@@ -50,22 +48,16 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
-def plot(runs: Sequence[RunRecord], picture: Path, across: str) -> None:
-    """Draw the learning curves with matplotlib.
-
-    Raises:
-        OSError: If the picture cannot be written.
-    """
-    if len(runs) == 1:
-        draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
-    else:
-        curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
-        draw_learning_curves(curves, picture, across)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Write what was asked for."""
     arguments = parse_arguments(argv)
+    # torch: not for --help
+    from tetris.report.figures import check_picture
+    from tetris.report.learning_curve import draw_runs
+    from tetris.report.page import write_report
+    from tetris.report.run_record import read_run
+    from tetris.training.run_folder import RunFolder
+
     one = len(arguments.runs) == 1
     with one_line_errors():
         if arguments.plot is not None:
@@ -75,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for path in filter(None, (out, arguments.plot)):
             check_writable(path)
         if arguments.plot is not None:
-            plot(runs, arguments.plot, arguments.across)
+            draw_runs(runs, arguments.plot, arguments.across)
             print(f"{arguments.plot}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
         write_report(out, runs, arguments.across)
         print(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from tetris.commands.arguments import controller_label, game_rules
 from tetris.controller import LinearController, resolve
-from tetris.evaluation.scores import DEFAULT_SEED
+from tetris.evaluation import DEFAULT_SEED
 from tetris.explanation import decisions
 from tetris.features import AfterState
 from tetris.game import Pieces
+from tetris.piece_stream import PieceStream
 from tetris.replay import FORMAT, Replay
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """Who plays where nobody is named: the best controller that comes with the package, and on a board of another

@@ -6,6 +6,12 @@
 
 namespace tetris {
 
+// The rules of a game, but for its pieces.
+struct GameRules {
+    int width, height;
+    bool clear_on_overflow;
+};
+
 // What depends on the size of the board alone.
 template <class L>
 struct Geometry {
@@ -13,8 +19,8 @@ struct Geometry {
     int width, height;
     typename L::ColumnBits inside;  // all ones in the board's columns
     typename L::ColumnBits pairs;   // all ones in the columns that have a board column to their right
-    typename L::ColumnBits edges;   // as `pairs`, but walls count as columns
-    typename L::ColumnBits walls;   // the two walls, full from below the floor to beyond the top
+    typename L::ColumnBits edges;   // as `pairs`, but side walls count as columns
+    typename L::ColumnBits walls;   // the two side walls, full from below the floor to beyond the top
     typename L::ColumnInts far;     // WALL_HEIGHT beside the board, where no piece fits
     Word above;                     // the rows above the top
 
@@ -42,7 +48,7 @@ struct Geometry {
 template <class L>
 struct Board {
     const Geometry<L>& geometry;
-    typename L::ColumnBits cells;    // walls included
+    typename L::ColumnBits cells;    // side walls included
     typename L::ColumnBits filled;   // every row up to the topmost cell of the column
     typename L::ColumnInts heights;  // far from any height beside the board
     int twice_landing_height = 0;
@@ -90,10 +96,10 @@ TETRIS_FUNCTION typename L::ColumnBits remove_rows(const Geometry<L>& geometry, 
                                                    typename L::Word full) {
     using Word = typename L::Word;
     while (full != 0) {
-        const int row = full & -static_cast<int>(full);
-        const int above = row - 1;
+        const auto row = static_cast<Word>(full & (~full + 1));
+        const auto above = static_cast<Word>(row - 1);
         // cells = below + row + above, and row is set in every column: below + 2 above.
-        cells = (cells - L::bits_everywhere(static_cast<Word>(row))) + (cells & L::bits_everywhere(static_cast<Word>(above)));
+        cells = (cells - L::bits_everywhere(row)) + (cells & L::bits_everywhere(above));
         full = static_cast<Word>(full & (full - 1));
     }
     return (cells & geometry.inside) | geometry.walls;

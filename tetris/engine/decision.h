@@ -39,7 +39,7 @@ struct WithSources<Slots<L, Sources...>, F, More...> {
 template <class... Features>
 struct FeatureList {
     static constexpr int COUNT = sizeof...(Features);
-    static constexpr bool all_drop = (has_after<Features>::value && ...);
+    static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
 
     template <class L>
     using Prepared = typename WithSources<Slots<L>, Features...>::Known;
@@ -159,7 +159,7 @@ struct Chooser {
         const auto end = drop.end();
         const auto completed = drop.completed();
         const auto whole = end < too_high_to_survive;
-        if constexpr (List::all_drop) {
+        if constexpr (List::all_follow_drops) {
             const auto incomplete = completed == L::bits(0);
             const auto plain = incomplete & (end < too_high);
             if (L::worthwhile(plain)) {

@@ -10,7 +10,7 @@ namespace tetris {
 
 #if defined(TETRIS_AVX512)
 using FastestLanes = Avx512Lanes;
-using TallLanes = Avx512Lanes;  // where a wall is too high for the fastest ones
+using TallLanes = Avx512Lanes;  // where a stack is too high for the fastest ones
 #elif defined(__AVX2__)
 using FastestLanes = Avx2Lanes;
 using TallLanes = Avx2TallLanes;

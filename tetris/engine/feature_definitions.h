@@ -1,16 +1,18 @@
-// The features of an after-state (TETRIS features as in Thiery & Scherrer 2009; definitions in tetris/features.py, whose
-// values these must equal).
+// The features of an after-state (definitions in tetris/features.py, whose values these equal).
 //
 // A feature is a struct with
 //   denominator     its value is an integer divided by this power of two
 //   of(board)       the integer, from a whole board
-// and, for speed, where a drop that completes no row changes it in a way that can be told from the columns it touches,
+// and, for speed,
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
-//   after(prepared, drop)  the integers of the after-states, one a lane; not negative
-// A feature without `after` is computed from the whole after-state. Features that want to know the same of the board name
-// the struct that prepares it as their `Source`; one that wants to know what another struct prepares as well names that as
-// its `SecondSource`: after(prepared, second, drop). Names: tetris/features.py's in PascalCase. Those of rows are in
-// row_features.h, those of the heights of columns in surface_features.h.
+//   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; not negative
+// A feature that cannot be told from the columns that a drop touches has no `after`, and says so: whole_board_only = true.
+// Then every placement is scored by its whole after-state, for all features of the list, which takes several times as long.
+//
+// Features that want to know the same of the board name the struct that prepares it as their `Source`; one that wants to
+// know what another struct prepares as well names that as its `SecondSource`: after(prepared, second, drop). Names:
+// tetris/features.py's in PascalCase. Those of rows are in row_features.h, those of the heights of columns in
+// surface_features.h.
 #pragma once
 
 #include <type_traits>
@@ -35,8 +37,9 @@ TETRIS_FUNCTION typename L::ColumnBits from_lowest_row(typename L::ColumnBits co
     }
 }
 
-struct WholeFeature {
+struct FeatureBase {
     static constexpr int denominator = 1;
+    static constexpr bool whole_board_only = false;  // there is no `after`
     static constexpr bool zero_without_lines = false;
     static constexpr bool loops = false;  // `after` does
     template <class L>
@@ -77,7 +80,7 @@ TETRIS_FUNCTION auto after_drop_of(const First& first, const Second& second, con
 // A count of bits: `factor` times those of `words(board)`, a word a column, plus `offset(geometry)`. Only the total is
 // worth knowing beforehand.
 template <class Self>
-struct BitCount : WholeFeature {
+struct BitCount : FeatureBase {
     static constexpr int factor = 1;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -94,7 +97,7 @@ struct BitCount : WholeFeature {
     }
 };
 
-struct LandingHeight : WholeFeature {
+struct LandingHeight : FeatureBase {
     static constexpr int denominator = 2;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -106,7 +109,7 @@ struct LandingHeight : WholeFeature {
     }
 };
 
-struct ErodedCells : WholeFeature {
+struct ErodedCells : FeatureBase {
     static constexpr bool zero_without_lines = true;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -123,7 +126,7 @@ struct RowTransitions : BitCount<RowTransitions> {
     TETRIS_FUNCTION static auto words(const Board<L>& board) {
         return (board.cells ^ L::right(board.cells)) & board.geometry.edges;
     }
-    // The walls go on above the board, where every row is empty.
+    // The side walls go on above the board, where every row is empty.
     template <class L>
     TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
         return 2 * (geometry.height - (L::TOP + 1));
@@ -180,7 +183,7 @@ struct Holes : BitCount<Holes> {
 // cell is an empty one between two full neighbours). `Self::depths<L>(wells, cells)` reduces COUNT words to one integer
 // a lane.
 template <class Self>
-struct WellFeature : WholeFeature {
+struct WellFeature : FeatureBase {
     static constexpr bool loops = true;
     template <class L>
     struct Prepared {
@@ -302,7 +305,7 @@ struct HoleDepth : BitCount<HoleDepth> {
 };
 
 // Columns with at least one hole.
-struct ColumnsWithHoles : WholeFeature {
+struct ColumnsWithHoles : FeatureBase {
     using Source = HoleDepth;
     struct Total {
         template <class L>
@@ -328,7 +331,7 @@ struct ColumnsWithHoles : WholeFeature {
 };
 
 // Columns whose topmost cell stands alone on an empty one.
-struct ThinCovers : WholeFeature {
+struct ThinCovers : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static uint32_t columns(const Board<L>& board) {
         const auto covered = L::without((board.cells & -board.cells) << 1, board.cells) & board.geometry.inside;
@@ -372,5 +375,13 @@ struct has_after_of_two<F, std::void_t<decltype(F::after(std::declval<PreparedBy
                                                          std::declval<OneDrop>()))>> : std::true_type {};
 template <class F>
 struct has_after : std::bool_constant<has_after_of_one<F>::value || has_after_of_two<F>::value> {};
+
+// Whether a feature is told from what a drop touches. Nothing becomes slow unasked.
+template <class F>
+constexpr bool follows_drops() {
+    static_assert(has_after<F>::value != F::whole_board_only,
+                  "expected a feature with after(prepared, drop), or without it and with whole_board_only = true");
+    return has_after<F>::value;
+}
 
 }  // namespace tetris

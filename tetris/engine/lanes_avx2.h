@@ -125,7 +125,7 @@ struct Avx2Vector {
     TETRIS_FUNCTION static Float either(Float a, Float b) { return _mm256_or_ps(a, b); }
     TETRIS_FUNCTION static Float equal(Float a, Float b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
     // The compiler may not put off the computation of `a`.
-    TETRIS_FUNCTION static void settle(Float& a) { asm("" : "+x"(a)); }
+    TETRIS_FUNCTION static void keep_in_register(Float& a) { asm("" : "+x"(a)); }
     TETRIS_FUNCTION static float most(Float a) {
         __m128 most = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
         most = _mm_max_ps(most, _mm_movehl_ps(most, most));

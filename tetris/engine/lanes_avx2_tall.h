@@ -1,4 +1,4 @@
-// Sixteen placements at a time in 32-bit lanes with AVX2, in two registers of eight: for walls that 16-bit lanes cannot
+// Sixteen placements at a time in 32-bit lanes with AVX2, in two registers of eight: for stacks that 16-bit lanes cannot
 // hold. See lanes_scalar.h for what the names mean.
 #pragma once
 
@@ -20,7 +20,7 @@ struct Avx2TallLanes {
     static constexpr int LANES = 16;
     static constexpr int SLOTS = 16;
     static constexpr int TOP = 31;
-    static constexpr int MAX_WALL = MAX_HEIGHT;
+    static constexpr int MAX_STACK = MAX_HEIGHT;
     static constexpr int MAX_GROUPS = 3;
 
     struct Mask {  // all ones or all zeros a lane

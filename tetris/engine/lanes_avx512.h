@@ -33,7 +33,7 @@ struct Avx512Lanes {
     static constexpr int LANES = 16;
     static constexpr int SLOTS = 16;
     static constexpr int TOP = 31;
-    static constexpr int MAX_WALL = MAX_HEIGHT;
+    static constexpr int MAX_STACK = MAX_HEIGHT;
     static constexpr int MAX_GROUPS = 3;
 
     struct Mask {

@@ -3,7 +3,7 @@
 // The engine is written against a `Lanes` type (this one, or those of another lanes_*.h):
 //   Bits, Ints, Floats      one value a lane; a lane is a placement, lane x the one whose left edge is column x
 //   ColumnBits, ColumnInts  one value a board column, in the slots FIRST_COLUMN .. FIRST_COLUMN + width - 1; the slots
-//                           beside them are the walls
+//                           beside them are the side walls
 // A column is an unsigned word: row r is bit TOP - r. The floor is the most significant bit, so that an addition
 // carries downwards and `c | -c` fills a column from its topmost cell to the floor.
 #pragma once
@@ -94,7 +94,7 @@ struct ScalarLanes {
     static constexpr int LANES = 1;
     static constexpr int SLOTS = ColumnBits::SLOTS;
     static constexpr int TOP = 31;
-    static constexpr int MAX_WALL = MAX_HEIGHT;
+    static constexpr int MAX_STACK = MAX_HEIGHT;
 
     // A value a lane, in memory.
     struct Constant {

@@ -176,7 +176,7 @@ struct Sse4Vector {
         return {_mm_cmpeq_ps(a.low, b.low), _mm_cmpeq_ps(a.high, b.high)};
     }
     // The compiler may not put off the computation of `a`.
-    TETRIS_FUNCTION static void settle(Float& a) { asm("" : "+x"(a.low), "+x"(a.high)); }
+    TETRIS_FUNCTION static void keep_in_register(Float& a) { asm("" : "+x"(a.low), "+x"(a.high)); }
     TETRIS_FUNCTION static float most(Float a) {
         __m128 most = _mm_max_ps(a.low, a.high);
         most = _mm_max_ps(most, _mm_movehl_ps(most, most));

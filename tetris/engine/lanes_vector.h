@@ -1,6 +1,6 @@
 // Sixteen placements at a time in 16-bit lanes, written against a vector type `R` (see lanes_avx2.h, lanes_sse4.h). A
 // column has 16 rows here, so the engine takes these lanes while no column is higher than 11 (a piece adds four rows at
-// most, and a well of 16 rows would overflow `triangle`) and `TallLanes` (fastest_lanes.h) while the wall is higher.
+// most, and a well of 16 rows would overflow `triangle`) and `TallLanes` (fastest_lanes.h) while the stack is higher.
 // See lanes_scalar.h for what the names mean.
 #pragma once
 
@@ -66,7 +66,7 @@ struct VectorLanes {
     static constexpr int LANES = 16;
     static constexpr int SLOTS = 16;
     static constexpr int TOP = 15;
-    static constexpr int MAX_WALL = 11;
+    static constexpr int MAX_STACK = 11;
     static constexpr int MAX_GROUPS = 3;
 
     struct Mask {  // all ones or all zeros a lane
@@ -147,8 +147,8 @@ struct VectorLanes {
     TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Floats value) {
         Floats result = {R::add(sum.low, R::multiply(weight, value.low)), R::add(sum.high, R::multiply(weight, value.high))};
         // Now, not when all values have been computed and wait in memory.
-        R::settle(result.low);
-        R::settle(result.high);
+        R::keep_in_register(result.low);
+        R::keep_in_register(result.high);
         return result;
     }
 

@@ -1,6 +1,6 @@
 // Seven queues of games in shared memory, one for each piece that a game may be waiting to place.
 //
-// Warps of a block put games in and take them out without a lock. A gang of warps takes games of one piece only, so that all
+// Warps of a block put games in and take them out without a lock. A warp group takes games of one piece only, so that all
 // its threads do the same: no lane waits while its neighbour tries the placements of a piece that has more of them.
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace tetris {
 
-constexpr int MAX_GANGS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
+constexpr int MAX_WARP_GROUPS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
 
 // The warps of a block that one of the multiprocessor's four schedulers issues. They do the same at nearly the same time, so
 // that an instruction is fetched once for all of them: on their own the warps would wait for instructions longer than for
 // anything else.
-struct Gang {
-    int count = min(static_cast<int>(blockDim.x / WARP), MAX_GANGS);
+struct WarpGroup {
+    int count = min(static_cast<int>(blockDim.x / WARP), MAX_WARP_GROUPS);
     int size = static_cast<int>(blockDim.x / WARP) / count;
     int number = static_cast<int>(threadIdx.x / WARP) % count;
     int rank = static_cast<int>(threadIdx.x / WARP) / count;  // of the warp
     // The number of warps that a block of up to `warps` should have.
-    static int whole(int warps) { return warps < MAX_GANGS ? warps : warps / MAX_GANGS * MAX_GANGS; }
+    static int whole(int warps) { return warps < MAX_WARP_GROUPS ? warps : warps / MAX_WARP_GROUPS * MAX_WARP_GROUPS; }
     __device__ void wait() const { barrier(1 + number, size * WARP); }
 };
 
@@ -31,17 +31,17 @@ struct PieceQueues {
     uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
     uint16_t entry[PIECES][CAPACITY];
     uint32_t unfinished;  // games that still have decisions to make
-    struct Portion {
+    struct Batch {
         uint32_t first, count;  // places in the queue
         int piece;
-    } portions[2][MAX_GANGS];      // what each gang takes, and took before: a warp may still be about to read that
-    uint32_t arrivals[MAX_GANGS];  // of its warps, to take something
+    } batches[2][MAX_WARP_GROUPS];       // of each group: this one, and the last one, which a warp may not have read yet
+    uint32_t arrivals[MAX_WARP_GROUPS];  // of its warps, to take a batch
 
     // By all threads of the block; a barrier has to follow.
     __device__ void clear(uint32_t games) {
         for (int i = threadIdx.x; i < PIECES * CAPACITY; i += blockDim.x) entry[i / CAPACITY][i % CAPACITY] = EMPTY;
         if (threadIdx.x < PIECES) head[threadIdx.x] = tail[threadIdx.x] = 0;
-        if (threadIdx.x < MAX_GANGS) arrivals[threadIdx.x] = 0;
+        if (threadIdx.x < MAX_WARP_GROUPS) arrivals[threadIdx.x] = 0;
         if (threadIdx.x == 0) unfinished = games;
     }
 
@@ -56,27 +56,27 @@ struct PieceQueues {
         if (lane == leader) first = atomicAdd(&tail[piece], __popc(same));
         first = __shfl_sync(same, first, leader);
         uint16_t* place = &entry[piece][(first + __popc(same & ((1u << lane) - 1))) % CAPACITY];
-        // Whoever took the last one is about to read it.
+        // The game that was in this place has been taken; its taker empties the place at once.
         while (atomicCAS(place, EMPTY, static_cast<uint16_t>(game)) != EMPTY) continue;
     }
 
-    // By all warps of a gang: games that wait for the same piece, the longest queue's, up to one a thread. Whether there are
+    // By all warps of a group: games that wait for the same piece, the longest queue's, up to one a thread. Whether there are
     // games left; `game` is below 0 where there is none for this thread.
-    __device__ bool take(const Gang& gang, int& game, int& piece) {
+    __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
         const int lane = threadIdx.x % WARP;
-        // The last one to come chooses: none of them has games to put in still, for which a place might have to be waited
-        // that is theirs to read.
-        const auto size = static_cast<uint32_t>(gang.size);
-        const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[gang.number], 1u) : 0u, 0);
-        Portion& portion = portions[before / size % 2][gang.number];
-        if (before % size == size - 1) choose(size * WARP, portion);
-        gang.wait();
-        piece = portion.piece;
+        // The last warp to arrive chooses. Then no warp of the group still has games to put in, which could wait for a place
+        // that the group itself has to empty.
+        const auto size = static_cast<uint32_t>(warps.size);
+        const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u, 0);
+        Batch& batch = batches[before / size % 2][warps.number];
+        if (before % size == size - 1) choose(size * WARP, batch);
+        warps.wait();
+        piece = batch.piece;
         game = -1;
-        const uint32_t mine = static_cast<uint32_t>(gang.rank * WARP + lane);
-        if (mine < portion.count) {
-            // Whoever put it in is about to write it.
-            uint16_t* place = &entry[piece][(portion.first + mine) % CAPACITY];
+        const uint32_t mine = static_cast<uint32_t>(warps.rank * WARP + lane);
+        if (mine < batch.count) {
+            // The place is reserved; its game is written at once.
+            uint16_t* place = &entry[piece][(batch.first + mine) % CAPACITY];
             uint16_t found;
             do found = atomicCAS(place, EMPTY, EMPTY);
             while (found == EMPTY || atomicCAS(place, found, EMPTY) != found);
@@ -84,7 +84,7 @@ struct PieceQueues {
         }
         __syncwarp();
         __threadfence_block();
-        return portion.count > 0;
+        return batch.count > 0;
     }
 
     __device__ void finish(int games) {
@@ -94,7 +94,7 @@ struct PieceQueues {
    private:
     // By a whole warp: takes the places of up to `limit` games at the head of the longest queue; none when all games are
     // finished.
-    __device__ void choose(uint32_t limit, Portion& portion) {
+    __device__ void choose(uint32_t limit, Batch& batch) {
         const int lane = threadIdx.x % WARP;
         for (;;) {
             const uint32_t first = lane < PIECES ? atomicAdd(&head[lane], 0) : 0;
@@ -105,7 +105,7 @@ struct PieceQueues {
             bool done = false;
             if (lane == piece) {
                 done = count > 0 ? atomicCAS(&head[piece], first, first + count) == first : atomicAdd(&unfinished, 0) == 0;
-                if (done) portion = {first, count, piece};
+                if (done) batch = {first, count, piece};
             }
             if (__any_sync(~0u, done)) return;
             if (count == 0) __nanosleep(100);

@@ -5,19 +5,16 @@
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
 
 #include <atomic>
 
-#include "arguments.h"
+#include "cpu_rollout.h"
 #include "fastest_lanes.h"
-#include "player.h"
+#include "rollout_arguments.h"
 
 namespace {
 
 using namespace tetris;
-using torch::stable::Tensor;
-using Features = FeatureList<TETRIS_FEATURES>;
 
 // Rows of a stored column count from the least significant bit in tensors, from the most significant one in the engine.
 uint32_t turned(uint32_t column) {
@@ -27,55 +24,38 @@ uint32_t turned(uint32_t column) {
     return __builtin_bswap32(column);
 }
 
-// Plays decisions start .. start + decisions - 1 on every stream, fewer where `last_game` games have ended on it: there it
-// stops for good. `boards` (population, streams, width) int32 columns; `lines`, `games` and `made`, the decisions,
-// (population, streams) int64; all are carried on in place.
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made, int64_t height,
-             bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream,
-             bool share_streams, int64_t start, int64_t decisions, int64_t last_game) {
-    check_arguments<Features>(weights, boards, lines, games, made, height, start, decisions, last_game);
-    const int64_t population = weights.size(0), streams = boards.size(1);
-    const int width = static_cast<int>(boards.size(2));
-    const float* weight = weights.const_data_ptr<float>();
-    auto* columns = reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>());
-    int64_t* line_totals = lines.mutable_data_ptr<int64_t>();
-    int64_t* game_totals = games.mutable_data_ptr<int64_t>();
-    int64_t* made_totals = made.mutable_data_ptr<int64_t>();
-    const GameRules rules{width, static_cast<int>(height), clear_on_overflow};
+struct Cpu {
+    template <class List>
+    static void play(const RolloutArguments& all, const Tensor&) {
+        // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
+        std::atomic<int64_t> next{0};
+        const auto work = [&](int64_t, int64_t) {
+            for (int64_t i = next++; i < all.total; i = next++) {
+                if (all.games_left(i) > 0) play_stream<List>(all, i);
+            }
+        };
+        torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
+    }
 
-    // Streams are handed out one by one: they take unequally long, and a fixed share would wait for the slowest.
-    std::atomic<int64_t> next{0};
-    const auto work = [&](int64_t, int64_t) {
-        for (int64_t i = next++; i < population * streams; i = next++) {
-            if (game_totals[i] >= last_game) continue;
-            const int64_t candidate = i / streams;
-            StreamPlayer<FastestLanes, TallLanes, Features> player(rules, weight + candidate * Features::COUNT);
-            PieceSource source{};
-            source.seed = static_cast<uint64_t>(seed);
-            source.pieces = static_cast<uint32_t>(pieces);
-            source.count = static_cast<int>(piece_count);
-            source.bag = bag;
-            source.start(static_cast<uint64_t>(first_stream + (share_streams ? i % streams : i)), static_cast<uint64_t>(start));
-            StoredBoard board{};
-            for (int c = 0; c < width; ++c) board.columns[c] = turned(columns[i * width + c]);
-            Totals totals;
-            player.play(board, source, {static_cast<uint64_t>(start + decisions), last_game - game_totals[i]}, totals);
-            for (int c = 0; c < width; ++c) columns[i * width + c] = turned(board.columns[c]);
-            line_totals[i] += totals.lines;
-            game_totals[i] += totals.games;
-            made_totals[i] += static_cast<int64_t>(source.t) - start;
-        }
-    };
-    torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
-}
+    template <class List>
+    static void play_stream(const RolloutArguments& all, int64_t i) {
+        StreamRollout<FastestLanes, TallLanes, List> games(all.rules, all.weights + all.candidate_of(i) * List::COUNT);
+        PieceReader pieces(all.pieces_of(i), all.start);
+        uint32_t* columns = all.boards + i * all.rules.width;
+        StoredBoard board{};
+        for (int c = 0; c < all.rules.width; ++c) board.columns[c] = turned(columns[c]);
+        Totals totals;
+        games.play(board, pieces, {all.start + static_cast<uint64_t>(all.decisions), all.games_left(i)}, totals);
+        for (int c = 0; c < all.rules.width; ++c) columns[c] = turned(board.columns[c]);
+        all.lines[i] += totals.lines;
+        all.games[i] += totals.games;
+        all.made[i] += static_cast<int64_t>(pieces.t - all.start);
+    }
+};
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
-    m.def(
-        "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, int height, "
-        "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "
-        "int start, int decisions, int last_game) -> ()");
-}
+STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) { m.def(TETRIS_ADVANCE_SCHEMA); }
 
-STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&advance)); }
+using Features = tetris::FeatureList<TETRIS_FEATURES>;
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&(advance<Features, Cpu>))); }

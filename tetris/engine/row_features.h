@@ -19,7 +19,7 @@ struct HoleRows {
         return {L::or_all(board.holes()), board.template keep<typename L::Word>(tops)};
     }
     // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
-    // the rows over it, and likewise for the row below the piece.
+    // the rows over it, and of the row below the piece.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Bits after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
         typename L::Bits rows = prepared.rows;
@@ -30,7 +30,7 @@ struct HoleRows {
     }
 };
 
-struct RowsWithHoles : WholeFeature {
+struct RowsWithHoles : FeatureBase {
     using Source = HoleRows;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -42,7 +42,7 @@ struct RowsWithHoles : WholeFeature {
     }
 };
 
-struct AdjacentRowsWithHoles : WholeFeature {
+struct AdjacentRowsWithHoles : FeatureBase {
     using Source = HoleRows;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -56,7 +56,7 @@ struct AdjacentRowsWithHoles : WholeFeature {
     }
 };
 
-struct HighestHole : WholeFeature {
+struct HighestHole : FeatureBase {
     using Source = HoleRows;
     // The bits from that of the highest row to that of the floor.
     template <class L>
@@ -72,7 +72,7 @@ struct HighestHole : WholeFeature {
 };
 
 // Rows with holes among the four from the highest one of them downwards.
-struct UpperHoleRows : WholeFeature {
+struct UpperHoleRows : FeatureBase {
     using Source = HoleRows;
     // Bits from that of the highest row to that of the floor stand for rows further and further down.
     template <class Bits>
@@ -144,7 +144,7 @@ struct RowGaps {
 
 // The empty cells of rows that are chosen by which rows hold holes: `Self::covers(rows)`.
 template <class Self>
-struct GapsOverHoleRows : WholeFeature {
+struct GapsOverHoleRows : FeatureBase {
     using Source = HoleRows;
     using SecondSource = RowGaps;
     template <class L>
@@ -173,7 +173,7 @@ struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
 };
 
 // Rows with exactly one empty cell.
-struct NearlyFullRows : WholeFeature {
+struct NearlyFullRows : FeatureBase {
     using Source = RowGaps;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {

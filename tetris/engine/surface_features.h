@@ -6,7 +6,7 @@
 
 namespace tetris {
 
-struct Diversity : WholeFeature {
+struct Diversity : FeatureBase {
     template <class L>
     struct Prepared {
         // The differences of each column and the next one.
@@ -64,7 +64,7 @@ struct Bumpiness : BitCount<Bumpiness> {
     }
 
    private:
-    // Of a step + STEP; a step to a wall is none, and larger than any other.
+    // Of a step + STEP; a step to a side wall is none, and larger than any other.
     template <class L>
     TETRIS_FUNCTION static typename L::Ints size(typename L::Ints step) {
         const typename L::Ints difference = step - L::ints(STEP), size = L::maximum(difference, -difference);
@@ -121,7 +121,7 @@ struct SideStep {
     }
 };
 
-// The steps from each column to the next; a wall is higher than any column.
+// The steps from each column to the next; a side wall is higher than any column.
 template <class L>
 struct Steps {
     static constexpr int SIZES = 3;
@@ -206,7 +206,7 @@ struct StepSets {
 
 // A feature of steps: `Self::value(steps)`.
 template <class Self>
-struct StepFeature : WholeFeature {
+struct StepFeature : FeatureBase {
     using Source = StepSets;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
@@ -323,7 +323,7 @@ struct FitsZ : StepFeature<FitsZ> {
 };
 
 template <int COLUMN>
-struct ColumnHeight : WholeFeature {
+struct ColumnHeight : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.heights[FIRST_COLUMN + COLUMN];
@@ -335,7 +335,7 @@ struct ColumnHeight : WholeFeature {
 };
 
 template <int COLUMN>
-struct HeightDifference : WholeFeature {
+struct HeightDifference : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         const int difference = board.heights[FIRST_COLUMN + COLUMN + 1] - board.heights[FIRST_COLUMN + COLUMN];
@@ -348,7 +348,7 @@ struct HeightDifference : WholeFeature {
     }
 };
 
-struct MaxHeight : WholeFeature {
+struct MaxHeight : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return popcount(L::or_columns(board.filled & board.geometry.inside));

@@ -30,7 +30,7 @@ class PlacementFeatures(
     vectorization_mode="sync", wrappers=[PlacementFeatures])``; a `TetrisVectorEnv` cannot be wrapped.
 
     The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. The range of
-    a feature depends on the board, and walls that overflow it count, too; no range is derived, and bounds
+    a feature depends on the board, and stacks that overflow it count, too; no range is derived, and bounds
     that are too narrow would exclude true observations.
 
     Example:
@@ -82,7 +82,7 @@ class PlacementFeatures(
         inner, width = self._env, self._env.rules.width
         values = np.zeros((action_count(width), len(self.names)), dtype=np.float32)
         ends = np.zeros(action_count(width), dtype=np.int8)
-        # Where a game is over its wall is no board to place a piece on.
+        # Where a game is over, its stack is no board to place a piece on.
         for after in () if inner.is_over else after_states(inner.rows, inner.piece, inner.rules):
             action = after.shape.orientation * width + after.column
             values[action] = feature_values(after, self.names)

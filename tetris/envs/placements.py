@@ -13,7 +13,7 @@ MAX_ORIENTATIONS = max(map(len, PIECES))
 
 
 def action_count(width: int) -> int:
-    """Return the number of actions on a board so many columns wide."""
+    """Return the number of actions on a board of this width."""
     return MAX_ORIENTATIONS * width
 
 

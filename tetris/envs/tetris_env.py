@@ -1,4 +1,4 @@
-"""Tetris as a Gymnasium environment, on the readable engine: one action places one piece."""
+"""Tetris as a Gymnasium environment, on the reference implementation: one action places one piece."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.vector_checks import checked_int
 from tetris.features import column_heights
 from tetris.game import Rows, landing_row, place
+from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
-from tetris.stream import PieceStream
 
 Observation = dict[str, Any]
 
@@ -74,14 +74,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     An empty board. The pieces are piece `t` of a stream of a seed, a pure function of the three, the same on
     every machine: `reset(seed=s)` begins stream 0 of seed `s` at piece 0, and
     `reset(seed=s, options={"stream": n})` stream `n`. `reset()` begins the next game on the same stream, with
-    the piece that the last observation showed. So the games are those of `tetris.rollout` with this seed, if
+    the piece that the last observation showed. So the games are those of `tetris.rollouts` with this seed, if
     the same placements are chosen. Without any seed the first `reset()` draws one.
 
     ## Episode End
     The episode terminates when a piece comes to rest with a cell above the top row; the lines it completed do
     not count. With `clear_on_overflow` they are removed and counted first, and the episode terminates only if
-    the wall is still higher than the board. It is never truncated; a good player's game lasts for millions of
-    placements, and `gymnasium.make(..., max_episode_steps=n)` sets a limit.
+    the stack is still higher than the board. It is never truncated; a good controller's game lasts for
+    millions of placements, and `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
     ## Arguments
     ```python
@@ -137,7 +137,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.action_space = spaces.Discrete(action_count(width))
         self.observation_space = observation_space(self.rules)
         self.rows: Rows = ()
-        """Rows of the wall, from the bottom; bit c is column c."""
+        """Rows of the board, from the bottom; bit c is column c."""
         self._stream: PieceStream | None = None
         self._time = 0
         self._over = True

@@ -27,6 +27,7 @@ from tetris.envs.vector_checks import (
     checked_output,
 )
 from tetris.envs.vector_finals import final_arrays, final_tensors
+from tetris.piece_stream import packed_source
 
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
@@ -45,7 +46,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     other; ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. They are new arrays in every
     step. With ``device="cuda"`` they are torch tensors on the GPU, made there, and a step waits for nothing.
 
-    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollout`; with
+    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollouts`; with
     a sequence of seeds game i plays stream 0 of its own, as ``TetrisEnv.reset(seed=...)`` does. A game that
     has ended is followed by the next one on its stream.
 
@@ -77,7 +78,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
-        max_episode_steps: Truncates a game after so many placements; None: never.
+        max_episode_steps: Placements after which a game is truncated; None: never.
         first_stream: Number of the first game's stream, 0 to 2^62.
 
     Raises:
@@ -113,24 +114,20 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
         self._first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
         if max_episode_steps is not None:
-            max_episode_steps = checked_int("max_episode_steps", max_episode_steps, 1, (1 << 31) - 1)
+            max_episode_steps = checked_int("max_episode_steps", max_episode_steps, 1, 1 << 62)
 
         self.single_action_space = single.action_space
         self.single_observation_space = observation_space(self.rules)
         self.action_space = batch_space(self.single_action_space, num_envs)
 
-        numbers = self.rules.piece_set
-        self._source = (
-            sum(piece << 4 * i for i, piece in enumerate(numbers)),
-            len(numbers),
-            self.rules.pieces == "bag",
-        )
+        self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
         self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
         self._operators = native.operators(cuda=self.device.type == "cuda")
         self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
-        self._seed, self._stream, self._time = (self._empty(num_envs, dtype=torch.int64) for _ in range(3))
-        self._length = self._empty(num_envs, dtype=torch.int32)
+        self._seed, self._stream, self._time, self._length = (
+            self._empty(num_envs, dtype=torch.int64) for _ in range(4)
+        )
         self._current, self._ended = (self._empty(num_envs, dtype=torch.uint8) for _ in range(2))
         self._begun = False
 

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from tetris import LinearController, Rules, rollout, split_rollout
-from tetris.evaluation.scores import DEFAULT_SEED, who_played
-from tetris.evaluation.text_table import lines, table
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.scores import who_played
+from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
+from tetris.numbers import lines
 from tetris.progress import progress
-from tetris.splitting import SETTLING, lines_per_game
+from tetris.splitting import BURN_IN, lines_per_game
 
 DEVICES = ("cpu", "cuda")
 """The engines: in Python it would take hours."""
@@ -27,7 +29,7 @@ ESTIMATES = 16
 STREAMS = 1024
 """Streams of an estimate: more than it takes on 10x20, see `split_rollout`."""
 
-DECISIONS = SETTLING + 1000
+DECISIONS = BURN_IN + 1000
 """On each of them."""
 
 PLAYED = 2 * STREAMS * DECISIONS
@@ -142,6 +144,12 @@ def estimate(
     rates: list[float] = []
     made = 0
     with progress(desc=f"{label} on {rules.board}", unit=" estimates", leave=False) as bar:
+
+        def show() -> None:
+            bar.update(0)
+            if check is not None:
+                check()
+
         while True:
             found = split_rollout(
                 weights,
@@ -153,7 +161,7 @@ def estimate(
                 features=controller.features,
                 share_streams=False,
                 first_stream=len(rates) * streams,
-                check=check,
+                check=show,
             )
             rates += found.rate.tolist()
             made += int(found.decisions.sum())
@@ -164,11 +172,16 @@ def estimate(
                 return estimated
 
 
-def check_hardly_ends(label: str, controller: LinearController, rules: Rules, device: str, seed: int) -> None:
-    """Raise ValueError where a controller loses so often that it can be played instead."""
+def games_ended(controller: LinearController, rules: Rules, device: str, seed: int) -> int:
+    """Return how many games end in `PLAYED` decisions without splitting, for `hardly_ends`."""
     features = controller.features
     played = rollout([controller.weights], rules, STREAMS, 2 * DECISIONS, seed, device, features=features)
-    games, decisions = int(played.games), int(played.decisions)
+    return int(played.games)
+
+
+def check_hardly_ends(label: str, controller: LinearController, rules: Rules, device: str, seed: int) -> None:
+    """Raise ValueError where a controller loses so often that it can be played instead."""
+    games, decisions = games_ended(controller, rules, device, seed), PLAYED
     if not hardly_ends(games, decisions):
         raise ValueError(
             f"{label} ends {games:,} games in {decisions:,} decisions on {rules.board}: "

@@ -15,7 +15,7 @@ from tetris import LinearController, Rules, Score
 from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
 from tetris.progress import progress
-from tetris.rollout import Rollout
+from tetris.rollouts import Rollout
 from tetris.score import ESTIMATOR
 
 STREAMS, MOST_STREAMS = 64, 1 << 17
@@ -26,9 +26,6 @@ GPU_STREAMS = 132 * 1024
 
 DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
 """How long a stream is where their number is free: so long that its start on an empty board hardly counts."""
-
-DEFAULT_SEED = 12345
-"""Of the pieces that scores are measured on."""
 
 _LARGEST_CHUNK = 1 << 14  # decisions on a stream
 _LARGEST_STEP = 1 << 26  # decisions on all streams

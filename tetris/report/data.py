@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from tetris.evaluation.scores import DEFAULT_SEED
+from tetris.evaluation import DEFAULT_SEED
 from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
 from tetris.replay import Replay
 from tetris.report.run_record import RunRecord, stages_of
-from tetris.stream import PieceStream
 
 GAME_DECISIONS = 300
 """Placements of the game that a report holds: for the nine of `dt` a third of a second of play in Python."""
@@ -49,7 +49,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
         "features": list(run.feature_names),
     }
-    for key in ("generation_best", "elite_mean", "elite_worst", "mean_fitness", "std_mean"):
+    for key in ("generation_best", "elite_mean", "elite_worst", "learned_mean_fitness", "std_mean"):
         values[key] = [_short(record.get(key)) for record in metrics]
     for key in ("mean", "std"):
         values[key] = [

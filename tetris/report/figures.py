@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.files import write_bytes
-
-SUFFIXES = (".png", ".svg", ".pdf")
-"""What a picture can be, by the end of its name."""
+from tetris.report import PICTURE_SUFFIXES
 
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
 """Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
@@ -36,10 +34,10 @@ def check_picture(path: Path) -> None:
     """Make sure before any work is done that a picture can be drawn, as what its name says.
 
     Raises:
-        ValueError: If it ends with none of `SUFFIXES`, or matplotlib is not installed.
+        ValueError: If it ends with none of `PICTURE_SUFFIXES`, or matplotlib is not installed.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"expected a picture whose name ends with {', '.join(SUFFIXES)}, got {path}")
+    if path.suffix.lower() not in PICTURE_SUFFIXES:
+        raise ValueError(f"expected a picture whose name ends with {', '.join(PICTURE_SUFFIXES)}, got {path}")
     if new_figure(1.0, 1.0) is None:
         raise ValueError('expected matplotlib for a picture, found none: pip install -e ".[plot]"')
 

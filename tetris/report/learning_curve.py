@@ -7,24 +7,23 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from tetris.report import ACROSS
+from tetris.report.data import distinct_names
 from tetris.report.figures import COLORS, new_figure, save_figure
-from tetris.report.run_record import Metrics, stages_of
+from tetris.report.run_record import Metrics, RunRecord, stages_of
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
-
-ACROSS: Mapping[str, str] = {
-    "generation": "generation",
-    "decisions": "decisions",
-    "seconds": "wall time of training [s]",
-}
-"""What a learning curve can be drawn across, and what its axis is called."""
 
 _Y_TITLE = "lines per game (in training, log scale)"
 _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     # Told apart by dashes and markers as well as by colour.
     ("generation_best", "best candidate", {"color": COLORS[1], "linestyle": ":", "marker": "^"}),
     ("elite_mean", "mean of the elites", {"color": COLORS[4], "linestyle": "--", "marker": "s"}),
-    ("mean_fitness", "learned mean", {"color": COLORS[2], "linestyle": "-", "marker": "o", "zorder": 1.9}),
+    (
+        "learned_mean_fitness",
+        "learned mean",
+        {"color": COLORS[2], "linestyle": "-", "marker": "o", "zorder": 1.9},
+    ),
 )
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osv^DP"
@@ -107,6 +106,14 @@ def draw_learning_curves(
     axes.legend(loc="lower right", framealpha=0.9)
     save_figure(figure, picture)
     return True
+
+
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
+    """Draw the learning curve of a run, or those of several over each other; see `draw_learning_curve`."""
+    if len(runs) == 1:
+        return draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
+    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
+    return draw_learning_curves(curves, picture, across)
 
 
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:

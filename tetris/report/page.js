@@ -87,12 +87,12 @@ function teller(values) {
 const STYLES = {
   generation_best: { stroke: "var(--faint)", "stroke-dasharray": "2 3", "stroke-width": 1.5 },
   elite_mean: { stroke: "var(--series-1)", "stroke-dasharray": "7 4" },
-  mean_fitness: { stroke: "var(--series-0)", "stroke-width": 2.5 },
+  learned_mean_fitness: { stroke: "var(--series-0)", "stroke-width": 2.5 },
 };
 const NAMES = {
   generation_best: "best candidate",
   elite_mean: "mean of the elites",
-  mean_fitness: "learned mean",
+  learned_mean_fitness: "learned mean",
 };
 
 function learning(figure) {
@@ -115,7 +115,7 @@ function learning(figure) {
     })),
     tell: teller((_, place) => `best ${amount(run.generation_best[place])}, elites ` +
       `${amount(run.elite_mean[place])}${banded ? ` (worst ${amount(run.elite_worst[place])})` : ""}, ` +
-      `learned mean ${amount(run.mean_fitness[place])} lines per game`),
+      `learned mean ${amount(run.learned_mean_fitness[place])} lines per game`),
   }));
   caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter; but for " +
     "importance splitting no candidate can score more than it has decisions for. Boards stand above; on a higher " +

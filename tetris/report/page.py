@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from kernels.files import write_text
+from tetris.evaluation.comparison import LEARNED, is_estimate
 from tetris.evaluation.estimates import METHOD
 from tetris.report.data import chart_values, distinct_names, recorded_game, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.run_record import RunRecord
 from tetris.report.tables import (
-    LEARNED,
     cost_table,
     generation_table,
-    is_estimate,
     lines_text,
     score_tables,
     settings_table,
@@ -147,7 +146,8 @@ def _best_scores(run: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def _measured(run: RunRecord) -> list[dict[str, Any]]:
-    return [*run.scores, *run.estimates]
+    """All scores, played or estimated, those of the learned controller first."""
+    return sorted([*run.scores, *run.estimates], key=lambda score: score["controller"] != LEARNED)
 
 
 def _costs(run: RunRecord, state: str) -> list[tuple[str, str, str]]:
@@ -242,7 +242,7 @@ def _axis_choice() -> Markup:
 def _curve_choice() -> Markup:
     choices = (
         ("elite_mean", "mean of the elites"),
-        ("mean_fitness", "learned mean"),
+        ("learned_mean_fitness", "learned mean"),
         ("generation_best", "best candidate"),
     )
     options = "".join(f'<option value="{value}">{text}</option>' for value, text in choices)

@@ -24,7 +24,8 @@ _NUMBERS = (
     "lines",
     "decisions",
 )
-_FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "mean_fitness")
+_FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "learned_mean_fitness")
+_OLD_NAME = "mean_fitness"  # what runs called the fitness of the learned mean before
 _GREATEST = 1e300  # refuses NaN and infinities, too
 _SCORED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "games", "lines", "decisions")
 _ESTIMATED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "estimates", "decisions")
@@ -136,12 +137,20 @@ def read_metrics(path: Path) -> list[Metrics]:
     whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            record = json.loads(line)
+            record = read_record(line)
             _check_record(record)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
         records.append(record)
     return records
+
+
+def read_record(line: str) -> Any:
+    """Return a line of a metrics file; what older runs called otherwise has the name of today."""
+    record = json.loads(line)
+    if isinstance(record, dict) and _OLD_NAME in record:
+        record["learned_mean_fitness"] = record.pop(_OLD_NAME)
+    return record
 
 
 def _check_record(record: Any) -> None:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
+from tetris.evaluation.comparison import LEARNED, Score, origin
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.text_table import lines
+from tetris.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.report.run_record import RunRecord, board, stages_of
-
-LEARNED = "learned"
-"""What a run's own controller is called among its scores."""
-
-Score = Mapping[str, Any]
-"""A measurement or an estimate, as `Measurement.to_dict` or `Estimate.to_dict` gives it."""
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # of an interval's picture, in pixels
 _LOG_FROM = 20.0  # intervals that span more than so many times are drawn on a log scale
@@ -31,39 +25,30 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
     """Return a table for each board, every score with its interval in numbers and as a picture.
 
     Args:
-        scored: Scores with what to call them, in the order of the tables and of their rows. Those that were
-            played and those that were estimated have tables of their own.
+        scored: Scores with what to call them, in the order of the tables and of their rows.
     """
-    boards: dict[tuple[str, str, str, bool], list[tuple[str, Score]]] = {}
+    boards: dict[tuple[str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
-        kind = (score["board"], score["rule"], score["pieces"], is_estimate(score))
+        kind = (score["board"], score["rule"], score["pieces"])
         boards.setdefault(kind, []).append((label, score))
     return Markup("".join(_score_table(*kind, rows) for kind, rows in boards.items()))
 
 
-def is_estimate(score: Score) -> bool:
-    """Tell whether it was estimated by importance splitting, not played."""
-    return "estimates" in score
-
-
-def _score_table(
-    on: str, rule: str, pieces: str, estimated: bool, scored: Sequence[tuple[str, Score]]
-) -> Markup:
+def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Score]]) -> Markup:
     papers = _paper_figures(on, rule, pieces)
     place = _Scale([score for _, score in scored])
-    counted = "estimates" if estimated else "games"
-    header = ["controller", "lines a game", "95 % interval", place.label, counted, "decisions"]
+    header = ["controller", "lines a game", "95 % interval", place.label, "from", "decisions"]
     rows = []
     for label, score in scored:
         low, high = score["ci95"]
         interval = f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
         name = Markup(f"<strong>{escaped(label)}</strong>") if score["controller"] == LEARNED else label
         value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
-        row = [name, value, interval, place.picture(score), f"{score[counted]:,}", f"{score['decisions']:,}"]
+        row = [name, value, interval, place.picture(score), origin(score), f"{score['decisions']:,}"]
         rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
     if papers:
         header.append("literature, about")
-    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}{', estimated' * estimated}")
+    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}")
 
 
 def _paper_figures(on: str, rule: str, pieces: str) -> dict[str, str]:
@@ -191,7 +176,7 @@ def generation_table(run: RunRecord, shown: Sequence[int]) -> Markup:
     rows = []
     for record in (run.metrics[place] for place in shown):
         figures = [_figure(record.get(name)) for name in ("generation_best", "elite_mean", "elite_worst")]
-        figures += [_figure(record["mean_fitness"]), _figure(record["std_mean"])]
+        figures += [_figure(record["learned_mean_fitness"]), _figure(record["std_mean"])]
         speed = record["decisions"] / record["seconds"] if record["seconds"] else None
         spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]
         rows.append([record["generation"], board(record), *figures, *spent])

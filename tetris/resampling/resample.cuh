@@ -1,11 +1,11 @@
-// A draw of importance splitting: tetris/splitting.py's `Masses.draw`, a block of threads a candidate.
+// The resampling of importance splitting: `StreamWeights.resample` of tetris/splitting.py, a block of threads a candidate.
 //
-// Roofline: some 150 bytes a stream and a dozen barriers. On an H200 the draws of 513 candidates with 264 streams each
-// would take 5 us by their bytes and take 13 us, bound by latency, beside 800 to 1,100 us for the four decisions between
-// two draws. As 70 launches of operations on whole tensors they took 230 us, and 150 us in which the GPU idled.
+// Roofline: some 150 bytes a stream and a dozen barriers. On an H200 513 candidates with 264 streams each would take 5 us by
+// their bytes and take 13 us, bound by latency, beside 800 to 1,100 us for the four decisions between two resamplings. As
+// 70 launches of operations on whole tensors it took 230 us, and the GPU idled for another 150 us.
 //
-// Sums are of whole numbers and all else is done number by number, in the order of the Python, so that every engine draws
-// the same.
+// Sums are of integers and all else is done number by number, in the order of the Python, so that all engines resample the
+// same.
 #pragma once
 
 #include <cstdint>
@@ -15,45 +15,45 @@
 namespace tetris {
 
 constexpr int LEVELS = WARP;
-constexpr int MOST_DRAW_WARPS = 16;
-constexpr double ALL_MASS = 1125899906842624.0;  // 2^50, of all streams of a candidate, about
-constexpr double COPIES = 1048576.0;             // asked for a stream that holds all that its level does
+constexpr int MOST_RESAMPLING_WARPS = 16;
+constexpr double ALL_WEIGHT = 1125899906842624.0;  // 2^50, of all streams of a candidate, about
+constexpr double COPIES = 1048576.0;               // of a stream that holds the whole weight of its level
 constexpr int RANDOM_BITS = 12;
 
 // The streams of all candidates. Scratch is of shape (population, streams), too.
-struct Draw {
+struct Resampling {
     int streams, width;
     const uint32_t* columns;  // (population, streams, width): bit y is row y
     const int64_t* games;     // that have ended on each stream
-    int64_t* before;          // as many as those were at the last draw; carried on
-    int64_t* mass;            // carried on
-    double* held;             // (population, LEVELS): what the levels held in all the draws; carried on
-    double* ends;             // (population): shares of the mass that ended; carried on
-    double count;             // draws, this one included
+    int64_t* before;          // `games` at the last resampling; carried on
+    int64_t* weight;          // of each stream; carried on
+    double* held;             // (population, LEVELS): weight of each level, summed over the resamplings; carried on
+    double* ended;            // (population): share of the weight that ended, summed over them; carried on
+    double count;             // resamplings, this one included
     bool counts;              // whether what ended counts
-    int64_t bits, own;        // of which stream is drawn first: bits + own * candidate
+    int64_t bits, offset;     // where resampling begins: bits + offset * candidate
     int64_t* source;          // result: from which stream each goes on
     int64_t *level, *order, *until, *after;  // scratch
 };
 
 // What the threads of a block leave for each other.
-struct DrawMemory {
-    unsigned long long now[LEVELS];  // mass
-    double most[LEVELS];             // the mass that a stream's is a share of
+struct ResamplingMemory {
+    unsigned long long now[LEVELS];  // weight of each level
+    double most[LEVELS];             // the weight that a stream's is divided by for its share
     int place[LEVELS];               // of a level's next stream, in the order of the levels
-    int warp_place[MOST_DRAW_WARPS][LEVELS];
-    int64_t warp_sum[MOST_DRAW_WARPS];
+    int warp_place[MOST_RESAMPLING_WARPS][LEVELS];
+    int64_t warp_sum[MOST_RESAMPLING_WARPS];
 };
 
 #if defined(__CUDACC__)
-__device__ inline DrawMemory& draw_memory() {
-    __shared__ DrawMemory memory;
+__device__ inline ResamplingMemory& resampling_memory() {
+    __shared__ ResamplingMemory memory;
     return memory;
 }
 #endif
 
-// How high a wall is: 0.6 rows to the highest cell + 0.9 rows to the highest cell of a column, in the mean - 6.
-__device__ inline int wall_level(const uint32_t* columns, int width) {
+// The level of a stack: 0.6 rows to the highest cell + 0.9 rows to the highest cell of a column, in the mean - 6.
+__device__ inline int stack_level(const uint32_t* columns, int width) {
     int highest = 0, sum = 0;
     for (int c = 0; c < width; ++c) {
         const int height = 32 - __clz(static_cast<int>(columns[c]));
@@ -64,22 +64,22 @@ __device__ inline int wall_level(const uint32_t* columns, int width) {
     return level < 0 ? 0 : level < LEVELS ? level : LEVELS - 1;
 }
 
-// One candidate's draw.
-struct DrawBlock {
-    Draw draw;
-    DrawMemory& memory;
+// One candidate's resampling.
+struct ResamplingBlock {
+    Resampling own;  // pointers moved to the streams of this candidate
+    ResamplingMemory& memory;
     int thread, threads, lane, warp;
 
-    __device__ DrawBlock(const Draw& all, DrawMemory& m)
-        : draw(all), memory(m), thread(static_cast<int>(threadIdx.x)), threads(static_cast<int>(blockDim.x)),
+    __device__ ResamplingBlock(const Resampling& all, ResamplingMemory& m)
+        : own(all), memory(m), thread(static_cast<int>(threadIdx.x)), threads(static_cast<int>(blockDim.x)),
           lane(thread % WARP), warp(thread / WARP) {
-        const int64_t candidate = blockIdx.x, first = candidate * draw.streams;
-        draw.columns += first * draw.width;
-        draw.games += first;
-        draw.ends += candidate;
-        draw.held += candidate * LEVELS;
-        draw.bits += candidate * draw.own;
-        for (int64_t** each : {&draw.before, &draw.mass, &draw.source, &draw.level, &draw.order, &draw.until, &draw.after}) {
+        const int64_t candidate = blockIdx.x, first = candidate * own.streams;
+        own.columns += first * own.width;
+        own.games += first;
+        own.ended += candidate;
+        own.held += candidate * LEVELS;
+        own.bits += candidate * own.offset;
+        for (int64_t** each : {&own.before, &own.weight, &own.source, &own.level, &own.order, &own.until, &own.after}) {
             *each += first;
         }
     }
@@ -108,7 +108,7 @@ struct DrawBlock {
         return value;
     }
 
-    // Where the streams are, what the levels hold, and what has ended since the last draw.
+    // Where the streams are, what the levels hold, and what has ended since the last resampling.
     __device__ void weigh() {
         if (thread < LEVELS) {
             memory.now[thread] = 0;
@@ -116,19 +116,19 @@ struct DrawBlock {
         }
         __syncthreads();
         int64_t all = 0, ended = 0;
-        for (int i = thread; i < draw.streams; i += threads) {
-            const int level = wall_level(draw.columns + int64_t{i} * draw.width, draw.width);
-            draw.level[i] = level;
-            atomicAdd(&memory.now[level], static_cast<unsigned long long>(draw.mass[i]));
+        for (int i = thread; i < own.streams; i += threads) {
+            const int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
+            own.level[i] = level;
+            atomicAdd(&memory.now[level], static_cast<unsigned long long>(own.weight[i]));
             atomicAdd(&memory.place[level], 1);
-            all += draw.mass[i];
-            ended += draw.mass[i] * (draw.games[i] - draw.before[i]);
-            draw.before[i] = draw.games[i];
+            all += own.weight[i];
+            ended += own.weight[i] * (own.games[i] - own.before[i]);
+            own.before[i] = own.games[i];
         }
         all = sum(all);
         ended = sum(ended);
         if (thread == 0) {
-            if (draw.counts) *draw.ends += static_cast<double>(ended) / static_cast<double>(all);
+            if (own.counts) *own.ended += static_cast<double>(ended) / static_cast<double>(all);
             int below = 0;
             for (int level = 0; level < LEVELS; ++level) {
                 const int here = memory.place[level];
@@ -138,8 +138,8 @@ struct DrawBlock {
         }
         if (thread < LEVELS) {
             const auto now = static_cast<double>(memory.now[thread]);
-            draw.held[thread] += now;
-            const double usual = draw.held[thread] / draw.count;
+            own.held[thread] += now;
+            const double usual = own.held[thread] / own.count;
             memory.most[thread] = usual > now ? usual : now;
         }
         __syncthreads();
@@ -147,10 +147,10 @@ struct DrawBlock {
 
     // Puts the streams in the order of their levels, and sums up how many copies are asked for until each of them.
     __device__ void sort() {
-        for (int first = 0; first < draw.streams; first += threads) {
+        for (int first = 0; first < own.streams; first += threads) {
             const int i = first + thread;
-            const bool there = i < draw.streams;
-            const int level = there ? static_cast<int>(draw.level[i]) : LEVELS;
+            const bool there = i < own.streams;
+            const int level = there ? static_cast<int>(own.level[i]) : LEVELS;
             memory.warp_place[warp][lane] = 0;
             __syncthreads();
             const unsigned alike = __match_any_sync(~0u, level);
@@ -169,64 +169,64 @@ struct DrawBlock {
             __syncthreads();
             if (there) {
                 const int place = memory.warp_place[warp][level] + rank;
-                const auto copies = static_cast<int64_t>(static_cast<double>(draw.mass[i]) / memory.most[level] * COPIES);
-                draw.order[place] = i;
-                draw.until[place] = copies > 1 ? copies : 1;
+                const auto copies = static_cast<int64_t>(static_cast<double>(own.weight[i]) / memory.most[level] * COPIES);
+                own.order[place] = i;
+                own.until[place] = copies > 1 ? copies : 1;
             }
             __syncthreads();
         }
         int64_t before = 0;
-        for (int first = 0; first < draw.streams; first += threads) {
+        for (int first = 0; first < own.streams; first += threads) {
             const int i = first + thread;
-            const bool there = i < draw.streams;
-            const int64_t until = before + running_sum(there ? draw.until[i] : 0);
-            if (there) draw.until[i] = until;
+            const bool there = i < own.streams;
+            const int64_t until = before + running_sum(there ? own.until[i] : 0);
+            if (there) own.until[i] = until;
             __syncthreads();
-            before = draw.until[(first + threads < draw.streams ? first + threads : draw.streams) - 1];
+            before = own.until[(first + threads < own.streams ? first + threads : own.streams) - 1];
         }
     }
 
-    // Draws as many streams as there are, as often as they are asked for, and shares out the mass.
+    // Takes as many streams as there are, in proportion to their copies, and divides their weights.
     __device__ void take() {
-        const int64_t total = draw.until[draw.streams - 1];
-        const int64_t begin = total * (draw.bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
+        const int64_t total = own.until[own.streams - 1];
+        const int64_t begin = total * (own.bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
         int64_t all = 0;
-        for (int i = thread; i < draw.streams; i += threads) {
+        for (int i = thread; i < own.streams; i += threads) {
             const int64_t wanted = i * total + begin;
-            int low = 0, high = draw.streams - 1;
+            int low = 0, high = own.streams - 1;
             while (low < high) {
                 const int middle = (low + high) / 2;
-                if (draw.until[middle] * draw.streams > wanted) high = middle;
+                if (own.until[middle] * own.streams > wanted) high = middle;
                 else low = middle + 1;
             }
-            const int64_t source = draw.order[low], copies = draw.until[low] - (low > 0 ? draw.until[low - 1] : 0);
-            // It is drawn copies / total x streams times in the mean, and so much less is its mass.
-            const auto mass = static_cast<int64_t>(static_cast<double>(draw.mass[source]) * static_cast<double>(total) /
-                                                   static_cast<double>(copies * draw.streams));
-            draw.source[i] = source;
-            draw.after[i] = mass;
-            all += mass;
+            const int64_t source = own.order[low], copies = own.until[low] - (low > 0 ? own.until[low - 1] : 0);
+            // In the mean it is taken copies / total x streams times, and its weight is divided by that.
+            const auto weight = static_cast<int64_t>(static_cast<double>(own.weight[source]) * static_cast<double>(total) /
+                                                   static_cast<double>(copies * own.streams));
+            own.source[i] = source;
+            own.after[i] = weight;
+            all += weight;
         }
-        const double scale = ALL_MASS / static_cast<double>(sum(all));
-        for (int i = thread; i < draw.streams; i += threads) {
-            const auto mass = static_cast<int64_t>(static_cast<double>(draw.after[i]) * scale);
-            draw.mass[i] = mass > 1 ? mass : 1;
+        const double scale = ALL_WEIGHT / static_cast<double>(sum(all));
+        for (int i = thread; i < own.streams; i += threads) {
+            const auto weight = static_cast<int64_t>(static_cast<double>(own.after[i]) * scale);
+            own.weight[i] = weight > 1 ? weight : 1;
         }
     }
 };
 
 // A block a candidate, of whole warps.
-__global__ void __launch_bounds__(MOST_DRAW_WARPS * WARP) draw_streams(const __grid_constant__ Draw all) {
-    DrawBlock block(all, draw_memory());
+__global__ void __launch_bounds__(MOST_RESAMPLING_WARPS * WARP) resample_streams(const __grid_constant__ Resampling all) {
+    ResamplingBlock block(all, resampling_memory());
     block.weigh();
     block.sort();
     block.take();
 }
 
 // The threads of a block: one a stream, as far as there are so many.
-inline int draw_threads(int64_t streams) {
+inline int resampling_threads(int64_t streams) {
     const int64_t warps = (streams + WARP - 1) / WARP;
-    return static_cast<int>(warps < MOST_DRAW_WARPS ? warps : MOST_DRAW_WARPS) * WARP;
+    return static_cast<int>(warps < MOST_RESAMPLING_WARPS ? warps : MOST_RESAMPLING_WARPS) * WARP;
 }
 
 }  // namespace tetris

@@ -46,6 +46,11 @@ _MOST_STEPS = 1 << 62  # decisions on a stream; streams of all generations
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 
 
+SPLIT_COST = 1.7
+"""What a decision costs with splitting on a high board, beside one without on a low board: 1.8 on an H200 and
+1.6 on two cores, in the training metrics of benchmarks/results. It weighs the time left."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """A part of a run in which all generations play alike.
@@ -61,6 +66,11 @@ class Stage:
     generations: int
     decisions: int
     split: bool = False
+
+    @property
+    def cost(self) -> float:
+        """What a generation costs beside another: its decisions, those with splitting at `SPLIT_COST`."""
+        return self.decisions * (SPLIT_COST if self.split else 1.0)
 
     @property
     def entry(self) -> CurriculumStage:

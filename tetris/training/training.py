@@ -1,121 +1,112 @@
 """A training run: the cross-entropy method on one side, games on the other, and the files between them.
 
-A linear controller plays the same whatever the length of its weight vector, so candidates are scaled to
-length 1 before they play, and the optimizer is told those. All candidates of a generation play the same
-streams (common random numbers), every generation has new ones, and no stream of a run is one that scores are
-measured on. What is learned is the mean of the last distribution, or the average of late ones, scaled to
-length 1: with a noisy fitness the best candidate is only the luckiest one.
+What is learned is the mean of the last distribution, or the average of late ones, scaled to length 1: with a
+noisy fitness the best candidate is only the luckiest one.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from cem import (
     Callback,
     Checkpointer,
     CrossEntropyMethod,
-    Evaluation,
     MetricsWriter,
     ProgressBar,
+    RejectedCheckpoint,
     StopRequest,
     TensorBoardWriter,
     Trainer,
 )
 from cem.tensorboard import check_tensorboard
-from tetris import LinearController, RolloutResult, SplitResult, feature_names, rollout, split_rollout
-from tetris.devices import check_gpu
-from tetris.training.recipe import Recipe, Stage
-from tetris.training.run_folder import RunFolder
+from kernels import library
+from kernels.ahead import build_together
+from tetris import LinearController, Rollout, feature_names, native
+from tetris.devices import check_gpu, settled_device
+from tetris.numbers import lines
+from tetris.training.objective import LinesPerGame, learned_weights
+from tetris.training.presets import DEFAULT_PRESET, Setting
+from tetris.training.recipe import Recipe, make_recipe
+from tetris.training.run_folder import RunFolder, new_folder
 from tetris.versions import versions
 
 CHECKPOINT_SECONDS = 1.0
 """The least time between two checkpoints."""
 
-MOST_LINES = 1e12
-"""Lines per game of a candidate whose streams, split, met no end of a game at all."""
 
+def train(
+    preset: str = DEFAULT_PRESET,
+    *,
+    seed: int = 1,
+    out: str | Path | None = None,
+    device: str = "auto",
+    time_limit_s: float | None = None,
+    **settings: Setting,
+) -> LinearController:
+    """Train a controller from nothing, as ``scripts/train_tetris.py`` does, without its scores and its page.
 
-def piece_seed(seed: int) -> int:
-    """Return the seed of the pieces of a run: the first 64 bits of SHA-256 of a text with the run's seed.
+    >>> from tetris.training import train
+    >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
 
-    So training meets no stream on which scores are measured: those have a seed as a person types it.
+    Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` goes on with the run.
+
+    Args:
+        preset: ``"quick"``, ``"standard"`` or ``"record"``.
+        seed: Same seed, same controller; 0 to 2^64 - 1.
+        out: The folder of the run, new or empty; None: one under ``runs``, named after time and seed.
+        device: The engine that plays: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
+        time_limit_s: How long to train at most, in seconds.
+        settings: Settings of a `Recipe` that the preset does not decide, such as ``board="8x16"``.
+
+    Returns:
+        The learned controller, which ``controller.json`` in the folder holds, too.
+
+    Raises:
+        BuildError: If the engine cannot be built here.
+        OSError: If the folder cannot be written.
+        RuntimeError: If the time limit came before the first generation was over.
+        TypeError: If a setting has the wrong type.
+        ValueError: If a setting is unknown or out of range, the folder holds something, or there is no GPU.
     """
-    digest = hashlib.sha256(f"cem-tetris training pieces {seed}".encode()).digest()
-    return int.from_bytes(digest[:8], "little")
+    recipe = make_recipe(settled_device(device), {**settings, "preset": preset, "seed": seed})
+    folder = new_folder(None if out is None else Path(out), recipe.seed)
+    folder.check_free()
+    training = Training(recipe, folder, StopRequest(), time_limit_s)
+    prepare_engine(recipe)
+    with folder.claimed(recipe):
+        training.trainer.run()
+        controller = training.save_controller()
+    if controller is None:
+        raise RuntimeError(f"expected a generation within {time_limit_s} s, got none")
+    return controller
 
 
-def unit_length(weights: Tensor) -> Tensor:
-    """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero."""
-    return torch.nn.functional.normalize(weights, dim=1)
+def prepare_engine(recipe: Recipe) -> None:
+    """Compile what is played with where need be, so that what can fail has failed before anything is written.
 
-
-def learned_weights(state: Mapping[str, Any]) -> Tensor:
-    """Return what the search has learned, out of its state: shape (features,), float64, of length 1."""
-    return unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
-
-
-def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
-    """Return lines per game ended, shape (population,), float64; where none has ended, half a game counts.
-
-    So a candidate that survives is worth more than one that removes as many lines and then dies. With
-    importance splitting it is the estimate, at most `MOST_LINES`.
+    Raises:
+        BuildError: If it cannot be built.
     """
-    if isinstance(result, SplitResult):
-        return result.lines_per_game.clamp(max=MOST_LINES)
-    lines, games = result.lines.double(), result.games.double()
-    return torch.where(games > 0, lines / games.clamp(min=1), 2 * lines)
-
-
-class LinesPerGame:
-    """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
-
-    def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, stop: StopRequest) -> None:
-        """Take what it needs; the learned mean plays beside the candidates, to be watched."""
-        self._recipe = recipe
-        self._optimizer = optimizer
-        self._stop = stop
-        self._piece_seed = piece_seed(recipe.seed)
-
-    def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
-        """Play a generation; where that is on a GPU nothing waits for it, and the metrics are read later.
-
-        Raises:
-            Interrupted: If the run is to stop.
-        """
-        number, stage = self._recipe.stage_at(generation)
-        players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
-        result = self._play(players, stage, generation)
-        fitness = lines_per_game(result)
-        metrics: dict[str, float | Tensor] = {
-            "stage": number + 1,
-            "board_width": stage.rules.width,
-            "board_height": stage.rules.height,
-            "mean_fitness": fitness[-1],
-            "lines": result.lines.sum(),
-            "games": result.games.sum(),
-            "decisions": result.decisions.sum(),
-        }
-        return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
-
-    def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult | SplitResult:
-        recipe = self._recipe
-        return (split_rollout if stage.split else rollout)(
-            players,
-            stage.rules,
-            recipe.streams,
-            stage.decisions,
-            self._piece_seed,
-            recipe.device,
-            features=recipe.features,
-            first_stream=generation * recipe.streams,
-            check=self._stop.check,
-        )
+    names = feature_names(recipe.features, recipe.rules.width)
+    splits = any(stage.split for stage in recipe.stages)
+    needed = []
+    if recipe.device in ("cpu", "cuda"):
+        needed.append(native.extension(names))
+    if recipe.device == "cuda":
+        needed.append(native.cuda_extension(names))
+        needed += [native.resampling_extension()] if splits else []
+    if recipe.backend == "cuda":
+        needed += [library.extension("normal", device) for device in ("cpu", "cuda")]
+    if missing := [each for each in needed if not each.is_built()]:
+        build_together(missing)
+    Rollout([[0.0] * len(names)], recipe.rules, device=recipe.device, features=recipe.features)
+    if recipe.device == "cuda" and splits:
+        native.resampling_operators()
 
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
@@ -158,6 +149,12 @@ class Training:
         """
         self.recipe = recipe
         self.folder = folder
+        progress_bar = ProgressBar(("lines/s",), number=lines)
+
+        def check() -> None:
+            progress_bar.tick()
+            stop.check()
+
         if recipe.backend == "cuda":
             check_gpu("backend cuda", "--backend torch in a new run")
         self.optimizer = CrossEntropyMethod(
@@ -174,20 +171,35 @@ class Training:
         )
         self.trainer = Trainer(
             self.optimizer,
-            LinesPerGame(recipe, self.optimizer, stop),
+            LinesPerGame(recipe, self.optimizer, check),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(
                 MetricsWriter(folder.metrics, distribution=True),
                 _ControllerWriter(self),
-                ProgressBar(("lines/s",)),
+                progress_bar,
                 *callbacks,
             ),
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
             ),
             stop=stop,
+            costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
         )
+
+    def restore(self) -> list[RejectedCheckpoint]:
+        """Go on from the newest usable checkpoint, or from the beginning where none was written yet.
+
+        Returns:
+            The newer checkpoints that could not be used.
+
+        Raises:
+            CheckpointError: If there are checkpoints, but none that can be used.
+        """
+        checkpoints = self.folder.checkpoints
+        if not checkpoints.is_dir() or not any(checkpoints.glob("checkpoint-*.json")):
+            return []
+        return list(self.trainer.resume().rejected)
 
     @property
     def decisions(self) -> int:

@@ -61,7 +61,7 @@ class Stage:
     Example:
         >>> from tetris import published
         >>> from tetris.judgement import decisions
-        >>> from tetris.stream import PieceStream
+        >>> from tetris.piece_stream import PieceStream
         >>> rules = Rules(10, 20)
         >>> pieces = PieceStream(rules, 1, 0)
         >>> stage = Stage(rules)

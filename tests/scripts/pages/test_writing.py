@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import pictures, result_files, writing
+from pages import pictures, result_files
 from pages.score_blocks import median_run
+
+pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
+from pages import writing
 
 ROOT = Path(__file__).parents[3]
 

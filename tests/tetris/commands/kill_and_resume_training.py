@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 import cem.trainer
-from tetris.commands import train as train_tetris
-from tetris.training import training as _training
+from tetris.commands import train, training_run
+from tetris.training import training
 
 GENERATIONS = 40
 RECIPE = (
@@ -38,7 +38,7 @@ def start(*arguments: str, late: bool = False) -> int:
     try:
         cem.trainer.reads_late = lambda device: late
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-            code = train_tetris.main(arguments)
+            code = train.main(arguments)
     finally:
         os._exit(code)
 
@@ -50,9 +50,9 @@ def newest(folder: Path) -> int:
 
 def main(root: Path, kills: int) -> None:
     """Train once without and once with being killed."""
-    _training.CHECKPOINT_SECONDS = 0.0
+    training.CHECKPOINT_SECONDS = 0.0
     sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # a picture takes longer than the run
-    train_tetris.report = lambda folder: None  # so does a report
+    training_run.report = lambda folder, again=False: None  # so does a report
     began = time.monotonic()
     assert os.waitpid(start(*RECIPE, "--out", str(root / "whole")), 0)[1] == 0
     duration = time.monotonic() - began

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tetris import Rules, published
+from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import METHOD, Estimate, student_t
-from tetris.evaluation.scores import DEFAULT_SEED
 
 Script = Callable[..., Any]
 HIGH = ("--board", "10x16", "--device", "cpu")

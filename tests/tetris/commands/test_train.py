@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from tetris import LinearController, Rules
-from tetris.score import ESTIMATOR
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
@@ -24,6 +23,11 @@ TINY = (
     *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
     *("--population", 6, "--streams", 1, "--decisions", 20, "--score-decisions", 0),
 )
+
+
+@pytest.fixture(autouse=True)
+def _draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
 
 
 def _metrics(folder: Path) -> list[dict[str, Any]]:
@@ -37,8 +41,9 @@ def _train(script: Script, folder: Path, *arguments: object) -> Any:
     return ended
 
 
-def test_run_leaves_its_files(script: Script, tmp_path: Path) -> None:
+def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.undo()
     folder = tmp_path / "runs" / "a"
     _train(script, folder)
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -98,7 +103,7 @@ def test_training_improves_the_controller(script: Script, tmp_path: Path) -> Non
     arguments = ("--features", "dt", "--board", "10x8", "--population", 30, "--device", "cpu")
     _train(script, tmp_path / "a", *arguments, "--streams", 2, "--decisions", 400, "--generations", 12)
     first, *_, last = _metrics(tmp_path / "a")
-    assert last["mean_fitness"] > 2 * first["elite_mean"]
+    assert last["learned_mean_fitness"] > 2 * first["elite_mean"]
 
 
 def test_curriculum_is_played_stage_by_stage(script: Script, tmp_path: Path) -> None:
@@ -117,17 +122,23 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
     assert [(score["board"], score["controller"]) for score in scores] == [
         (board, name) for board in ("10x10", "10x20", "5x6") for name in ("learned", "bcts", "dt20")
     ]
-    assert {(score["board"], score["decisions"], score["seed"], score["estimator"]) for score in scores} == {
-        ("10x10", 128, 12345, ESTIMATOR),
-        ("10x20", 128, 12345, ESTIMATOR),
-        ("5x6", 128, 12345, ESTIMATOR),
+    played = {
+        (each["board"], each["controller"]): each["decisions"] for each in scores if "measured" not in each
     }
+    assert played == {
+        **dict.fromkeys([("10x10", "learned"), ("10x20", "learned")], 128),
+        **dict.fromkeys([("5x6", name) for name in ("learned", "bcts", "dt20")], 128),
+    }
+    assert [each["measured"]["machine"] for each in scores if "measured" in each] == ["NVIDIA H200"] * 4
+    *_, verdict, command = ended.out.splitlines()
+    assert " lines a game on 5x6" in verdict
+    assert command == f"to watch it play: python scripts/watch_tetris.py {tmp_path / 'a'}"
 
 
 def test_controller_of_another_width_is_scored_where_it_can_play(script: Script, tmp_path: Path) -> None:
     ended = _train(script, tmp_path / "a", "--features", "bertsekas", "--score-decisions", 64)
     assert [line for line in ended.out.splitlines() if line.startswith("board")] == [
-        "board 5x6, published rule, pieces uniform (seed 12345), engine python"
+        "board 5x6, published rule, pieces uniform, engine python"
     ]
 
 
@@ -146,8 +157,9 @@ def test_score_is_that_of_evaluate_tetris(script: Script, tmp_path: Path) -> Non
 
 def test_log_is_sparse_plain_lines_on_stderr(script: Script, tmp_path: Path) -> None:
     ended = _train(script, tmp_path / "a")
-    first, *generations = ended.err.splitlines()
+    first, meaning, *generations = ended.err.splitlines()
     assert first.startswith(f"{tmp_path / 'a'}: 3 generations (3 on 5x6)")
+    assert meaning.startswith("lines per game of the best candidate of a generation")
     assert all(line.startswith("generation ") for line in generations)
     assert "lines/s" in generations[-1]
     assert "\r" not in ended.err
@@ -156,6 +168,7 @@ def test_log_is_sparse_plain_lines_on_stderr(script: Script, tmp_path: Path) -> 
 def test_without_matplotlib_there_is_a_hint(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ended = _train(script, tmp_path / "a")
     (hint,) = (line for line in ended.err.splitlines() if "pip install matplotlib" in line)

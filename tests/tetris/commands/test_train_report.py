@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tetris import LinearController
-from tetris.commands import comparison as _comparison
-from tetris.commands import train as train_tetris
-from tetris.training import training as _training
+from tetris.commands import training_run
+from tetris.evaluation import comparison
+from tetris.training import objective
 
 Script = Callable[..., Any]
 RECIPE = (
@@ -29,7 +29,11 @@ def page(folder: Path) -> str:
 def test_a_run_ends_with_its_report(script: Script, tmp_path: Path) -> None:
     ended = script("train_tetris", *RECIPE, "--out", tmp_path / "a")
     assert ended.status == 0
-    assert ended.out.splitlines()[-1].startswith(f"{tmp_path / 'a' / 'report.html'}: ")
+    first, second = (line for line in ended.out.splitlines() if "report.html: " in line)
+    assert (first.partition(": ")[2], second.partition(": ")[2]) == (
+        "curves, weights and a game, for a browser",
+        "now with the scores",
+    )
     assert "4 of 4 generations" in page(tmp_path / "a")
     assert NOTHING not in page(tmp_path / "a")
 
@@ -44,14 +48,14 @@ def test_a_report_made_again_is_the_same(script: Script, tmp_path: Path) -> None
 def test_an_interrupted_run_has_a_report_and_a_new_one_when_it_is_resumed(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = _training.LinesPerGame._play
+    play = objective.LinesPerGame._play
 
     def interrupted(self: Any, players: Any, stage: Any, generation: int) -> Any:
         if generation == 2:
             signal.raise_signal(signal.SIGINT)
         return play(self, players, stage, generation)
 
-    monkeypatch.setattr(_training.LinesPerGame, "_play", interrupted)
+    monkeypatch.setattr(objective.LinesPerGame, "_play", interrupted)
     assert script("train_tetris", *RECIPE, "--out", tmp_path / "a").status == 130
     assert "2 of 4 generations" in page(tmp_path / "a")
     assert NOTHING in page(tmp_path / "a")
@@ -64,13 +68,13 @@ def test_an_interrupted_run_has_a_report_and_a_new_one_when_it_is_resumed(
 def test_a_run_interrupted_while_it_is_measured_has_a_report(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure = _comparison.measure
+    measure = comparison.measure
 
     def interrupted(*arguments: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
         return measure(*arguments)
 
-    monkeypatch.setattr(_comparison, "measure", interrupted)
+    monkeypatch.setattr(comparison, "measure", interrupted)
     assert script("train_tetris", *RECIPE, "--out", tmp_path / "a").status == 143
     assert NOTHING in page(tmp_path / "a")
 
@@ -87,7 +91,7 @@ def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     def broken(*arguments: object) -> None:
         raise KeyError("lines")
 
-    monkeypatch.setattr(train_tetris, "write_report", broken)
+    monkeypatch.setattr(training_run, "write_report", broken)
     ended = script("train_tetris", *RECIPE, "--out", tmp_path / "a")
     assert ended.status == 0
     (line,) = (line for line in ended.err.splitlines() if line.startswith("note: no "))

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tetris import LinearController
-from tetris.commands import comparison as _comparison
-from tetris.training import training as _training
+from tetris.evaluation import comparison
+from tetris.training import training
 from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
@@ -31,8 +31,9 @@ RECIPE = (
 
 
 @pytest.fixture(autouse=True)
-def _checkpoint_every_generation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_training, "CHECKPOINT_SECONDS", 0.0)
+def _checkpoint_every_generation_and_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
 
 
 def _read(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
@@ -68,15 +69,15 @@ def _is_the_same(folder: Path, whole: Path) -> bool:
 
 def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]) -> None:
     """Do something in the middle of a generation, once."""
-    play = _training.LinesPerGame._play
+    play = training.LinesPerGame._play
 
     def playing(self: Any, players: Any, stage: Any, now: int) -> Any:
         if now == generation:
-            monkeypatch.setattr(_training.LinesPerGame, "_play", play)
+            monkeypatch.setattr(training.LinesPerGame, "_play", play)
             act()
         return play(self, players, stage, now)
 
-    monkeypatch.setattr(_training.LinesPerGame, "_play", playing)
+    monkeypatch.setattr(training.LinesPerGame, "_play", playing)
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -112,23 +113,23 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
 def test_signal_while_measuring_leaves_the_controller_and_the_boards_that_are_done(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, board: int
 ) -> None:
-    measure, measured = _comparison.measure, itertools.count()
-    players = 1 + len(_comparison.REFERENCES)
+    measure, measured = comparison.measure, itertools.count()
+    players = [0, 1, 2, 5]  # how many play before a board: on its own the published ones, too
 
     def interrupted(*arguments: Any) -> Any:
-        if next(measured) == players * board:
+        if next(measured) == players[board]:
             signal.raise_signal(signal.SIGTERM)
         return measure(*arguments)
 
     folder = tmp_path / "stopped"
-    monkeypatch.setattr(_comparison, "measure", interrupted)
+    monkeypatch.setattr(comparison, "measure", interrupted)
     ended = script("train_tetris", *RECIPE, "--score-decisions", 64, "--out", folder)
     assert ended.status == 143
     assert f"while measuring {folder / 'controller.json'}; to go on: python" in ended.err
     assert _is_the_same(folder, whole)
     assert len(_scored(folder)) == board
 
-    monkeypatch.setattr(_comparison, "measure", measure)
+    monkeypatch.setattr(comparison, "measure", measure)
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
     assert "dt20" in ended.out

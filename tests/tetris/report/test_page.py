@@ -92,7 +92,7 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
     assert values["generation"] == [1, 2, 3]
     assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
     assert values["features"] == ["holes", "max_height"]
-    for key in ("generation_best", "elite_mean", "elite_worst", "mean_fitness", "std_mean"):
+    for key in ("generation_best", "elite_mean", "elite_worst", "learned_mean_fitness", "std_mean"):
         assert values[key] == pytest.approx([record[key] for record in run.metrics], rel=1e-4)
     for key in ("mean", "std"):
         for feature in range(2):
@@ -108,9 +108,9 @@ def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(ru
     header, *table = rows(report_page(run), "Board 10x10, published rule, pieces uniform")
     assert (header[1:3], header[-1]) == (["lines a game", "95 % interval"], "literature, about")
     assert table == [
-        ["learned", "4,748", "4,464 – 5,055", "", "1,009", "12,000,000", "–"],
-        ["bcts", "3,813", "3,607 – 4,033", "", "1,256", "12,000,000", "3,800"],
-        ["dt20", "–", "> 1.6 M", "", "0", "12,000,000", "4,300"],
+        ["learned", "4,748", "4,464 – 5,055", "", "1,009 games", "12,000,000", "–"],
+        ["bcts", "3,813", "3,607 – 4,033", "", "1,256 games", "12,000,000", "3,800"],
+        ["dt20", "–", "> 1.6 M", "", "0 games", "12,000,000", "4,300"],
     ]
 
 
@@ -200,17 +200,17 @@ def test_a_page_is_written_whole_or_not_at_all(run: RunRecord, tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "report.html"]
 
 
-def test_estimates_stand_in_tables_of_their_own_and_in_the_tile_of_their_board(tmp_path: Path) -> None:
+def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "mine", estimated=True))
     page = report_page(run)
-    header, *table = rows(page, "Board 10x20, published rule, pieces uniform, estimated")
-    assert header[-3:-1] == ["estimates", "decisions"]
+    header, *table = rows(page, "Board 10x20, published rule, pieces uniform")
+    assert header[-3:-1] == ["from", "decisions"]
     assert [row[:3] for row in table] == [
         ["learned", "364 M", "346 M – 383 M"],
         ["bcts", "640 M", "> 204 M"],
         ["dt20", "–", "> 0"],
     ]
-    assert [row[-3] for row in table] == ["16"] * 3
+    assert [row[-3] for row in table] == ["16 estimates"] * 3
     assert "estimated; 95 %: 346 M – 383 M" in page
     assert "importance splitting estimates" in page
     assert "Board 10x10, published rule, pieces uniform" in page
@@ -238,7 +238,7 @@ def test_a_comparison_shows_equal_estimates_once(tmp_path: Path) -> None:
     runs = [
         read_run(make_run(tmp_path / name, estimated=True, seed=seed)) for name, seed in (("a", 3), ("b", 4))
     ]
-    _, *table = rows(comparison_page(runs), "Board 10x20, published rule, pieces uniform, estimated")
+    _, *table = rows(comparison_page(runs), "Board 10x20, published rule, pieces uniform")
     assert [row[0] for row in table] == ["a", "b", "bcts", "dt20"]
 
 

@@ -14,9 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cem import Interrupted, StopRequest
 from tetris import LinearController, Rollout, RolloutResult, Rules, split_rollout
 from tetris.training import training as _training
+from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, unit_length
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
-from tetris.training.training import LinesPerGame, Training, lines_per_game, piece_seed, unit_length
+from tetris.training.training import Training
 
 
 def _recipe(**settings: str | int) -> Recipe:
@@ -57,7 +58,7 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30)]):
-        evaluation = LinesPerGame(recipe, optimizer, StopRequest())(candidates, generation)
+        evaluation = LinesPerGame(recipe, optimizer, StopRequest().check)(candidates, generation)
         players = unit_length(candidates)
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
@@ -79,7 +80,7 @@ def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> No
     recipe = _recipe(curriculum="5x6:1:20,5x7:1:215:split")
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
-    evaluation = LinesPerGame(recipe, optimizer, StopRequest())(candidates, 1)
+    evaluation = LinesPerGame(recipe, optimizer, StopRequest().check)(candidates, 1)
     found = split_rollout(
         *(unit_length(candidates), recipe.rules_on(5, 7), 2, 215, piece_seed(recipe.seed), "python"),
         features=recipe.features,
@@ -101,12 +102,12 @@ def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
     assert list(first) == [
         *("generation", "best_fitness", "generation_best", "elite_mean", "elite_worst", "std_mean"),
         *("seconds", "elapsed_s"),
-        *("stage", "board_width", "board_height", "mean_fitness", "lines", "games", "decisions"),
+        *("stage", "board_width", "board_height", "learned_mean_fitness", "lines", "games", "decisions"),
         *("lines/s", "decisions/s"),
         *("mean", "std"),
     ]
     assert (len(first["mean"]), len(first["std"])) == (2, 2)
-    assert [type(first[name]) for name in ("mean_fitness", "lines", "games", "decisions")] == [
+    assert [type(first[name]) for name in ("learned_mean_fitness", "lines", "games", "decisions")] == [
         *(float, int, int, int)
     ]
     assert first["decisions"] == 4 * 2 * 20
@@ -127,7 +128,7 @@ class _NothingRead(TorchDispatchMode):
 def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
     monkeypatch.setattr(LinesPerGame, "_play", lambda *_: RolloutResult(*counts))
-    objective = LinesPerGame(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest())
+    objective = LinesPerGame(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest().check)
     candidates = torch.ones(3, 2)
     with _NothingRead():
         evaluation = objective(candidates, 0)
@@ -135,7 +136,7 @@ def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert evaluation.fitness.tolist() == [4.0, 14.0, 0.0]
     return [
         evaluation.metrics[name].item()  # type: ignore[union-attr]
-        for name in ("mean_fitness", "lines", "games", "decisions")
+        for name in ("learned_mean_fitness", "lines", "games", "decisions")
     ]
 
 
@@ -177,7 +178,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         mean = torch.tensor(record["mean"], dtype=torch.float64)
         assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
-    objective = LinesPerGame(_recipe(), by_hand.optimizer, StopRequest())
+    objective = LinesPerGame(_recipe(), by_hand.optimizer, StopRequest().check)
     for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
         evaluation = objective(by_hand.optimizer.ask(), generation)
         by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
@@ -191,7 +192,7 @@ def test_objective_stops_when_asked(tmp_path: Path) -> None:
     recipe, stop = _recipe(), StopRequest()
     stop.request()
     with pytest.raises(Interrupted):
-        LinesPerGame(recipe, _training_run(tmp_path, recipe).optimizer, stop)(torch.ones(3, 2), 0)
+        LinesPerGame(recipe, _training_run(tmp_path, recipe).optimizer, stop.check)(torch.ones(3, 2), 0)
 
 
 def test_learned_controller_is_the_mean_at_length_1(tmp_path: Path) -> None:

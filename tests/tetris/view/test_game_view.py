@@ -9,7 +9,7 @@ import pytest
 
 from tetris import Rules, published, rollout
 from tetris.explanation import decisions
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 from tetris.view.game_view import Scene, scenes, with_piece
 
 

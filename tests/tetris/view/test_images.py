@@ -9,7 +9,7 @@ import pytest
 
 from tetris import Rules, published
 from tetris.explanation import decisions
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 from tetris.view.game_view import HEADROOM, UNKNOWN, Scene, scenes
 from tetris.view.glyphs import text_pixels
 from tetris.view.images import (

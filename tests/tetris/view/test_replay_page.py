@@ -16,9 +16,9 @@ from chromium import Page
 
 from tetris import LinearController, Rules, published
 from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
 from tetris.pieces import placements_on
 from tetris.replay import Replay
-from tetris.stream import PieceStream
 from tetris.view.game_view import scenes
 from tetris.view.replay_page import player_assets, player_fragment, player_page
 

@@ -19,7 +19,7 @@ import pytest
 
 from tetris import Rules, published
 from tetris.explanation import decisions
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import Player
 from tetris.view.screen import Look, screen

@@ -9,7 +9,7 @@ import numpy as np
 
 from tetris import Rules, published
 from tetris.explanation import decisions
-from tetris.stream import PieceStream
+from tetris.piece_stream import PieceStream
 from tetris.view.game_view import Scene, scenes
 from tetris.view.images import FALLING, PALETTE, WALL, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text

@@ -1,6 +1,6 @@
 // The step kernels: a thread an environment, a block of threads a stretch of neighbouring environments.
 //
-// A step is bound by memory: on a board of 10 x 20 it reads 81 bytes an environment and writes 321, 240 of them what is
+// A step is bound by memory: on a board of 10 x 20 it reads 82 bytes an environment and writes 312, 248 of them what is
 // observed. An environment's state lies with a stride of the number of environments, so that a warp reads and writes
 // whole lines. What is observed lies environment after environment, as PyTorch wants it; so each thread leaves its board in
 // shared memory, a bit a cell, and the threads of the block write all their bytes together, four each at a time.

@@ -1,7 +1,8 @@
 // One step of one environment, and what is observed of it, on any device: tetris/envs/tetris_env.py says what a step is.
 #pragma once
 
-#include "rollout.h"
+#include "board.h"
+#include "piece_stream.h"
 
 namespace tetris {
 
@@ -18,22 +19,20 @@ enum Ended : uint8_t { TERMINATED = 1, TRUNCATED = 2 };
 // What is the same for all environments.
 struct Task {
     GameRules rules;
-    uint32_t pieces;  // as of `Pieces`
-    int piece_count;
-    bool bag;
+    PieceSource source;
     Autoreset autoreset;
-    int32_t limit;  // an episode of so many placements is truncated; 0: never
+    int64_t limit;  // placements after which an episode is truncated; 0: never
 
     TETRIS_FUNCTION int piece(int64_t seed, int64_t stream, int64_t time) const {
-        const Pieces source{static_cast<uint64_t>(seed), static_cast<uint64_t>(stream), pieces, piece_count, bag};
-        return source.piece(static_cast<uint64_t>(time));
+        const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(stream)};
+        return pieces.piece(static_cast<uint64_t>(time));
     }
 };
 
 // What an environment remembers besides its columns, its seed and its stream.
 struct Episode {
     int64_t time;    // number of the piece to be placed, in its stream
-    int32_t length;  // placements so far
+    int64_t length;  // placements so far
     uint8_t piece;   // to be placed
     uint8_t ended;   // sum of `Ended`
 };
@@ -118,7 +117,7 @@ TETRIS_FUNCTION Outcome step(const Task& task, const Geometry<L>& geometry, int6
     return outcome;
 }
 
-// The cells of a row, bit c for column c. Right of the board there are walls, which are full.
+// The cells of a row, bit c for column c. Right of the board there are side walls, which are full.
 template <class L>
 TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
     uint32_t bits = 0;

@@ -33,7 +33,7 @@ struct Environments {
 // What a step has besides.
 struct StepTensors {
     const int64_t* actions;
-    int32_t* length;
+    int64_t* length;
     uint8_t* ended;
     float* reward;
     bool *terminated, *truncated;
@@ -80,14 +80,14 @@ inline StepTensors step_tensors_of(const Tensor& actions, const Tensor& length, 
     const int64_t count = board.size(0);
     const bool finals = autoreset == Autoreset::SAME_STEP;
     check_tensor(actions, ScalarType::Long, count, board, "actions");
-    check_tensor(length, ScalarType::Int, count, board, "length");
+    check_tensor(length, ScalarType::Long, count, board, "length");
     check_tensor(ended, ScalarType::Byte, count, board, "ended");
     check_tensor(reward, ScalarType::Float, count, board, "reward");
     check_tensor(terminated, ScalarType::Bool, count, board, "terminated");
     check_tensor(truncated, ScalarType::Bool, count, board, "truncated");
     check_tensor(final_board, ScalarType::Char, finals ? board.numel() : 0, board, "final_board");
     return {actions.const_data_ptr<int64_t>(),
-            length.mutable_data_ptr<int32_t>(),
+            length.mutable_data_ptr<int64_t>(),
             ended.mutable_data_ptr<uint8_t>(),
             reward.mutable_data_ptr<float>(),
             terminated.mutable_data_ptr<bool>(),
@@ -97,14 +97,12 @@ inline StepTensors step_tensors_of(const Tensor& actions, const Tensor& length, 
 
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag,
                     int64_t autoreset, int64_t limit) {
-    STD_TORCH_CHECK(autoreset >= 0 && autoreset <= 2 && limit >= 0 && limit < int64_t{1} << 31,
-                    "expected autoreset from 0 to 2 and limit below 2^31, got ", autoreset, " and ", limit);
+    STD_TORCH_CHECK(autoreset >= 0 && autoreset <= 2 && limit >= 0,
+                    "expected autoreset from 0 to 2 and no negative limit, got ", autoreset, " and ", limit);
     return {{static_cast<int>(board.size(2)), static_cast<int>(board.size(1)), clear_on_overflow},
-            static_cast<uint32_t>(pieces),
-            static_cast<int>(piece_count),
-            bag,
+            PieceSource::of(pieces, piece_count, bag),
             static_cast<Autoreset>(autoreset),
-            static_cast<int32_t>(limit)};
+            limit};
 }
 
 // Boards and masks are written four bytes at a time.
@@ -113,7 +111,7 @@ inline void check_aligned(const Tensor& tensor, const char* name) {
                     " at an address that is a multiple of four");
 }
 
-// The operators of a device, which plays: `Device::step(board, environments, tensors, task)`, and `observe` likewise.
+// The operators of a device, which plays: `Device::step(board, environments, tensors, task)` and `observe`.
 template <class Device>
 struct Operators {
     static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream, Tensor columns, Tensor time,

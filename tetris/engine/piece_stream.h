@@ -1,21 +1,30 @@
-// What a rollout is made of on all processors: the pieces of a stream, and the rules.
+// The pieces of a stream on all processors: a pure function of (seed, stream, t), as in tetris/piece_stream.py.
 #pragma once
 
 #include "philox.h"
-#include "decision.h"
+#include "pieces.h"
 
 namespace tetris {
 
-// The pieces of one stream: a pure function of (seed, stream, t); see tetris/stream.py.
-struct Pieces {
-    uint64_t seed, stream;
-    uint32_t pieces;  // four-bit fields, the pieces to draw from
+// Where pieces are drawn from: `count` four-bit fields of `pieces`, or bags of all seven.
+struct PieceSource {
+    uint32_t pieces;
     int count;
     bool bag;
 
+    // From what `packed_source` of tetris/piece_stream.py returns.
+    static PieceSource of(int64_t pieces, int64_t count, bool bag) {
+        return {static_cast<uint32_t>(pieces), static_cast<int>(count), bag};
+    }
+};
+
+struct PieceStream {
+    PieceSource source;
+    uint64_t seed, stream;
+
     // Piece t.
     TETRIS_FUNCTION int piece(uint64_t t) const {
-        if (bag) return nth(bag_of(t / PIECES), static_cast<int>(t % PIECES));
+        if (source.bag) return nth(bag_of(t / PIECES), static_cast<int>(t % PIECES));
         const philox::Block block = block_of(t / 4);
         // Chosen, not indexed, so that the block can lie in registers.
         const int at = static_cast<int>(t % 4);
@@ -26,7 +35,7 @@ struct Pieces {
    protected:
     TETRIS_FUNCTION philox::Block block_of(uint64_t number) const { return philox::block(number, stream, seed); }
     TETRIS_FUNCTION int drawn_by(uint32_t word) const {
-        return nth(pieces, static_cast<int>((static_cast<uint64_t>(count) * word) >> 32));
+        return nth(source.pieces, static_cast<int>((static_cast<uint64_t>(source.count) * word) >> 32));
     }
     TETRIS_FUNCTION static int nth(uint32_t fields, int index) { return static_cast<int>(fields >> (4 * index)) & 15; }
     // The order of a bag, four-bit fields: Fisher-Yates with the first six words of two blocks.
@@ -43,37 +52,29 @@ struct Pieces {
     }
 };
 
-// The same pieces one after the other: what several have in common is computed once.
-struct PieceSource : Pieces {
-    uint64_t t;
+// The pieces of a stream one after the other: a block or a bag is computed once.
+struct PieceReader : PieceStream {
+    uint64_t t;           // of the next piece
     philox::Block block;  // t's
     uint32_t order;       // the bag of t
 
-    TETRIS_FUNCTION void start(uint64_t stream_index, uint64_t first_t) {
-        stream = stream_index;
-        t = first_t;
+    TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t) : PieceStream(pieces), t(first_t), block(), order(0) {
         if (position() != 0) refill();
     }
 
     TETRIS_FUNCTION int next() {
         if (position() == 0) refill();
-        const int piece = bag ? nth(order, position()) : drawn_by(block.word[position()]);
+        const int piece = source.bag ? nth(order, position()) : drawn_by(block.word[position()]);
         ++t;
         return piece;
     }
 
    private:
-    TETRIS_FUNCTION int position() const { return static_cast<int>(t % (bag ? PIECES : 4)); }
+    TETRIS_FUNCTION int position() const { return static_cast<int>(t % (source.bag ? PIECES : 4)); }
     TETRIS_FUNCTION void refill() {
-        if (bag) order = bag_of(t / PIECES);
+        if (source.bag) order = bag_of(t / PIECES);
         else block = block_of(t / 4);
     }
-};
-
-// The rules of a game, as far as they are not the pieces'.
-struct GameRules {
-    int width, height;
-    bool clear_on_overflow;
 };
 
 }  // namespace tetris

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tetris import launches
-from tetris.launches import LAUNCH_SECONDS, Launches
+from tetris import launch_pacing
+from tetris.launch_pacing import LAUNCH_SECONDS, LaunchPacer
 
 
 class Device:
@@ -46,42 +46,42 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
             return (end.at - self.at) * 1e3
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(launches, "_seconds_per_step", {})
+    monkeypatch.setattr(launch_pacing, "_seconds_per_step", {})
     return made
 
 
 def test_every_step_is_made_once(device: Device) -> None:
     for steps in (0, 1, 63, 64, 65, 100_000):
         device.sizes.clear()
-        Launches("work").run(steps, device.launch)
+        LaunchPacer("work").run(steps, device.launch)
         assert sum(device.sizes) == steps
 
 
 def test_launches_are_as_long_as_they_should_be(device: Device) -> None:
-    Launches("work").run(100_000, device.launch)
+    LaunchPacer("work").run(100_000, device.launch)
     assert max(device.sizes) * device.pace <= LAUNCH_SECONDS * 1.01
     assert len(device.sizes) < 1.2 * 100_000 * device.pace / LAUNCH_SECONDS + 4
 
 
 def test_work_that_was_seen_before_leaves_the_device_no_pause(device: Device) -> None:
-    Launches("work").run(1000, device.launch)
+    LaunchPacer("work").run(1000, device.launch)
     idle = device.idle
     device.sizes.clear()
-    Launches("work").run(100_000, device.launch)
+    LaunchPacer("work").run(100_000, device.launch)
     assert device.idle == idle
     assert device.sizes[0] * device.pace == pytest.approx(LAUNCH_SECONDS, rel=0.01)
 
 
 def test_work_that_becomes_cheaper_does_not_spoil_the_next_of_its_kind(device: Device) -> None:
     for _ in range(2):
-        games, device.pace = Launches("work", steady=False), 1e-4
+        games, device.pace = LaunchPacer("work", steady=False), 1e-4
         games.run(5000, device.launch)
         device.pace = 1e-9
         games.run(1 << 24, device.launch)
         assert max(device.sizes) > 1 << 19
         device.sizes.clear()
     device.pace = 1e-4
-    Launches("work", steady=False).run(5000, device.launch)
+    LaunchPacer("work", steady=False).run(5000, device.launch)
     assert max(device.sizes) * device.pace <= LAUNCH_SECONDS * 1.01
 
 
@@ -91,12 +91,12 @@ def test_the_host_is_a_bounded_time_ahead(device: Device) -> None:
     def check() -> None:
         ahead.append(device.busy_until - device.host)
 
-    Launches("work").run(100_000, device.launch, check)
+    LaunchPacer("work").run(100_000, device.launch, check)
     assert max(ahead) <= 3 * LAUNCH_SECONDS
 
 
 def test_work_becomes_slower_and_launches_shorter(device: Device) -> None:
-    games = Launches("work")
+    games = LaunchPacer("work")
     games.run(50_000, device.launch)
     device.pace *= 5
     device.sizes.clear()
@@ -107,7 +107,7 @@ def test_work_becomes_slower_and_launches_shorter(device: Device) -> None:
 @pytest.mark.parametrize("games", [1, 135_168, 1 << 26])
 def test_the_first_launch_does_not_do_too_much(device: Device, games: int) -> None:
     device.pace = games * 1e-8
-    Launches("work", games).run(1000, device.launch)
+    LaunchPacer("work", games).run(1000, device.launch)
     assert device.sizes[0] * device.pace < 1
     assert sum(device.sizes) == 1000
 
@@ -118,5 +118,5 @@ def test_what_check_raises_ends_it(device: Device) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Launches("work").run(100_000, device.launch, check)
+        LaunchPacer("work").run(100_000, device.launch, check)
     assert len(device.sizes) == 3

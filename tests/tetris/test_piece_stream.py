@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tetris.piece_stream import PieceStream, bag, piece_at, uniform_piece, words
 from tetris.rules import Rules
-from tetris.stream import PieceStream, bag, piece_at, uniform_piece, words
 
 # The third known answer of Random123 as seed, stream and block: its words are d16cfe09 94fdcceb 5001e420
 # 24126ea1.

@@ -4,7 +4,7 @@ A stream is an endless sequence of pieces on which one game follows another. Eve
 number of decisions on the same number of streams, so that all cost the same and none is waited for. With
 shared streams (common random numbers) all candidates meet the same pieces, which takes much of the luck out
 of a comparison. Where the length of a game itself is wanted, as in the older literature, a stream can stop
-after so many games.
+after a given number of games.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ import torch
 from tetris import native
 from tetris.feature_sets import feature_names
 from tetris.game import Rows, play
-from tetris.launches import Launches
+from tetris.launch_pacing import LaunchPacer
+from tetris.piece_stream import packed_source
 from tetris.rules import Rules
 
 DEVICES = ("python", "cpu", "cuda")
-"""Where rollouts run: the readable engine, the C++ engine on all of torch's threads, or the CUDA engine."""
+"""Where rollouts run: Python, the reference implementation; C++ on all of torch's threads; or CUDA."""
 
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
@@ -40,8 +41,9 @@ class RolloutResult:
     Attributes:
         lines: Lines removed, those of unfinished games included; shape (population,), int64, on the GPU
             where the games are played there, otherwise on the CPU.
-        games: Games that ended, likewise.
-        decisions: Pieces placed, likewise: fewer than asked for where streams have stopped.
+        games: Games that ended, of the same shape, type and device.
+        decisions: Pieces placed, of the same shape, type and device; fewer than asked for where streams have
+            stopped.
     """
 
     lines: torch.Tensor
@@ -65,7 +67,7 @@ class Rollout:
         streams: Streams a candidate plays on, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
         device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU where the weights lie, or
-            else on torch's current one; ``"python"``: the readable one.
+            else on torch's current one; ``"python"``: the reference implementation.
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
             candidate i has the streams from ``first_stream + i * streams`` for itself.
@@ -123,7 +125,7 @@ class Rollout:
         )
         place, boards = self.weights.device, math.prod(shape)
         kind = (self.names, self.rules, boards, place)
-        self._launches = Launches(kind, boards, steady=games_per_stream is None) if cuda else None
+        self._pacer = LaunchPacer(kind, boards, steady=games_per_stream is None) if cuda else None
         self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
         self._games = torch.zeros(shape, dtype=torch.int64, device=place)
@@ -178,8 +180,8 @@ class Rollout:
             check: Called a few times a second; what it raises ends the rollout, which then is of no use.
 
         Returns:
-            The totals since the rollout began. On the GPU they are queued like the games: who looks at them
-            waits.
+            The totals since the rollout began. On the GPU they are queued like the games: reading them
+            waits for the device.
         """
         self.play_on(decisions, check)
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
@@ -187,9 +189,9 @@ class Rollout:
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
         """Play on without summing up, see `advance`."""
         remaining = checked_int("decisions", decisions, 0, 1 << 62)
-        if self._launches is not None:
+        if self._pacer is not None:
             with torch.cuda.device(self._lines.device):
-                self._launches.run(remaining, self._play_native, check)
+                self._pacer.run(remaining, self._play_native, check)
         else:
             self._play_in_slices(remaining, check)
 
@@ -208,7 +210,6 @@ class Rollout:
 
     def _play_native(self, decisions: int) -> None:
         assert self._operators is not None
-        pieces = self.rules.piece_set
         self._operators.advance(
             self.weights,
             self._columns,
@@ -217,9 +218,7 @@ class Rollout:
             self._made,
             self.rules.height,
             self.rules.clear_on_overflow,
-            sum(piece << 4 * i for i, piece in enumerate(pieces)),
-            len(pieces),
-            self.rules.pieces == "bag",
+            *packed_source(self.rules),
             self.seed if self.seed < 1 << 63 else self.seed - (1 << 64),
             self.first_stream,
             self.share_streams,
@@ -273,7 +272,7 @@ def rollout(
     first_stream: int = 0,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
-    """Play every candidate for a fixed number of decisions, or for so many games.
+    """Play every candidate for a fixed number of decisions or games.
 
     Args:
         weights: Shape (population, features), finite; used as float32.

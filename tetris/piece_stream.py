@@ -43,6 +43,16 @@ def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
     return tuple(pieces)
 
 
+def packed_source(rules: Rules) -> tuple[int, int, bool]:
+    """Return the piece source of the rules as the C++ engine takes it.
+
+    Returns:
+        The pieces to draw from, four bits each, the first lowest; their number; whether they come in bags.
+    """
+    pieces = rules.piece_set
+    return sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"
+
+
 def piece_at(rules: Rules, seed: int, stream: int, t: int) -> int:
     """Return piece t of a stream under the piece source of the rules."""
     return PieceStream(rules, seed, stream)[t]

@@ -25,7 +25,7 @@ _seconds_per_step: dict[Hashable, float] = {}
 """What was measured in this process, by kind of work."""
 
 
-class Launches:
+class LaunchPacer:
     """Queues steps of one kind of work on the current stream of the current device.
 
     Args:
@@ -47,7 +47,7 @@ class Launches:
         self._ahead: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
 
     def run(self, steps: int, launch: Callable[[int], None], check: Callable[[], None] | None = None) -> None:
-        """Queue so many steps, waiting where more than a few launches are unfinished.
+        """Queue steps; wait where more than a few launches are unfinished.
 
         Args:
             steps: How many in all, at least 0.
@@ -65,7 +65,7 @@ class Launches:
             self._ahead.append((start, end, size))
             self._last = size
             steps -= size
-            self._settle(_AHEAD if self._kind in self._paces else 0)
+            self._wait(_AHEAD if self._kind in self._paces else 0)
             if check is not None:
                 check()
 
@@ -76,7 +76,7 @@ class Launches:
         wanted = max(1, min(_MOST_STEPS, int(LAUNCH_SECONDS / pace)))
         return min(wanted, _GROWTH * self._last) if self._last else wanted
 
-    def _settle(self, unfinished: int) -> None:
+    def _wait(self, unfinished: int) -> None:
         """Wait until no more launches than this are unfinished, and take the times of those that are done."""
         while self._ahead and (len(self._ahead) > unfinished or self._ahead[0][1].query()):
             start, end, size = self._ahead.popleft()

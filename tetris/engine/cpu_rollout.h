@@ -1,10 +1,10 @@
-// Playing on and on, on the CPU: landings, game over, and as many decisions or games as asked for.
+// A stream of games on the CPU: decision after decision, until as many decisions or games as asked for.
 #pragma once
 
 #include <optional>
 
 #include "decision.h"
-#include "rollout.h"
+#include "piece_stream.h"
 
 namespace tetris {
 
@@ -12,33 +12,33 @@ struct Totals {
     int64_t lines = 0, games = 0;
 };
 
-// Where playing stops: before a decision, or as soon as so many games have ended.
+// Where a stream stops: before a decision, or when so many games have ended.
 struct Goal {
     uint64_t decision;
     int64_t games;
-    TETRIS_FUNCTION bool reached(const PieceSource& pieces, const Totals& totals) const {
+    TETRIS_FUNCTION bool reached(const PieceReader& pieces, const Totals& totals) const {
         return pieces.t == decision || totals.games == games;
     }
 };
 
-// A board of ScalarLanes' columns, without walls.
+// A board of ScalarLanes' columns, without side walls.
 struct StoredBoard {
     uint32_t columns[MAX_WIDTH];
 };
 
 // A game that restarts when it ends, played in lanes L.
 template <class L, class List>
-class Player {
+class LaneRollout {
    public:
     using Word = typename L::Word;
     static constexpr int ROWS = L::TOP + 1;
-    TETRIS_FUNCTION Player(const GameRules& rules, const float* weights)
+    TETRIS_FUNCTION LaneRollout(const GameRules& rules, const float* weights)
         : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules.clear_on_overflow) {}
-    Player(const Player&) = delete;  // the chooser refers to the geometry
-    Player& operator=(const Player&) = delete;
+    LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
+    LaneRollout& operator=(const LaneRollout&) = delete;
 
     // Plays until the goal is reached, while a column is higher than `limit` if `above`, and otherwise while none is.
-    TETRIS_FUNCTION void play(StoredBoard& stored, PieceSource& pieces, const Goal& goal, int limit, bool above,
+    TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal, int limit, bool above,
                               Totals& totals) const {
         const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
         const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
@@ -81,17 +81,17 @@ class Player {
     const Chooser<L, List> chooser_;
 };
 
-// Plays one stream of one candidate in lanes L, and in lanes Tall while the wall is too high for those.
-template <class L, class Tall, class List, bool ANY_WALL = L::MAX_WALL >= MAX_HEIGHT>
-class StreamPlayer {
+// A stream in lanes L, and in lanes Tall while the stack is too high for those.
+template <class L, class Tall, class List, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
+class StreamRollout {
    public:
-    StreamPlayer(const GameRules& rules, const float* weights) : rules_(rules), weights_(weights) {}
+    StreamRollout(const GameRules& rules, const float* weights) : rules_(rules), weights_(weights) {}
 
     // Plays until the goal is reached.
-    void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) {
+    void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
         while (!goal.reached(pieces, totals)) {
-            if (is_tall(board)) made(tall_).play(board, pieces, goal, L::MAX_WALL, true, totals);
-            else made(low_).play(board, pieces, goal, L::MAX_WALL, false, totals);
+            if (is_tall(board)) made(tall_).play(board, pieces, goal, L::MAX_STACK, true, totals);
+            else made(low_).play(board, pieces, goal, L::MAX_STACK, false, totals);
         }
     }
 
@@ -99,33 +99,33 @@ class StreamPlayer {
     static bool is_tall(const StoredBoard& board) {
         uint32_t any = 0;
         for (const uint32_t column : board.columns) any |= column;
-        return (any & ((1u << (32 - L::MAX_WALL)) - 1)) != 0;
+        return (any & ((1u << (32 - L::MAX_STACK)) - 1)) != 0;
     }
 
-    // A player takes as long to make as some decisions, and few streams come to need both.
-    template <class Played>
-    const Played& made(std::optional<Played>& player) {
-        return player ? *player : player.emplace(rules_, weights_);
+    // Construction takes as long as some decisions, and few streams need both.
+    template <class Lanes>
+    const Lanes& made(std::optional<Lanes>& lanes) {
+        return lanes ? *lanes : lanes.emplace(rules_, weights_);
     }
 
     const GameRules& rules_;
     const float* weights_;
-    std::optional<Player<L, List>> low_;
-    std::optional<Player<Tall, List>> tall_;
+    std::optional<LaneRollout<L, List>> low_;
+    std::optional<LaneRollout<Tall, List>> tall_;
 };
 
 template <class L, class Tall, class List>
-class StreamPlayer<L, Tall, List, true> {
+class StreamRollout<L, Tall, List, true> {
    public:
-    StreamPlayer(const GameRules& rules, const float* weights) : player_(rules, weights) {}
-    void play(StoredBoard& board, PieceSource& pieces, const Goal& goal, Totals& totals) {
-        player_.play(board, pieces, goal, NO_LIMIT, false, totals);
+    StreamRollout(const GameRules& rules, const float* weights) : all_(rules, weights) {}
+    void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
+        all_.play(board, pieces, goal, NO_LIMIT, false, totals);
     }
 
    private:
     static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;  // no column is higher
 
-    Player<L, List> player_;
+    LaneRollout<L, List> all_;
 };
 
 }  // namespace tetris

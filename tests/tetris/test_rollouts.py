@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from kernels.toolchain import CompilerMissingError
-from tetris.controller import published
+from tetris.controller import published, resolve
 from tetris.feature_sets import feature_names
-from tetris.rollout import Rollout, rollout
+from tetris.rollouts import Rollout, rollout
 from tetris.rules import Rules
 
 BOARDS = [(10, 20), (10, 10), (4, 4), (4, 24), (7, 13), (5, 7)]
@@ -26,47 +28,53 @@ def weights_for(features: str, width: int, population: int = 3) -> torch.Tensor:
     return weights
 
 
-def assert_equal(one: Rollout, other: Rollout, decisions: int) -> None:
-    first, second = one.advance(decisions), other.advance(decisions)
-    assert torch.equal(first.lines, second.lines)
-    assert torch.equal(first.games, second.games)
-    assert torch.equal(first.decisions, second.decisions)
-    assert torch.equal(one.boards, other.boards)
+def assert_equal(one: Rollout, *others: Rollout, decisions: int) -> None:
+    first = one.advance(decisions)
+    for other in others:
+        second = other.advance(decisions)
+        assert torch.equal(first.lines, second.lines)
+        assert torch.equal(first.games, second.games)
+        assert torch.equal(first.decisions, second.decisions)
+        assert torch.equal(one.boards, other.boards)
 
 
-@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
+def all_engines(
+    weights: torch.Tensor, rules: Rules, streams: int, seed: int, **options: Any
+) -> list[Rollout]:
+    """The same games in Python, in the processor's vectors and on the path of any processor."""
+    return [
+        Rollout(weights, rules, streams, seed, "python", **options),
+        Rollout(weights, rules, streams, seed, "cpu", **options),
+        Rollout(weights, rules, streams, seed, "cpu", portable=True, **options),
+    ]
+
+
 @pytest.mark.parametrize("clear_on_overflow", [False, True])
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: f"{board[0]}x{board[1]}")
-def test_cpu_plays_as_python_does(
-    board: tuple[int, int], pieces: str, clear_on_overflow: bool, portable: bool
-) -> None:
+def test_cpu_plays_as_python_does(board: tuple[int, int], pieces: str, clear_on_overflow: bool) -> None:
     rules = Rules(*board, clear_on_overflow=clear_on_overflow, pieces=pieces)
-    weights = weights_for("dt", board[0])
-    python = Rollout(weights, rules, 2, 5, "python", features="dt")
-    assert_equal(python, Rollout(weights, rules, 2, 5, "cpu", features="dt", portable=portable), 60)
+    assert_equal(*all_engines(weights_for("dt", board[0]), rules, 2, 5, features="dt"), decisions=60)
 
 
 @pytest.mark.parametrize("piece", "IOTZSJL")
 def test_each_piece_alone_is_played_as_python_does(piece: str) -> None:
     weights = torch.randn(6, 9, generator=torch.Generator().manual_seed(ord(piece)))
     python = Rollout(weights, Rules(10, 10, pieces=piece), 1, 2, "python", features="dt")
-    assert_equal(python, Rollout(weights, Rules(10, 10, pieces=piece), 1, 2, "cpu", features="dt"), 40)
+    assert_equal(
+        python, Rollout(weights, Rules(10, 10, pieces=piece), 1, 2, "cpu", features="dt"), decisions=40
+    )
 
 
-@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
 @pytest.mark.parametrize("height", [9, 10, 11, 12, 13, 16, 20])
-def test_wells_as_deep_as_the_wall_agree(height: int, portable: bool) -> None:
-    # An upright piece on the wall makes the well beside it four cells deeper than the wall is high.
+def test_wells_as_deep_as_the_stack_agree(height: int) -> None:
+    # An upright piece on the stack makes the well beside it four cells deeper than the stack is high.
     weights = torch.randn(8, 9, generator=torch.Generator().manual_seed(height))
-    games = [
-        Rollout(weights, Rules(10, 24, pieces="IT"), 2, 4, "python", features="dt"),
-        Rollout(weights, Rules(10, 24, pieces="IT"), 2, 4, "cpu", features="dt", portable=portable),
-    ]
+    games = all_engines(weights, Rules(10, 24, pieces="IT"), 2, 4, features="dt")
     for game in games:
         game._columns[:] = (1 << height) - 1
         game._columns[:, 0, 0] = game._columns[:, 1, 4] = 0
-    assert_equal(*games, 8)
+    assert_equal(*games, decisions=8)
 
 
 @pytest.mark.parametrize("features", ["dellacherie", "bcts", "dt_surface", "dt_columns", "bertsekas", "bdu"])
@@ -75,19 +83,17 @@ def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None
     rules = Rules(*board)
     weights = weights_for(features, board[0])
     python = Rollout(weights, rules, 1, 11, "python", features=features)
-    assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), 120)
+    assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), decisions=120)
 
 
-@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
 @pytest.mark.parametrize("board", [(10, 12), (4, 9), (7, 24)], ids=lambda board: f"{board[0]}x{board[1]}")
-def test_each_feature_alone_decides_as_in_python(board: tuple[int, int], portable: bool) -> None:
+def test_each_feature_alone_decides_as_in_python(board: tuple[int, int]) -> None:
     alone = torch.eye(len(feature_names("dt_full")))
-    weights, rules = torch.cat([alone, -alone]), Rules(*board)
-    python = Rollout(weights, rules, 1, 6, "python", features="dt_full")
-    assert_equal(python, Rollout(weights, rules, 1, 6, "cpu", features="dt_full", portable=portable), 30)
+    games = all_engines(torch.cat([alone, -alone]), Rules(*board), 1, 6, features="dt_full")
+    assert_equal(*games, decisions=30)
 
 
-@pytest.mark.parametrize("features", ["dt", "dt_columns"])
+@pytest.mark.parametrize("features", ["dt", "dt_full", "bertsekas"])
 @pytest.mark.parametrize(
     "board", [(10, 20), (10, 16), (10, 10), (6, 22)], ids=lambda board: f"{board[0]}x{board[1]}"
 )
@@ -97,11 +103,13 @@ def test_vectors_play_as_the_portable_path_does_for_long(
 ) -> None:
     rules = Rules(*board, clear_on_overflow=clear_on_overflow)
     weights = weights_for(features, board[0], 7)
-    weights[-2:] = 0.0
-    weights[-2, :9] = torch.tensor(published("dt20").weights)
-    weights[-1, :8] = torch.tensor(published("bcts").weights)
+    for i, name in enumerate(("dt20", "bcts", "bertsekas"), start=-3):
+        good = resolve(name)
+        known = dict(zip(feature_names(good.features), good.weights, strict=True))
+        weights[i] = torch.tensor([known.get(feature, 0.0) for feature in feature_names(features, board[0])])
     fast = Rollout(weights, rules, 4, 3, "cpu", features=features)
-    assert_equal(fast, Rollout(weights, rules, 4, 3, "cpu", features=features, portable=True), 4000)
+    portable = Rollout(weights, rules, 4, 3, "cpu", features=features, portable=True)
+    assert_equal(fast, portable, decisions=4000)
 
 
 def test_splitting_a_rollout_changes_nothing() -> None:
@@ -116,16 +124,14 @@ def test_splitting_a_rollout_changes_nothing() -> None:
 
 @pytest.mark.parametrize("board", [(4, 4), (10, 10), (6, 20)], ids=lambda board: f"{board[0]}x{board[1]}")
 @pytest.mark.parametrize("games", [1, 3])
-@pytest.mark.parametrize("portable", [False, True], ids=["vectors", "portable"])
-def test_streams_stop_alike_on_every_engine(board: tuple[int, int], games: int, portable: bool) -> None:
+def test_streams_stop_alike_on_every_engine(board: tuple[int, int], games: int) -> None:
     weights = torch.cat([torch.zeros(1, 9), weights_for("dt", board[0])])
-    options = {"features": "dt", "games_per_stream": games}
-    python = Rollout(weights, Rules(*board), 3, 5, "python", **options)
-    cpu = Rollout(weights, Rules(*board), 3, 5, "cpu", portable=portable, **options)
+    engines = all_engines(weights, Rules(*board), 3, 5, features="dt", games_per_stream=games)
     for decisions in (30, 0, 90):
-        assert_equal(python, cpu, decisions)
-    assert torch.equal(python._made, cpu._made)
-    assert int(cpu.advance(0).decisions[0]) < 3 * 120  # zero weights pile up in the left corner
+        assert_equal(*engines, decisions=decisions)
+    for engine in engines:
+        assert torch.equal(engine._made, engines[0]._made)
+        assert int(engine.advance(0).decisions[0]) < 3 * 120  # zero weights pile up in the left corner
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
@@ -188,14 +194,14 @@ def test_the_highest_seed_and_stream_agree() -> None:
     weights, rules = weights_for("dt", 10), Rules(10, 10)
     arguments = {"features": "dt", "first_stream": 1 << 62}
     python = Rollout(weights, rules, 1, (1 << 64) - 1, "python", **arguments)
-    assert_equal(python, Rollout(weights, rules, 1, (1 << 64) - 1, "cpu", **arguments), 50)
+    assert_equal(python, Rollout(weights, rules, 1, (1 << 64) - 1, "cpu", **arguments), decisions=50)
 
 
 def test_scores_that_overflow_are_decided_alike() -> None:
     weights = torch.full((2, 9), 3e38)
     weights[1, ::2] *= -1
     python = Rollout(weights, Rules(10, 10), 2, 5, "python", features="dt")
-    assert_equal(python, Rollout(weights, Rules(10, 10), 2, 5, "cpu", features="dt"), 60)
+    assert_equal(python, Rollout(weights, Rules(10, 10), 2, 5, "cpu", features="dt"), decisions=60)
 
 
 def test_check_is_called_and_may_end_the_rollout() -> None:
