@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tetris.envs
-from measure.cli import add_length, make_parser, read
+from measure.cli import add_length, make_parser, measurement, read
 from measure.provenance import title, write_result
 from measure.speed import Course, measure, median_and_range
 from tetris.commands.command_line import one_line_errors, one_of, positive_int, run
@@ -76,7 +76,8 @@ def _course(name: str, figure: str, envs: Any, output: str) -> Course:
     return Course(name, f"{figure}.placements_per_second", stepper(envs, actions), _DRAWN)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the table, write the figures."""
     parser = make_parser(__doc__)
     known, ids = one_of("environment", tetris.envs.IDS), tetris.envs.IDS
@@ -95,24 +96,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.append([course.name, str(games), *(f"{each:,.0f}" for each in speeds)])
     header = ["placements/s", "games", "median", "least", "most", "per core"]
     print(f"{arguments.id}, random play, {title(device)}\n{table(header, rows)}")
-    if arguments.json:
-        wall, processor = (
-            {course.figure: median_and_range(getattr(course, clock)) for _, course in courses}
-            for clock in ("speeds", "of_processor")
-        )
-        data = {
-            "environment": arguments.id,
-            "autoreset": arguments.autoreset,
-            "repeats": arguments.repeats,
-            "seconds": arguments.seconds,
-            "ranges": {name: list(values[1:]) for name, values in wall.items()},
-            "of_processor_time": {name: values[0] for name, values in processor.items()},
-        }
-        figures = {name: values[0] for name, values in wall.items()}
-        write_result(
-            arguments.json, figures, data, device, extra_versions={"gymnasium": gymnasium.__version__}
-        )
-    return 0
+    wall, processor = (
+        {course.figure: median_and_range(getattr(course, clock)) for _, course in courses}
+        for clock in ("speeds", "of_processor")
+    )
+    data = {
+        "environment": arguments.id,
+        "autoreset": arguments.autoreset,
+        "repeats": arguments.repeats,
+        "seconds": arguments.seconds,
+        "ranges": {name: list(values[1:]) for name, values in wall.items()},
+        "of_processor_time": {name: values[0] for name, values in processor.items()},
+    }
+    figures = {name: values[0] for name, values in wall.items()}
+    write_result(arguments.json, figures, data, device, extra_versions={"gymnasium": gymnasium.__version__})
 
 
 if __name__ == "__main__":

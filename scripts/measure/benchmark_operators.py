@@ -14,12 +14,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels import BuildError
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.elementwise import measure_elementwise
 from measure.lltm import PASSES, measure_lltm
 from measure.provenance import title, write_result
-from tetris.commands.command_line import fail, run
+from tetris.commands.command_line import run
 from tetris.evaluation.text_table import table
 
 
@@ -63,19 +62,15 @@ def tables(figures: Mapping[str, float], data: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the tables, write the result."""
     parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
     arguments, device = read(parser, argv)
-    try:
-        figures, data = measured(device, arguments.quick)
-    except BuildError as error:
-        fail(error)
+    figures, data = measured(device, arguments.quick)
     print(f"{title(device)}\n\n{tables(figures, data)}")
-    if arguments.json:
-        write_result(arguments.json, figures, data, device)
-    return 0
+    write_result(arguments.json, figures, data, device)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,11 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels import BuildError
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.provenance import title, write_result
 from measure.sampling_methods import METHODS, Method, Sample, methods_for
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
-from tetris.commands.command_line import fail, positive_int, run
+from tetris.commands.command_line import positive_int, run
 from tetris.evaluation.text_table import table
 
 SAMPLES = 1024
@@ -203,7 +202,8 @@ def tables(figures: Mapping[str, float], data: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the tables, write the result."""
     parser = make_parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
@@ -211,15 +211,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dimensions", type=_dimensions, metavar="D,D,...", help=sizes)
     parser.add_argument("--no-large", action="store_true", help="leave the sizes up to 4 GB out")
     arguments, device = read(parser, argv)
-    try:
-        figures, data = (measure_cuda if device == "cuda" else measure_cpu)(arguments)
-    except BuildError as error:
-        fail(error)
+    figures, data = (measure_cuda if device == "cuda" else measure_cpu)(arguments)
     print(f"{title(device)}, float32, d x {SAMPLES}, medians\n\n{tables(figures, data)}")
-    if arguments.json:
-        data = {"quick": arguments.quick, "samples": SAMPLES, **data}
-        write_result(arguments.json, figures, data, device)
-    return 0
+    data = {"quick": arguments.quick, "samples": SAMPLES, **data}
+    write_result(arguments.json, figures, data, device)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import add_length, make_parser, read
+from measure.cli import add_length, make_parser, measurement, read
 from measure.provenance import title, write_result
 from measure.speed import Course, measure, median_and_range
 from tetris import LinearController, Rollout, Rules, resolve
@@ -132,7 +132,8 @@ def shown(course: Course) -> tuple[float, ...]:
     return median_and_range([1e6 / speed if single else speed for speed in course.speeds])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the table, write the figures."""
     parser = make_parser(__doc__, "[CONTROLLER ...]", DEVICES)
     names = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
@@ -152,17 +153,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.append([label, course.name, *(f"{value:,.{digits}f}" for value in shown(course)), unit])
     header = ["controller", "engine", "median", "least", "most", "unit"]
     print(f"board {rules.board}, {title(device)}\n{table(header, rows)}")
-    if arguments.json:
-        data = {
-            "board": rules.board,
-            "controllers": {each.name: list(each.names_on(rules)) for each in controllers},
-            "repeats": arguments.repeats,
-            "seconds": arguments.seconds,
-            "ranges": {course.figure: list(shown(course)[1:]) for _, course in courses},
-        }
-        figures = {course.figure: shown(course)[0] for _, course in courses}
-        write_result(arguments.json, figures, data, device)
-    return 0
+    data = {
+        "board": rules.board,
+        "controllers": {each.name: list(each.names_on(rules)) for each in controllers},
+        "repeats": arguments.repeats,
+        "seconds": arguments.seconds,
+        "ranges": {course.figure: list(shown(course)[1:]) for _, course in courses},
+    }
+    figures = {course.figure: shown(course)[0] for _, course in courses}
+    write_result(arguments.json, figures, data, device)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.engines import build_engines
 from measure.processes import python
 from measure.provenance import write_result
@@ -24,7 +24,8 @@ DECISIONS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}
 """Of each controller: tens of thousands of games of the best one."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Play, print and write the scores."""
     arguments, _ = read(make_parser(__doc__, devices=()), argv)
     build_engines((resolve(name).features, 10) for name in CONTROLLERS)
@@ -37,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures[f"{each['controller']}.{each['board']}.lines_per_game"] = each["lines_per_game"]
         del each["features"], each["weights"]
     print(json.dumps(figures, indent=1))
-    if arguments.json:
-        write_result(arguments.json, figures, {"measurements": found}, "cuda")
-    return 0
+    write_result(arguments.json, figures, {"measurements": found}, "cuda")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,46 @@
-"""The command line that the measurements share: ``--device`` and ``--json``, checked before anything runs."""
+"""The command line that the measurements share: its arguments, checked before anything runs, and its end."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import functools
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kernels import BuildError
 from kernels.files import check_writable
 from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
+from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int, positive_seconds
 from tetris.devices import choose_device
 
 DEVICES = ("auto", "cpu", "cuda")
+UNFINISHED = 75
+"""Exit status of a measurement that is not done: the same command, run again, goes on with it."""
+
+
+class Unfinished(Exception):  # noqa: N818 - not an error: there is more to do
+    """A measurement is not done yet; the text says how far it is."""
+
+
+def measurement(main: Callable[[Sequence[str] | None], None]) -> Callable[..., int]:
+    """Let what measures end with a status: 0, 1 where it failed, 2 without a compiler, or `UNFINISHED`."""
+
+    @functools.wraps(main)
+    def ended(argv: Sequence[str] | None = None) -> int:
+        try:
+            main(argv)
+        except BuildError as error:
+            fail(error)
+        except Unfinished as state:
+            print(f"{state}; the same command goes on", file=sys.stderr)
+            return UNFINISHED
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
+
+    return ended
 
 
 def make_parser(doc: str | None, operands: str = "", devices: Sequence[str] = DEVICES) -> Parser:

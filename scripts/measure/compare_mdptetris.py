@@ -24,7 +24,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.provenance import title, write_result
 from tetris import Rollout, Rules, Score, published
 from tetris.commands.command_line import one_line_errors, positive_int, run
@@ -67,7 +67,8 @@ def _cflags(folder: Path) -> str:
     return next((line.partition("=")[2].strip() for line in lines if line.startswith("CFLAGS =")), "unknown")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Play in alternation, print both speeds, write the result."""
     parser = make_parser(__doc__, "FOLDER", ())
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="a built copy of MDPTetris")
@@ -107,25 +108,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         shown = (statistics.median(values), min(values), max(values))
         rows.append([name, *(f"{value:,.0f}" for value in shown), f"{scores[name].lines_per_game:,.0f}"])
     print(f"{title()}\n{table(header, rows)}\n{ratio:.1f} times")
-    if arguments.json:
-        figures = {
-            "mdptetris.bcts.10x10.decisions_per_second_per_core": statistics.median(theirs),
-            "mdptetris.ours.bcts.10x10.decisions_per_second_per_core": statistics.median(ours),
-            "mdptetris.speedup": ratio,
-        }
-        data = {
-            "controller": "bcts",
-            "board": BOARD,
-            "clock": "processor time",
-            "cflags": _cflags(arguments.folder),
-            "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
-            "scores": {
-                name: {"lines_per_game": each.lines_per_game, "ci95": each.ci95, "games": each.games}
-                for name, each in scores.items()
-            },
-        }
-        write_result(arguments.json, figures, data, "cpu")
-    return 0
+    figures = {
+        "mdptetris.bcts.10x10.decisions_per_second_per_core": statistics.median(theirs),
+        "mdptetris.ours.bcts.10x10.decisions_per_second_per_core": statistics.median(ours),
+        "mdptetris.speedup": ratio,
+    }
+    data = {
+        "controller": "bcts",
+        "board": BOARD,
+        "clock": "processor time",
+        "cflags": _cflags(arguments.folder),
+        "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
+        "scores": {
+            name: {"lines_per_game": each.lines_per_game, "ci95": each.ci95, "games": each.games}
+            for name, each in scores.items()
+        },
+    }
+    write_result(arguments.json, figures, data, "cpu")
 
 
 if __name__ == "__main__":

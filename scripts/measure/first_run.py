@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.processes import python
 from measure.provenance import write_result
 from tetris.commands.command_line import run
@@ -49,7 +49,8 @@ def first_run(cache: Path, out: Path, device: str) -> tuple[float, dict[str, Any
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure both, print and write them."""
     arguments, device = read(make_parser(__doc__), argv)
     runs: dict[str, dict[str, Any]] = {}
@@ -61,9 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     figures = {f"first_run.{state}.seconds": each["seconds"] for state, each in runs.items()}
     if (times := runs["warm"]["times_dt20"]) is not None:
         figures["first_run.times_dt20"] = times
-    if arguments.json:
-        write_result(arguments.json, figures, runs, device)
-    return 0
+    write_result(arguments.json, figures, runs, device)
 
 
 if __name__ == "__main__":

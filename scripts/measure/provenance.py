@@ -47,7 +47,7 @@ _SMI_FIELDS = {
 
 
 def write_result(
-    path: Path,
+    path: Path | None,
     figures: Mapping[str, float],
     data: Mapping[str, Any],
     device: str,
@@ -57,13 +57,15 @@ def write_result(
     """Write a result, and its series.
 
     Args:
-        path: The file.
+        path: The file; None: nothing is written.
         figures: Numbers by name.
         data: The details.
         device: ``"cuda"`` where a GPU was measured; it then belongs to the machine.
         series: Records by the end of the file's name: ``-seed1`` is written to ``<measurement>-seed1.jsonl``.
         extra_versions: Of packages that only this measurement takes.
     """
+    if path is None:
+        return
     for ending, records in (series or {}).items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)

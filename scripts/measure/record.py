@@ -24,9 +24,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.files import write_text
-from measure.cli import make_parser, read
+from measure.cli import Unfinished, make_parser, measurement, read
 from measure.engines import build_engines, build_for_training
-from measure.processes import UNFINISHED, Unfinished, begin, python
+from measure.processes import begin, python
 from measure.provenance import ROOT, Measured, read_result, write_result
 from measure.training import metrics
 from tetris import LinearController, Score, published
@@ -183,8 +183,9 @@ def best_controller(trained: Mapping[str, Any], scored: Mapping[str, Any]) -> Li
     return LinearController(controller.features, controller.weights, controller.rules, "best", provenance)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Take a step; 1 where it failed, `UNFINISHED` where there was no time for all of it."""
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Take a step, print the figures, write the result."""
     parser = make_parser(__doc__, "train|score|ship", ())
     parser.add_argument("step", type=one_of("step", ("train", "score", "ship")), metavar="STEP")
     parser.add_argument("--keep", type=Path, default=Path("runs/record"), metavar="FOLDER", help="of the run")
@@ -200,21 +201,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.step == "ship":
             best = best_controller(trained, read_result(arguments.score))
             write_text(BEST, json.dumps(best.to_dict(), indent=1, allow_nan=False) + "\n")
-            return 0
+            return
         check_gpu("the record", "scripts/train_tetris.py")
-    try:
         found = train(arguments.keep, arguments.stop_after) if arguments.step == "train" else score(trained)
-    except Unfinished as state:
-        print(f"{state}; the same command goes on", file=sys.stderr)
-        return UNFINISHED
-    except (RuntimeError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
     figures, data, series = found
     print(json.dumps(figures, indent=1))
-    if arguments.json:
-        write_result(arguments.json, figures, data, str(RECORD["device"]), series)
-    return 0
+    write_result(arguments.json, figures, data, str(RECORD["device"]), series)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.toolchain import find_compiler
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.noisy_ce import Plan, Search, medians, run_experiment
 from measure.provenance import Measured, write_result
 from measure.published import CPU_PRECISION, GPU_PRECISION, measure_published
@@ -99,7 +99,8 @@ def noisy_ce(name: str, arguments: argparse.Namespace, device: str) -> Measured:
     return figures, experiment, {"": series}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print a table, write the result."""
     parser = make_parser(__doc__, "[EXPERIMENT ...]")
     known, listed = one_of("experiment", EXPERIMENTS), ", ".join(EXPERIMENTS)
@@ -119,9 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in names:
         measured = published(arguments, device) if name == "published" else noisy_ce(name, arguments, device)
         figures, data, series = measured
-        if arguments.json:
-            write_result(arguments.json, figures, data, device, series)
-    return 0
+        write_result(arguments.json, figures, data, device, series)
 
 
 if __name__ == "__main__":

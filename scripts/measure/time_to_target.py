@@ -28,9 +28,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.files import write_text
-from measure.cli import make_parser, read
+from measure.cli import Unfinished, make_parser, measurement, read
 from measure.engines import build_for_training
-from measure.processes import UNFINISHED, Unfinished, begin, python
+from measure.processes import begin, python
 from measure.provenance import write_result
 from tetris import LinearController, Rollout, Rules, Score
 from tetris.commands.command_line import one_line_errors, one_of, positive_int, positive_seconds, run
@@ -250,8 +250,9 @@ def summary(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> str:
     return table(["goal", *(f"seed {run['seed']}" for run in runs), "median"], rows)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 where a run failed, `UNFINISHED` where there was no time for all."""
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print the table, write the result."""
     parser = make_parser(__doc__, devices=DEVICES)
     recipes = parser.add_mutually_exclusive_group()
     recipes.add_argument("--preset", default="quick", help="to train by (default: quick)")
@@ -273,21 +274,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = arguments.keep or Path(name)
         begin(kept, device, [recipe.to_dict(), [goal.name for goal in goals], limit])
         build_for_training(recipe)
-        try:
-            runs = measure(settings, arguments.seeds, goals, limit, kept, arguments.stop_after)
-        except Unfinished as state:
-            print(f"{state}; the same command goes on", file=sys.stderr)
-            return UNFINISHED
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return 1
+        runs = measure(settings, arguments.seeds, goals, limit, kept, arguments.stop_after)
     print(f"seconds from the start of the process, preset {recipe.preset}, engine {device}")
     print(summary(runs, goals))
-    if arguments.json is not None:
-        aims = [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals]
-        data = {"goals": aims, "time_limit": limit, "runs": runs}
-        write_result(arguments.json, figures(runs, goals), data, device)
-    return 0
+    aims = [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals]
+    data = {"goals": aims, "time_limit": limit, "runs": runs}
+    write_result(arguments.json, figures(runs, goals), data, device)
 
 
 if __name__ == "__main__":

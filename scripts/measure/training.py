@@ -27,7 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, read
+from measure.cli import make_parser, measurement, read
 from measure.engines import build_for_training
 from measure.processes import python
 from measure.provenance import Measured, write_result
@@ -179,22 +179,17 @@ def busy(seconds: float, spans: Iterable[tuple[float, float]]) -> dict[str, floa
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print the figures, write the result; 1 where a command failed."""
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print the figures, write the result."""
     parser = make_parser(__doc__)
     parser.add_argument("--seeds", type=positive_int, default=5, help="on a processor (default: 5)")
     arguments, device = read(parser, argv)
     with tempfile.TemporaryDirectory() as name:
-        try:
-            found = on_gpu(Path(name)) if device == "cuda" else on_cpu(arguments.seeds, Path(name))
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return 1
-    figures, data, series = found
+        folder = Path(name)
+        figures, data, series = on_gpu(folder) if device == "cuda" else on_cpu(arguments.seeds, folder)
     print(json.dumps(figures, indent=1))
-    if arguments.json:
-        write_result(arguments.json, figures, data, device, series)
-    return 0
+    write_result(arguments.json, figures, data, device, series)
 
 
 if __name__ == "__main__":

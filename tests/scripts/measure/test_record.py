@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from measure import record
-from measure.processes import Unfinished
+from measure.cli import Unfinished
 from measure.processes import python as run_python
 from measure.record import best_controller, score, train
 

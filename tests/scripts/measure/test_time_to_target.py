@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from measure import time_to_target
-from measure.processes import Unfinished
+from measure.cli import Unfinished
 from measure.time_to_target import (
     PLAYED_LINES,
     Goal,
