@@ -123,20 +123,10 @@ def configurations(
         name = features[place]
         rules = Rules(*_board(WIDTHS[name], lap, chance), chance.random() < 0.5, chance.choice(PIECES))
         population, streams, decisions = shapes[(lap + place) % len(shapes)]
-        found.append(
-            Configuration(
-                features=name,
-                rules=rules,
-                weights=chance.choice(WEIGHTS),
-                population=population,
-                streams=streams,
-                parts=_parts(decisions, chance),
-                share_streams=chance.random() < 0.5,
-                games_per_stream=chance.choice(GAMES),
-                first_stream=chance.choice(FIRST_STREAMS),
-                seed=chance.choice(SEEDS),
-            )
-        )
+        weights, parts = chance.choice(WEIGHTS), _parts(decisions, chance)
+        share, games = chance.random() < 0.5, chance.choice(GAMES)
+        streamed = (share, games, chance.choice(FIRST_STREAMS), chance.choice(SEEDS))
+        found.append(Configuration(name, rules, weights, population, streams, parts, *streamed))
     return found
 
 
@@ -149,14 +139,8 @@ def _board(widths: Sequence[int], lap: int, chance: random.Random) -> tuple[int,
 
 def _parts(decisions: int, chance: random.Random) -> tuple[int, ...]:
     """Split decisions into calls: one, halves, a few and none before the rest, or anything."""
-    cuts = chance.choice(
-        (
-            [],
-            [decisions // 2],
-            [1, min(7, decisions), min(7, decisions)],
-            sorted(chance.randint(0, decisions) for _ in range(5)),
-        )
-    )
+    few, anything = min(7, decisions), sorted(chance.randint(0, decisions) for _ in range(5))
+    cuts = chance.choice(([], [decisions // 2], [1, few, few], anything))
     return tuple(end - start for start, end in zip([0, *cuts], [*cuts, decisions], strict=True))
 
 
@@ -219,15 +203,9 @@ def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "
     Raises:
         RuntimeError: At the first that differs.
     """
-    played = decisions = 0
-    for configuration in chosen:
-        decisions += compare(configuration, device, reference)
-        played += 1
-    return {
-        "equality.configurations": played,
-        "equality.decisions": decisions,
-        "equality.differences": 0,
-    }
+    made = [compare(each, device, reference) for each in chosen]
+    names = ("configurations", "decisions", "differences")
+    return {f"equality.{name}": value for name, value in zip(names, (len(made), sum(made), 0), strict=True)}
 
 
 @measurement

@@ -19,6 +19,7 @@ is reported. Where candidates outlive the limit, their fitness tells them apart 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import statistics
@@ -94,14 +95,8 @@ class Search:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known as plain values, for JSON."""
-        return {
-            "noise": self.noise,
-            "seed": self.seed,
-            "mean_lines": self.mean_lines,
-            "mean_games_cut": self.mean_games_cut,
-            "candidate_games_cut": self.candidate_games_cut,
-            "weights": self.optimizer.mean.tolist(),
-        }
+        known = {name: value for name, value in vars(self).items() if name != "optimizer"}
+        return {**known, "weights": self.optimizer.mean.tolist()}
 
 
 def piece_seed() -> int:
@@ -111,21 +106,10 @@ def piece_seed() -> int:
 
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches at their start: every noise schedule for seed 1, then for seed 2, and so on."""
-    dimensions = len(feature_names(plan.features, plan.rules.width))
+    start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
+    make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True)
     return [
-        Search(
-            noise,
-            seed,
-            CrossEntropyMethod(
-                torch.zeros(dimensions),
-                VARIANCE**0.5,
-                POPULATION,
-                maximize=True,
-                num_elites=ELITES,
-                noise=noise,
-                seed=seed,
-            ),
-        )
+        Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed))
         for seed in range(1, plan.seeds + 1)
         for noise in NOISES
     ]
@@ -148,42 +132,31 @@ def run_experiment(
     """
     began, decisions = time.perf_counter(), 0
     searches = make_searches(plan)
-    for generation in range(plan.generations):
-        rows = [_mean_and_candidates(search.optimizer) for search in searches]
-        lines, games, made = _play_once(plan, device, rows, generation * _GENERATION_STREAMS)
+    for generation in range(plan.generations + 1):
+        last = generation == plan.generations  # the mean alone
+        rows = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
+        if not last:
+            rows = [torch.cat([m, s.optimizer.ask()]) for m, s in zip(rows, searches, strict=True)]
+        first_stream = generation * _GENERATION_STREAMS + (_LAST_STREAMS if last else 0)
+        lines, games, made = _play_once(plan, device, rows, first_stream)
         decisions += made
         for search, own_lines, own_games in zip(searches, lines, games, strict=True):
             search.watch_mean(own_lines[:MEAN_GAMES], own_games[:MEAN_GAMES])
-            search.candidate_games_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
-            search.optimizer.tell(own_lines[MEAN_GAMES:])
-        progress(searches)
-    rows = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
-    first_stream = plan.generations * _GENERATION_STREAMS + _LAST_STREAMS
-    lines, games, made = _play_once(plan, device, rows, first_stream)
-    decisions += made
-    for search, own_lines, own_games in zip(searches, lines, games, strict=True):
-        search.watch_mean(own_lines, own_games)
+            if not last:
+                search.candidate_games_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
+                search.optimizer.tell(own_lines[MEAN_GAMES:])
+        if not last:
+            progress(searches)
     seconds = time.perf_counter() - began
+    method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
+    scores = score_means(plan, device, searches)
     return {
         "plan": asdict(plan),
-        "method": {
-            "population": POPULATION,
-            "elites": ELITES,
-            "variance": VARIANCE,
-            "games_of_the_mean": MEAN_GAMES,
-            "piece_seed": piece_seed(),
-        },
-        "searches": [
-            search.to_dict() | {"score": score}
-            for search, score in zip(searches, score_means(plan, device, searches), strict=True)
-        ],
+        "method": {**method, "games_of_the_mean": MEAN_GAMES, "piece_seed": piece_seed()},
+        "searches": [each.to_dict() | {"score": score} for each, score in zip(searches, scores, strict=True)],
         "decisions": decisions,
         "seconds": round(seconds, 1),
     }
-
-
-def _mean_and_candidates(optimizer: CrossEntropyMethod) -> Tensor:
-    return torch.cat([optimizer.mean.expand(MEAN_GAMES, -1), optimizer.ask()])
 
 
 def _play_once(
@@ -194,13 +167,9 @@ def _play_once(
     Returns:
         Lines and games ended, shape (searches, rows), on the CPU, and the decisions of all.
     """
+    weights, seed = torch.cat(list(rows)), piece_seed()
     result = rollout(
-        torch.cat(list(rows)),
-        plan.rules,
-        1,
-        plan.limit,
-        piece_seed(),
-        device,
+        *(weights, plan.rules, 1, plan.limit, seed, device),
         features=plan.features,
         share_streams=False,
         games_per_stream=1,
@@ -217,10 +186,8 @@ def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dic
     games = Rollout(weights, plan.rules, streams, DEFAULT_SEED, device, features=plan.features)
     result = games.advance(math.ceil(plan.score_decisions / streams))
     counts = zip(result.lines.tolist(), result.games.tolist(), result.decisions.tolist(), strict=True)
-    return [
-        {"lines_per_game": score.lines_per_game, "ci95": list(score.ci95), **asdict(score)}
-        for score in (Score(*each) for each in counts)
-    ]
+    scores = [Score(*each) for each in counts]
+    return [{"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)} for s in scores]
 
 
 def medians(experiment: dict[str, Any]) -> dict[str, float]:

@@ -100,31 +100,42 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def commit() -> tuple[str | None, bool]:
-    """Return the commit of this checkout, and whether files differ from it.
+    """Return the commit of this checkout, and whether files other than results differ from it.
 
-    Where there is no git the variable `COMMIT` tells it; None where nobody does.
+    Without git the variable `COMMIT` tells it, with a ``+`` where files differ; None where nobody does.
     """
     told = os.environ.get(COMMIT)
     if told:
         return told.rstrip("+"), told.endswith("+")
-    query = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
     try:
-        answer = subprocess.run(query, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+        sha = _git("rev-parse", "HEAD")
+        return sha, bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks"))
     except (OSError, subprocess.SubprocessError):
         return None, True
-    text = answer.stdout.strip()
-    return text.rstrip("+"), text.endswith("+")
+
+
+def _git(*arguments: str) -> str:
+    query = ["git", *arguments]
+    answer = subprocess.run(query, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    return answer.stdout.strip()
 
 
 def command() -> str:
     """Return the command that runs, from the root of the checkout; where its result goes is left out."""
-    words = list(sys.argv)
-    script = Path(words[0]).resolve()
-    words[0] = str(script.relative_to(ROOT)) if script.is_relative_to(ROOT) else script.name
+    words = [_from_root(word) for word in sys.argv]
     while "--json" in words[:-1]:
         place = words.index("--json")
         del words[place : place + 2]
     return shlex.join(["python", *words])
+
+
+def _from_root(word: str) -> str:
+    """Return a path as it is from the root of the checkout; of one elsewhere the name alone."""
+    path = Path(word)
+    if not path.is_absolute() and path.suffix != ".py":
+        return word
+    path = path.resolve()
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:

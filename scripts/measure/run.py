@@ -156,8 +156,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 fail(f"expected a measurement of {device}, got {name}: see --list")
         if arguments.commit:
             os.environ[COMMIT] = arguments.commit
-        if commit()[0] is None:
+        sha, dirty = commit()
+        if sha is None:
             fail("expected git to know the commit that is measured: name it with --commit")
+        os.environ[COMMIT] = sha + "+" * dirty  # that of the beginning, whatever happens meanwhile
         folder = arguments.out / (arguments.machine or machine_name(device))
         folder.mkdir(parents=True, exist_ok=True)
     failed = False

@@ -30,6 +30,7 @@ from kernels import BuildError
 from kernels.cuda import find_nvcc
 from measure.cli import make_parser, measurement, read
 from measure.engines import GOOD, build_engines
+from measure.processes import python
 from measure.provenance import ROOT, write_result
 from tetris.commands.command_line import one_line_errors, one_of, run
 from tetris.devices import check_gpu
@@ -123,13 +124,9 @@ def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
         ValueError: If there is no compute-sanitizer.
         RuntimeError: If it is not done in time.
     """
+    words, own = command(find_sanitizer(), tool, log, test), environment(tool)
     with subprocess.Popen(
-        command(find_sanitizer(), tool, log, test),
-        env=environment(tool),
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+        words, env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
             output, _ = process.communicate(timeout=TIMEOUT_S)
@@ -155,12 +152,8 @@ def find_tests() -> list[Path]:
     Raises:
         RuntimeError: If pytest cannot collect them.
     """
-    words = [sys.executable, *PYTEST, "--collect-only", "-m", MARKED, *SANITIZED]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    collected = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    if collected.returncode:
-        raise RuntimeError(f"expected pytest to collect the tests, got:\n{collected.stdout[-2000:]}")
-    counts = Counter(line.split("::")[0] for line in collected.stdout.splitlines() if "::" in line)
+    collected = python(*PYTEST, "--collect-only", "-m", MARKED, *SANITIZED)
+    counts = Counter(line.split("::")[0] for line in collected.splitlines() if "::" in line)
     return [ROOT / name for name, _ in counts.most_common()]
 
 

@@ -34,8 +34,30 @@ def test_a_result_says_what_it_was_measured_with(monkeypatch: pytest.MonkeyPatch
 
 def test_a_script_of_the_checkout_is_named_from_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
     script = provenance.ROOT / "scripts" / "measure" / "run.py"
-    monkeypatch.setattr("sys.argv", [str(script), "a b"])
-    assert command() == "python scripts/measure/run.py 'a b'"
+    inside, outside = str(provenance.ROOT / "runs" / "x"), "/else/where/mdptetris"
+    monkeypatch.setattr("sys.argv", [str(script), "a b", "--keep", inside, outside])
+    assert command() == "python scripts/measure/run.py 'a b' --keep runs/x mdptetris"
+
+
+def test_a_result_that_was_written_makes_no_checkout_dirty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@y", *words], cwd=tmp_path, check=True)
+
+    result, source = tmp_path / "benchmarks" / "result.json", tmp_path / "source.py"
+    result.parent.mkdir()
+    result.touch()
+    source.touch()
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    monkeypatch.delenv(COMMIT, raising=False)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    result.write_text("{}")
+    assert commit()[1] is False
+    source.write_text("1")
+    assert commit()[1] is True
 
 
 def test_without_git_nobody_knows_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
