@@ -56,7 +56,7 @@ class Measurement:
 
 
 _GPU, _CPU = ("cuda",), ("cpu",)
-_ENGINE = "kernels tetris/engine tetris/rollout.py"
+_ENGINE = "kernels tetris/engine tetris/rollouts.py"
 _TRAINING = f"cem {_ENGINE} tetris/splitting.py tetris/resampling tetris/training"
 _PLAYED = "dt20 bcts bdu bertsekas"
 MEASUREMENTS = {
@@ -81,6 +81,8 @@ MEASUREMENTS = {
             *("record_score", "record.py score --training {record_training}", _ENGINE, 3600.0, _GPU),
             needs="record_training",
         ),
+        Measurement("first_run", "first_run.py --device {device}", f"{_TRAINING} tetris/commands", 1800.0),
+        Measurement("best_scores", "best_scores.py", _ENGINE, 900.0, _GPU),
         Measurement("published", "reproduce.py published --device {device}", _ENGINE, 3600.0),
         *(
             Measurement(name, f"reproduce.py {name} --device {{device}}", f"cem {_ENGINE}", 3600.0, devices)

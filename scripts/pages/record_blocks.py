@@ -28,7 +28,9 @@ def model_card() -> str:
     learned, reference = scored.data["score"]
     features = len(trained.data["controller"]["weights"])
     others = load_all("best_scores")
-    boards = [each for result in others for each in result.data if each["controller"] == "best"]
+    boards = [
+        each for result in others for each in result.data["measurements"] if each["controller"] == "best"
+    ]
     rows = [
         ["controller", f"linear, {features} features (`{config['features']}`), boards ten columns wide"],
         ["training", f"preset {config['preset']}, seed {config['seed']}, from nothing"],

@@ -25,6 +25,11 @@ TINY = (
 )
 
 
+@pytest.fixture(autouse=True)
+def _draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
+
+
 def _metrics(folder: Path) -> list[dict[str, Any]]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: line[name] for name in line if name not in TIMES} for line in lines]
@@ -36,8 +41,9 @@ def _train(script: Script, folder: Path, *arguments: object) -> Any:
     return ended
 
 
-def test_run_leaves_its_files(script: Script, tmp_path: Path) -> None:
+def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.undo()
     folder = tmp_path / "runs" / "a"
     _train(script, folder)
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -162,6 +168,7 @@ def test_log_is_sparse_plain_lines_on_stderr(script: Script, tmp_path: Path) -> 
 def test_without_matplotlib_there_is_a_hint(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ended = _train(script, tmp_path / "a")
     (hint,) = (line for line in ended.err.splitlines() if "pip install matplotlib" in line)
