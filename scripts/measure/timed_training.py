@@ -18,9 +18,10 @@ from typing import Any
 
 from cem import Callback, StopRequest
 from tetris.devices import choose_device
+from tetris.training.objective import learned_weights
 from tetris.training.recipe import make_recipe, read_settings
 from tetris.training.run_folder import RunFolder
-from tetris.training.training import Training, learned_weights
+from tetris.training.training import Training
 
 
 class Knowledge(Callback):
