@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from tetris.feature_sets import feature_names, feature_sets
+from tetris.feature_sets import feature_names
 from tetris.features import FEATURES, AfterState, column_heights, feature_values
 from tetris.game import landing_row, place
 from tetris.pieces import PIECES
@@ -350,11 +348,3 @@ def test_column_that_the_board_does_not_have_is_refused() -> None:
 def test_registry_names_every_feature_of_the_widest_board() -> None:
     names = {name for features in ("dt_full", "bdu") for name in feature_names(features)}
     assert names == set(FEATURES)
-
-
-def test_the_documentation_lists_every_feature_and_set() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    numbered = {re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES}
-    assert listed == numbered | set(feature_sets())
