@@ -13,7 +13,14 @@
 """
 
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, RunPlan
-from cem.checkpoint import Checkpointer, CheckpointError, Loaded, Refused, read_checkpoint, write_checkpoint
+from cem.checkpoint import (
+    Checkpointer,
+    CheckpointError,
+    LoadedCheckpoint,
+    RejectedCheckpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from cem.evaluation import Evaluation, Objective
 from cem.noise import (
     ConstantNoise,
@@ -42,13 +49,13 @@ __all__ = [
     "HyperbolicNoise",
     "Interrupted",
     "LinearNoise",
-    "Loaded",
+    "LoadedCheckpoint",
     "MetricsWriter",
     "NoNoise",
     "NoiseSchedule",
     "Objective",
     "ProgressBar",
-    "Refused",
+    "RejectedCheckpoint",
     "RunPlan",
     "Sampler",
     "Snapshot",

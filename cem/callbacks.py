@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -28,11 +28,13 @@ class RunPlan:
         generation: The generations told before this run: 0, or those of the checkpoint it goes on from.
         generations: How many there shall be in the end; None: no such end.
         time_limit_s: How long this run may take, in seconds; None: as long as it needs.
+        costs: What each of the generations costs beside the others, in any unit; empty: all the same.
     """
 
     generation: int
     generations: int | None
     time_limit_s: float | None
+    costs: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -103,14 +105,19 @@ class Callback:
 
 
 class ProgressBar(Callback):
-    """Shows generation, best and elite mean fitness, rates and the time left on stderr.
+    """Shows generation, its best and elite mean fitness, rates and the time left on stderr.
 
     On a terminal it is a tqdm bar. Elsewhere, in a log or on a dumb terminal, it is a plain line for the
     first generation, then one every ``interval_s`` seconds, and the last.
     """
 
     def __init__(
-        self, metrics: Sequence[str] = (), *, interval_s: float = 10.0, file: TextIO | None = None
+        self,
+        metrics: Sequence[str] = (),
+        *,
+        interval_s: float = 10.0,
+        file: TextIO | None = None,
+        number: Callable[[float], str] = "{:.6g}".format,
     ) -> None:
         """Choose what to show.
 
@@ -119,6 +126,7 @@ class ProgressBar(Callback):
                 the name "lines/s".
             interval_s: The least time between two plain lines in a log, in seconds, ``>= 0``.
             file: Where to; None: ``sys.stderr`` as it is when the run starts.
+            number: Writes a fitness.
 
         Raises:
             TypeError: If ``interval_s`` is no number.
@@ -127,8 +135,10 @@ class ProgressBar(Callback):
         self._metrics = tuple(metrics)
         self._interval_s = check_real("interval_s", interval_s, 0.0)
         self._file = file
+        self._number = number
         self._plan = RunPlan(0, None, None)
-        self._started = self._shown = 0.0
+        self._generation = 0
+        self._started = self._shown = self._began = 0.0
         self._pace: float | None = None
         self._bar: Any = None
         self._pending = ""
@@ -136,6 +146,7 @@ class ProgressBar(Callback):
     def on_start(self, plan: RunPlan) -> None:
         """Open the bar where there is a terminal."""
         self._plan, self._started, self._shown, self._pace = plan, time.monotonic(), -math.inf, None
+        self._generation, self._began = plan.generation, self._started
         self._pending = ""
         file = self._out()
         if file.isatty() and os.environ.get("TERM") != "dumb":
@@ -150,8 +161,9 @@ class ProgressBar(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Advance the bar, or print a line when one is due."""
-        seconds = record.seconds
-        self._pace = seconds if self._pace is None else self._pace + _SMOOTHING * (seconds - self._pace)
+        self._generation, self._began = record.generation, time.monotonic()
+        pace = record.seconds / self._cost(record.generation - 1, record.generation)
+        self._pace = pace if self._pace is None else self._pace + _SMOOTHING * (pace - self._pace)
         text = self._text(record)
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
@@ -161,6 +173,16 @@ class ProgressBar(Callback):
         self._pending = f"generation {record.generation}{total}, {text}"
         if time.monotonic() - self._shown >= self._interval_s:
             self._print_pending()
+
+    def tick(self) -> None:
+        """Print a line in a log that had none for long, as an objective may ask while a generation lasts."""
+        now = time.monotonic()
+        if self._bar is None and now - max(self._shown, self._began) >= self._interval_s:
+            self._print_pending()
+            total = "" if self._plan.generations is None else f"/{self._plan.generations}"
+            text = f"generation {self._generation + 1}{total} goes on, {now - self._began:.0f} s so far"
+            print(text, file=self._out(), flush=True)
+            self._shown = now
 
     def on_end(self) -> None:
         """Leave the last state of the bar, or the last line, on the screen."""
@@ -178,7 +200,10 @@ class ProgressBar(Callback):
             self._pending, self._shown = "", time.monotonic()
 
     def _text(self, record: GenerationRecord) -> str:
-        parts = [f"best {record.best_fitness:.6g}", f"elites {record.elite_mean:.6g}"]
+        parts = [
+            f"best {self._number(record.generation_best)}",
+            f"elites {self._number(record.elite_mean)}",
+        ]
         for name in self._metrics:
             if name in record.metrics:
                 parts.append(f"{tqdm.format_sizeof(record.metrics[name])} {name}")
@@ -190,10 +215,14 @@ class ProgressBar(Callback):
     def _seconds_left(self, generation: int) -> float | None:
         ends = []
         if self._plan.generations is not None and self._pace is not None:
-            ends.append((self._plan.generations - generation) * self._pace)
+            ends.append(self._cost(generation, self._plan.generations) * self._pace)
         if self._plan.time_limit_s is not None:
             ends.append(self._plan.time_limit_s - (time.monotonic() - self._started))
         return max(0.0, min(ends)) if ends else None
+
+    def _cost(self, begin: int, end: int) -> float:
+        """Return what the generations from ``begin`` to ``end``, from 0, cost."""
+        return sum(self._plan.costs[begin:end]) if self._plan.costs else float(end - begin)
 
 
 class MetricsWriter(Callback):

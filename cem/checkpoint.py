@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import hashlib
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ import torch
 from torch import Tensor
 
 from cem._checks import check_integer, check_real
+from kernels.files import write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
@@ -38,7 +37,7 @@ class CheckpointError(ValueError):
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedCheckpoint:
     """A checkpoint that was passed over.
 
     Attributes:
@@ -54,51 +53,20 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedCheckpoint:
     """What ``Checkpointer.load_latest`` found.
 
     Attributes:
         path: The file used.
         step: Its number.
         state: What was saved, tensors on the CPU.
-        refused: The newer files that were passed over, newest first.
+        rejected: The newer files that were passed over, newest first.
     """
 
     path: Path
     step: int
     state: dict[str, Any]
-    refused: tuple[Refused, ...]
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: a kill or a power cut leaves all of it or what was there before.
-
-    Args:
-        path: The file; its folder must exist.
-        data: Its content.
-
-    Raises:
-        OSError: If it could not be written, with the path; what was there before is untouched, nothing is
-            left over.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        # The rename is durable only once the folder is.
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()  # it is there after an error or Ctrl-C alone
+    rejected: tuple[RejectedCheckpoint, ...]
 
 
 def write_checkpoint(
@@ -117,7 +85,7 @@ def write_checkpoint(
     Raises:
         TypeError: If one of them holds anything else.
         ValueError: If a number in them is NaN or infinite (within tensors they may be).
-        OSError: As ``write_atomically``.
+        OSError: As `kernels.files.write_bytes`.
     """
     body = {
         "format": FORMAT,
@@ -126,7 +94,7 @@ def write_checkpoint(
         "fingerprint": _encode(fingerprint or {}),
         "state": _encode(state),
     }
-    write_atomically(path, _canonical({**body, "sha256": _digest(body)}) + b"\n")
+    write_bytes(path, _canonical({**body, "sha256": _digest(body)}) + b"\n")
 
 
 def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
@@ -249,11 +217,11 @@ class Checkpointer:
         # Newer ones are foreign or damaged, or this run would not be here: they are not counted and not
         # touched.
         older = [old for number, old in self.paths().items() if number < step]
-        for stale in (*older[self._keep - 1 :], *self.folder.glob("checkpoint-*.json.tmp")):
+        for stale in (*older[self._keep - 1 :], *self.folder.glob(".checkpoint-*.json.*.tmp")):
             stale.unlink(missing_ok=True)
         return path
 
-    def load_latest(self, accept: Callable[[dict[str, Any]], None] | None = None) -> Loaded:
+    def load_latest(self, accept: Callable[[dict[str, Any]], None] | None = None) -> LoadedCheckpoint:
         """Read the newest checkpoint that can be used, and say which newer ones could not and why.
 
         Args:
@@ -263,7 +231,7 @@ class Checkpointer:
         Raises:
             CheckpointError: If there is none, with the name of every file refused and the reason.
         """
-        refused: list[Refused] = []
+        rejected: list[RejectedCheckpoint] = []
         for number, path in self.paths().items():
             try:
                 step, state = read_checkpoint(path, self.fingerprint)
@@ -272,10 +240,10 @@ class Checkpointer:
                 if accept is not None:
                     accept(state)
             except (TypeError, ValueError) as error:
-                refused.append(Refused(path, str(error).removeprefix(f"{path.name}: ")))
+                rejected.append(RejectedCheckpoint(path, str(error).removeprefix(f"{path.name}: ")))
             else:
-                return Loaded(path, step, state, tuple(refused))
-        reasons = "; ".join(map(str, refused)) or "no file named checkpoint-NNNNNN.json"
+                return LoadedCheckpoint(path, step, state, tuple(rejected))
+        reasons = "; ".join(map(str, rejected)) or "no file named checkpoint-NNNNNN.json"
         raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
 
 

@@ -12,7 +12,7 @@ _TAGS = {
     "generation_best": "fitness/best",
     "elite_mean": "fitness/elites",
     "elite_worst": "fitness/worst elite",
-    "mean_fitness": "fitness/mean",
+    "learned_mean_fitness": "fitness/learned_mean",
     "best_fitness": "fitness/best so far",
     "std_mean": "search/std",
     "seconds": "time/seconds a generation",

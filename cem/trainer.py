@@ -13,7 +13,7 @@ import torch
 
 from cem._checks import check_integer, check_real
 from cem.callbacks import Callback, GenerationRecord, RunPlan
-from cem.checkpoint import Checkpointer, CheckpointError, Loaded
+from cem.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
 from cem.evaluation import Evaluation, Metrics, Objective
 from cem.optimizer import CrossEntropyMethod
 from cem.snapshot import Snapshot
@@ -112,6 +112,7 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         checkpointer: Checkpointer | None = None,
         stop: StopRequest | None = None,
+        costs: Sequence[float] = (),
     ) -> None:
         """Put a run together; nothing happens yet.
 
@@ -125,6 +126,7 @@ class Trainer:
             checkpointer: Where to save. None: nowhere.
             stop: A request whose signal handlers the caller has in place (``with StopRequest() as stop``).
                 None: one that is in place while ``run()`` is.
+            costs: What each generation costs beside the others, for the time left; empty: all the same.
 
         Raises:
             TypeError: If ``generations`` or ``time_limit_s`` has the wrong type.
@@ -139,6 +141,7 @@ class Trainer:
         self._callbacks = tuple(callbacks)
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
+        self._costs = tuple(costs)
         self._saved: int | None = None
         self._saved_at = 0.0
         self._reads_late = reads_late(optimizer.device)
@@ -146,11 +149,11 @@ class Trainer:
         self._give_up_at: float | None = None
         self._recorded: Snapshot  # of the last generation recorded, or of the beginning of the run
 
-    def resume(self) -> Loaded:
+    def resume(self) -> LoadedCheckpoint:
         """Go on from the newest usable checkpoint: load it into the optimizer. Call it before ``run()``.
 
         Returns:
-            The checkpoint used, and in ``refused`` every newer file that could not be used, with the reason.
+            The checkpoint used, and in ``rejected`` every newer file that could not be used, with the reason.
 
         Raises:
             CheckpointError: If there is no usable checkpoint, or no checkpointer.
@@ -182,7 +185,7 @@ class Trainer:
             if self._time_limit_s is not None:
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
-            plan = RunPlan(self.optimizer.generation, self._generations, self._time_limit_s)
+            plan = RunPlan(self.optimizer.generation, self._generations, self._time_limit_s, self._costs)
             for callback in self._callbacks:
                 stack.callback(callback.on_end)
                 callback.on_start(plan)

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from kernels.names import unknown_name
 from kernels.toolchain import BuildError, find_torch
 
 DEVICES = ("cpu", "cuda", "all")
+_SILENT_SECONDS = 10.0  # the most between two lines
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,25 @@ def run(
         ValueError: there is no such operator, device or architecture.
         BuildError: torch is too old, or is no CUDA build and CUDA was asked for.
     """
-    extensions = _extensions(names, device, tuple(archs), portable)
+    return Report(build_together(_extensions(names, device, tuple(archs), portable)))
+
+
+def build_together(extensions: Sequence[Extension]) -> tuple[Built, ...]:
+    """Builds libraries, as many at once as there are processors, and says on stderr how far it is.
+
+    Args:
+        extensions: the libraries, at least one.
+
+    Returns:
+        What became of each, in their order; one that failed is no error here.
+    """
     pool = ThreadPoolExecutor(min(len(extensions), len(os.sched_getaffinity(0))))
     try:
         futures = [pool.submit(_build, each) for each in extensions]
         _show_progress(futures)
     finally:  # after Ctrl-C, which the compilers get too, nothing new begins
         pool.shutdown(cancel_futures=True)
-    return Report(tuple(future.result() for future in futures))
+    return tuple(future.result() for future in futures)
 
 
 def _extensions(
@@ -139,7 +151,10 @@ def _build(wanted: Extension) -> Built:
 
 
 def _show_progress(futures: Sequence[Future[Built]]) -> None:
-    for count, future in enumerate(as_completed(futures), 1):
-        built = future.result()
-        line = f"kernels: [{count}/{len(futures)}] {built.name} {built.outcome} ({built.seconds:.1f} s)"
-        print(line, file=sys.stderr, flush=True)
+    began, waiting = time.monotonic(), set(futures)
+    while waiting:
+        done, waiting = wait(waiting, _SILENT_SECONDS, FIRST_COMPLETED)
+        lines = [f"{each.name} {each.outcome} ({each.seconds:.1f} s)" for each in (f.result() for f in done)]
+        for line in lines or [f"compiling, {time.monotonic() - began:.0f} s so far"]:
+            count = len(futures) - len(waiting)
+            print(f"kernels: [{count}/{len(futures)}] {line}", file=sys.stderr, flush=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from contextlib import suppress
 from difflib import get_close_matches
+from pathlib import Path
 
 _FEW = 12
 """So many names at most are listed before what was given; more would hide it."""
@@ -39,3 +42,11 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
     text = text.strip().lower()
     nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]
     return next((f"; did you mean {lowered[name]!r}?" for name in nearest if name in lowered), "")
+
+
+def meant_path(path: str | os.PathLike[str]) -> str:
+    """Return ``"; did you mean 'PATH'?"``, or nothing where the folder holds nothing of a name like it."""
+    missing = Path(path)
+    with suppress(OSError):
+        return did_you_mean(str(missing), [str(entry) for entry in missing.parent.iterdir()])
+    return ""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent / "browser"))  # for `import chromium`
-
+import torch
 from chromium import Page, find_chromium
+
+from tetris.commands import command_line
+
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if WORKER:  # one of as many as there are cores
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
 
 
 @pytest.fixture
@@ -22,3 +32,54 @@ def browser_page(tmp_path: Path) -> Iterator[Page]:
     with Page(program, tmp_path / "chromium") as page:
         yield page
     assert page.problems == []
+
+
+@pytest.fixture(autouse=True)
+def _gpu(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Lets one worker at a time use the GPU."""
+    if not WORKER or request.node.get_closest_marker("cuda") is None:
+        yield
+        return
+    with (tmp_path_factory.getbasetemp().parent / "gpu.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a script ended and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without a GPU."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.fixture
+def gpu_and_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU and nvcc, as far as the choice of a device looks at it."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("tetris.devices.find_nvcc", lambda cuda: None)
+    large = SimpleNamespace(multi_processor_count=132)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: large)
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run a script, in this process to save the seconds of importing torch: ``script("name", "--flag")``."""
+
+    def run_script(name: str, *arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", [f"scripts/{name}.py", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            command_line.run(importlib.import_module(name).main)
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Outcome(ended.value.code, captured.out, captured.err)
+
+    return run_script

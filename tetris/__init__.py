@@ -1,11 +1,19 @@
-"""Tetris for linear controllers: rules, features, rollouts, scores. Knows nothing of training."""
+"""Tetris for linear controllers: rules, features, rollouts, scores. Only `tetris.training` knows `cem`.
 
-from tetris.controller import LinearController, published, resolve
-from tetris.feature_sets import feature_names
-from tetris.rollout import Rollout, RolloutResult, rollout
-from tetris.rules import Rules
-from tetris.score import Score
-from tetris.splitting import SplitResult, split_rollout
+The names below are imported when they are first used: an import of torch takes seconds, and the help of a
+command needs none.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tetris.controller import LinearController, published, resolve
+    from tetris.feature_sets import feature_names
+    from tetris.rollouts import Rollout, RolloutResult, rollout
+    from tetris.rules import Rules
+    from tetris.score import Score
+    from tetris.splitting import SplitResult, split_rollout
 
 __all__ = [
     "LinearController",
@@ -20,3 +28,20 @@ __all__ = [
     "rollout",
     "split_rollout",
 ]
+
+_HOMES = {
+    "controller": ("LinearController", "published", "resolve"),
+    "feature_sets": ("feature_names",),
+    "rollouts": ("Rollout", "RolloutResult", "rollout"),
+    "rules": ("Rules",),
+    "score": ("Score",),
+    "splitting": ("SplitResult", "split_rollout"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = getattr(importlib.import_module(f"tetris.{home}"), name)
+    return globals()[name]

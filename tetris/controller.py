@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.names import did_you_mean, unknown_name
+from kernels.files import write_text
+from kernels.names import did_you_mean, meant_path, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
-from tetris.files import meant_path, write_text
 from tetris.rules import Rules
 
 FORMAT = "cem-tetris-controller"

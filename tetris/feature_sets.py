@@ -10,6 +10,8 @@ from kernels.names import unknown_name
 from tetris.features import FEATURES
 from tetris.rules import MAX_WIDTH
 
+_LABEL_WIDTH = 40
+
 
 def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
     """Return the names of the heights and the differences of a board, left to right."""
@@ -106,3 +108,8 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise ValueError(f"expected every feature once, got {name!r} twice")
     return names
+
+
+def feature_label(features: str) -> str:
+    """Return a feature set as it fits into a table or a title: of a long list how many there are."""
+    return features if len(features) <= _LABEL_WIDTH else f"{features.count(',') + 1} features"

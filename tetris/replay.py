@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels.files import write_text
 from tetris.controller import LinearController
 from tetris.features import AfterState, column_heights
-from tetris.files import write_text
 from tetris.game import Rows, landing_row, place
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on

@@ -2,8 +2,11 @@
 
 The length of a game is very nearly exponentially distributed, so a score needs no finished game after game:
 play streams of games that restart when a game ends, count lines and games ended, and the ratio estimates the
-mean. For an exponential mean, 2 x lines / mean has the chi-square distribution with 2 x games degrees of
-freedom (Epstein and Sobel, "Life Testing", JASA 48, 1953).
+mean. The number of decisions is fixed and games end at random: their number N is a Poisson variable with mean
+lines / mean. The interval is Garwood's ("Fiducial Limits for the Poisson Distribution", Biometrika 28, 1936),
+which Epstein ("Estimation from Life Test Data", Technometrics 2, 1960) gives for life tests that stop at a
+fixed time: chi-square quantiles with 2N degrees of freedom for the upper end of the lines per game, with
+2N + 2 for the lower end. Where sampling stops at the N-th game instead, the lower end is conservative.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-ESTIMATOR = "lines / games ended, exact chi-square interval for an exponential mean"
+ESTIMATOR = "lines / games ended, exact Poisson interval (Garwood 1936)"
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Score:
         """The 95 % interval of the mean; where no game has ended it is one-sided, and its upper end None."""
         if not self.games:
             return 2 * self.lines / chi2_quantile(0.95, 2), None
-        degrees = 2 * self.games
-        return 2 * self.lines / chi2_quantile(0.975, degrees), 2 * self.lines / chi2_quantile(0.025, degrees)
+        low = 2 * self.lines / chi2_quantile(0.975, 2 * self.games + 2)
+        return low, 2 * self.lines / chi2_quantile(0.025, 2 * self.games)
 
     def __add__(self, other: Score) -> Score:
         """Pool two independent measurements of the same controller."""

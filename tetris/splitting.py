@@ -33,7 +33,7 @@ import numpy.typing as npt
 import torch
 
 from tetris import native
-from tetris.rollout import Rollout, checked_int
+from tetris.rollouts import Rollout, checked_int
 from tetris.rules import Rules
 
 STEP = 4

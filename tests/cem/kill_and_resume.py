@@ -40,7 +40,7 @@ def train(folder, generations, late):
         checkpointer=Checkpointer(folder, fingerprint={"run": "rosenbrock"}),
     )
     if Checkpointer(folder).paths():
-        assert trainer.resume().refused == ()  # a kill leaves no damaged file
+        assert trainer.resume().rejected == ()  # a kill leaves no damaged file
     trainer.run()
 
 

@@ -167,6 +167,23 @@ class TestProgressBar:
         assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)
         assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 2, 10.0), 1)
 
+    def test_the_time_left_weighs_generations_by_what_they_cost(self):
+        plan = RunPlan(0, 10, None, (1.0,) * 5 + (3.0,) * 5)
+        assert "00:38 left" in self.play(io.StringIO(), plan, 1)  # 2 s a unit, 19 units
+        assert "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
+
+    def test_numbers_are_written_as_asked_for(self):
+        assert "best 1 k, elites 1 k" in self.play(
+            io.StringIO(), RunPlan(0, 1, None), 1, number=lambda fitness: f"{fitness / 1000:.0f} k"
+        )
+
+    def test_a_long_generation_gets_a_line_in_a_log_when_it_is_asked_for_one(self):
+        file = io.StringIO()
+        bar = ProgressBar(file=file, interval_s=0.0)
+        bar.on_start(RunPlan(4, 20, None))
+        bar.tick()
+        assert file.getvalue() == "generation 5/20 goes on, 0 s so far\n"
+
     @pytest.mark.parametrize(("total", "shown"), [(10, "5/10"), (None, "5/?")])
     def test_a_terminal_gets_a_bar(self, monkeypatch, total, shown):
         monkeypatch.setenv("TERM", "xterm")

@@ -228,7 +228,7 @@ class TestCheckpointer:
         assert checkpointer.load_latest().state == {"step": 1_000_000}
 
     def test_what_a_killed_write_left_is_swept(self, tmp_path):
-        (tmp_path / "checkpoint-000007.json.tmp").write_text('{"half":')
+        (tmp_path / ".checkpoint-000007.json.4711.tmp").write_text('{"half":')
         Checkpointer(tmp_path).save(8, {})
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000008.json"]
 
@@ -251,7 +251,7 @@ class TestCheckpointer:
         write_checkpoint(tmp_path / "checkpoint-000004.json", 4, {}, {"seed": 2})
         loaded = checkpointer.load_latest()
         assert (loaded.step, loaded.state) == (2, {"step": 2})
-        assert [str(refused)[:44] for refused in loaded.refused] == [
+        assert [str(refused)[:44] for refused in loaded.rejected] == [
             "checkpoint-000005.json: holds step 3: rename",
             "checkpoint-000004.json: belongs to another r",
             "checkpoint-000003.json: torn or no JSON: Unt",
@@ -275,7 +275,7 @@ class TestCheckpointer:
 
         loaded = checkpointer.load_latest(accept)
         assert loaded.step == 1
-        assert [refused.reason for refused in loaded.refused] == ["an even step"]
+        assert [refused.reason for refused in loaded.rejected] == ["an even step"]
 
     def test_a_folder_without_a_usable_checkpoint_is_an_error_with_every_reason(self, tmp_path):
         checkpointer = Checkpointer(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -56,7 +55,7 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
 
     def objective(candidates: torch.Tensor, generation: int) -> Evaluation:
         fitness = candidates.sum(dim=1)
-        return Evaluation(fitness, {"mean_fitness": fitness.mean(), "games": 7}, rates=("games",))
+        return Evaluation(fitness, {"learned_mean_fitness": fitness.mean(), "games": 7}, rates=("games",))
 
     optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 20, maximize=True)
     writer = TensorBoardWriter(tmp_path / "curves", ("holes", "wells"), texts={"settings": "seed 0"})
@@ -69,7 +68,7 @@ def test_a_run_becomes_a_curve_for_each_number(tmp_path: Path) -> None:
     ).run()
     found = curves(tmp_path / "curves")
     assert set(found) >= {
-        *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/mean", "search/std"),
+        *("fitness/best", "fitness/best so far", "fitness/elites", "fitness/learned_mean", "search/std"),
         *("time/seconds a generation", "speed/games a second", "metrics/games"),
         *("mean/holes", "mean/wells", "std/holes", "std/wells"),
     }
@@ -93,9 +92,3 @@ def test_without_tensorboard_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
             refused()
     writer.on_end()
     assert not (tmp_path / "curves").exists()
-
-
-def test_importing_the_package_does_not_import_tensorboard() -> None:
-    code = "import sys, cem; sys.exit('tensorboard' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
-    assert ended.returncode == 0

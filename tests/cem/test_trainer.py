@@ -277,7 +277,7 @@ class TestResuming:
         trainer = Trainer(make(), sphere, checkpointer=Checkpointer(parts, fingerprint={"seed": 3}))
         loaded = trainer.resume()
         assert loaded.step == 5
-        assert [refused.path.name for refused in loaded.refused] == ["checkpoint-000006.json"]
+        assert [refused.path.name for refused in loaded.rejected] == ["checkpoint-000006.json"]
         assert self.run_in_parts(parts, [9])[:2] == expected
 
     def test_a_checkpoint_of_other_settings_is_refused_by_name(self, tmp_path):

@@ -224,6 +224,7 @@ def test_a_wrong_cu_file_gives_the_error_of_nvcc(tmp_path: Path) -> None:
         compile_check(source)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_the_operator_of_the_doctor_compiles_for_cuda() -> None:
     assert compile_check(FOLDER / "probe.cu") > 0

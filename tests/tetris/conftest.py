@@ -44,6 +44,7 @@ def load_emulated() -> Callable[..., Any]:
             sources=(HERE / f"emulated_{kernels}.cpp",),
             include_dirs=(*include_dirs, HERE),
             defines=(("TETRIS_LIBRARY", name),),
+            flags=("-O1",),
             reason=f"{reason} on emulated threads",
         )
         try:

@@ -2,6 +2,7 @@
 // warps (shuffles, votes, atomics, barriers) runs as written, one thread at a time. It shows what is computed, not races.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <array>
@@ -25,10 +26,11 @@ namespace cuda_emulation {
 
 struct Index { unsigned x; };
 struct Thread {
-    ucontext_t context;
+    ucontext_t start;
+    jmp_buf place;  // where it gave way
     std::vector<char> stack;
     unsigned index;
-    bool done = false;
+    bool started = false, done = false;
 };
 struct Meeting {
     std::array<uint64_t, 32> values, result;
@@ -42,7 +44,7 @@ struct Block {
     struct Barrier { int arrived = 0; uint64_t passed = 0; };
     std::array<Barrier, 16> barriers;
     std::vector<unsigned char> shared;
-    ucontext_t scheduler;
+    jmp_buf scheduler;
     Thread* current = nullptr;
     std::function<void()> body;
 };
@@ -50,7 +52,19 @@ inline Block* block = nullptr;
 inline Index block_index, block_size, grid_size;
 
 inline Index thread_index() { return {block->current->index}; }
-inline void give_way() { swapcontext(&block->current->context, &block->scheduler); }
+
+// A context is only what a fiber starts with: swapcontext asks the kernel for the signal mask, each time, and _setjmp does not.
+inline void give_way() {
+    if (_setjmp(block->current->place) == 0) _longjmp(block->scheduler, 1);
+}
+// Returns when the thread gives way. Not inlined: a caller's local variables might otherwise be lost.
+[[gnu::noinline]] inline void resume(Thread& thread) {
+    block->current = &thread;
+    if (_setjmp(block->scheduler) != 0) return;
+    if (thread.started) _longjmp(thread.place, 1);
+    thread.started = true;
+    setcontext(&thread.start);
+}
 
 inline void enter() {
     block->body();
@@ -86,11 +100,11 @@ inline void launch(unsigned blocks, unsigned threads, size_t shared_bytes, const
             auto thread = std::make_unique<Thread>();
             thread->index = i;
             thread->stack.resize(64 << 10);
-            getcontext(&thread->context);
-            thread->context.uc_stack.ss_sp = thread->stack.data();
-            thread->context.uc_stack.ss_size = thread->stack.size();
-            thread->context.uc_link = nullptr;
-            makecontext(&thread->context, reinterpret_cast<void (*)()>(enter), 0);
+            getcontext(&thread->start);
+            thread->start.uc_stack.ss_sp = thread->stack.data();
+            thread->start.uc_stack.ss_size = thread->stack.size();
+            thread->start.uc_link = nullptr;
+            makecontext(&thread->start, reinterpret_cast<void (*)()>(enter), 0);
             own.threads.push_back(std::move(thread));
         }
         for (bool running = true; running;) {
@@ -98,8 +112,7 @@ inline void launch(unsigned blocks, unsigned threads, size_t shared_bytes, const
             for (auto& thread : own.threads) {
                 if (thread->done) continue;
                 running = true;
-                own.current = thread.get();
-                swapcontext(&own.scheduler, &thread->context);
+                resume(*thread);
             }
         }
     }

@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["controller", "feature_sets", "replay", "rollout", "rules", "scene"])
+@pytest.mark.parametrize("name", ["controller", "feature_sets", "replay", "rollouts", "rules"])
 def test_examples_in_docstrings_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"tetris.{name}"))
     assert result.attempted > 0

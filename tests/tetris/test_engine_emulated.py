@@ -13,7 +13,7 @@ from kernels.build import CompilerMissingError, Extension
 from tetris import Rules, published
 from tetris.feature_sets import feature_names
 from tetris.native import extension, feature_list
-from tetris.rollout import Rollout
+from tetris.rollouts import Rollout
 
 HERE = Path(__file__).parent
 
@@ -27,6 +27,7 @@ def emulated(names: tuple[str, ...]) -> Any:
         sources=(HERE / "emulated_rollout.cpp",),
         include_dirs=(*extension(names).include_dirs, HERE),
         defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        flags=("-O1",),
         reason="CUDA engine on emulated threads",
     )
     try:

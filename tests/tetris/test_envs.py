@@ -21,7 +21,7 @@ from tetris.feature_sets import feature_names
 from tetris.features import feature_values
 from tetris.game import Rows, after_states, play
 from tetris.piece_stream import PieceStream
-from tetris.render import PALETTE
+from tetris.view.images import PALETTE
 
 RULES = (
     Rules(10, 20),
@@ -283,14 +283,6 @@ def runs(code: str) -> bool:
     """Whether a new interpreter gets through a program."""
     ended = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
     return ended.returncode == 0
-
-
-def test_tetris_itself_does_not_import_gymnasium() -> None:
-    code = "import sys, tetris; sys.exit('gymnasium' in sys.modules)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False).returncode
-        == 0
-    )
 
 
 def test_the_ids_are_found_through_the_module_s_name() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tetris import LinearController, Rules, published, rollout
-from tetris.judgement import decisions
+from tetris.explanation import decisions
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on
 from tetris.replay import DamagedReplayError, Replay

@@ -20,6 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """What each variant differs in from the arguments' defaults, by the name in its id."""
 
 IDS = tuple(f"{NAMESPACE}/{name}-v0" for name in VARIANTS)
+"""The ids of the environments, as `gymnasium.make` takes them."""
 
 
 def register_environments() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of a board and the piece that comes next, by `tetris.text` and `tetris.render`."""
+"""Pictures of a board and the piece that comes next, by `tetris.view.text` and `tetris.view.images`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy.typing as npt
 from tetris.features import AfterState
 from tetris.game import place
 from tetris.pieces import PIECES
-from tetris.render import PALETTE, board_picture
 from tetris.rules import PIECE_LETTERS, Rules
-from tetris.scene import HEADROOM, UNKNOWN, Cells
-from tetris.text import board_lines
+from tetris.view.game_view import HEADROOM, UNKNOWN, Cells
+from tetris.view.images import PALETTE, board_picture
+from tetris.view.text import board_lines
 
 CELL = 16
 """Pixels of a cell's side: video encoders want the sides of a frame to be multiples of it."""

@@ -74,7 +74,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     An empty board. The pieces are piece `t` of a stream of a seed, a pure function of the three, the same on
     every machine: `reset(seed=s)` begins stream 0 of seed `s` at piece 0, and
     `reset(seed=s, options={"stream": n})` stream `n`. `reset()` begins the next game on the same stream, with
-    the piece that the last observation showed. So the games are those of `tetris.rollout` with this seed, if
+    the piece that the last observation showed. So the games are those of `tetris.rollouts` with this seed, if
     the same placements are chosen. Without any seed the first `reset()` draws one.
 
     ## Episode End

@@ -10,7 +10,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kernels.names import unknown_name
-from tetris.rollout import checked_int as checked_python_int
+from tetris.rollouts import checked_int as checked_python_int
 
 DEVICES = ("cpu", "cuda")
 OUTPUTS = ("numpy", "torch")

@@ -46,7 +46,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     other; ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. They are new arrays in every
     step. With ``device="cuda"`` they are torch tensors on the GPU, made there, and a step waits for nothing.
 
-    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollout`; with
+    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollouts`; with
     a sequence of seeds game i plays stream 0 of its own, as ``TetrisEnv.reset(seed=...)`` does. A game that
     has ended is followed by the next one on its stream.
 

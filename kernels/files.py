@@ -1,0 +1,93 @@
+"""Writing a file whole or not at all, for every package of this project."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Replace the content of a file by a text, written as UTF-8; see `write_bytes`."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
+
+    A symbolic link stays, and the file that it names is replaced. Mode and owner of a file that is replaced
+    stay. What is no regular file (a device, a FIFO, a socket of the file system) is written to.
+
+    Args:
+        path: Where to write; its folder exists.
+        content: All that the file is to hold.
+
+    Raises:
+        OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        before = _status(target)
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            with target.open("wb", buffering=0) as file:
+                _write_all(file.fileno(), content)
+        else:
+            _replace(target, before, content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def check_writable(path: Path) -> None:
+    """Make sure before any work is done that a file can be written, see `write_bytes`.
+
+    Raises:
+        OSError: If it cannot.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        if not os.access(target, os.W_OK):
+            raise PermissionError(None, "expected a device or pipe to write to, it is read-only", str(path))
+        return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _replace(target: Path, before: os.stat_result | None, content: bytes) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            if before is not None:
+                with contextlib.suppress(PermissionError):  # somebody else's file in a shared folder
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        # The rename is durable only once the folder is.
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()  # there after an error or Ctrl-C alone

@@ -1,0 +1,1 @@
+"""What measures: benchmarks, equality of the engines, sanitizers, reproduction, time to target."""

@@ -1,0 +1,96 @@
+"""Measure the operators: elementwise ones beside a device copy and PyTorch's own, LLTM beside plain PyTorch.
+
+python scripts/benchmark_operators.py --json operators.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kernels import BuildError
+from kernels.files import check_writable
+from measure.elementwise import measure_elementwise
+from measure.lltm import PASSES, measure_lltm
+from measure.provenance import title, write_result
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, fail, one_line_errors, run
+from tetris.devices import choose_device
+from tetris.evaluation.text_table import table
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
+    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    return parser.parse_args(argv)
+
+
+def measured(device: str, quick: bool) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return figures and details.
+
+    Raises:
+        BuildError: If an operator cannot be built here.
+    """
+    where = torch.device(device)
+    data = {"elementwise": measure_elementwise(where, quick), "lltm": measure_lltm(where, quick)}
+    figures = {name: value for each in data.values() for name, value in each["figures"].items()}
+    if device == "cpu":
+        figures = {name.replace(".", ".cpu.", 1): value for name, value in figures.items()}
+    return figures, {"quick": quick, **data}
+
+
+def tables(figures: Mapping[str, float], data: Mapping[str, Any]) -> str:
+    """Return times of the operators, of the cell, and the figures."""
+    operators = [
+        [
+            row["operator"],
+            row["dtype"],
+            f"{row['us']:,.1f}",
+            f"{row['gb_per_s']:,.3g}",
+            f"{row['spread']:.1%}",
+        ]
+        for row in data["elementwise"]["rows"]
+    ]
+    cells = [
+        [f"{size['batch']} x {size['inputs']} -> {size['states']}", name]
+        + [f"{passes[each]['median']:,.1f}" for each in PASSES]
+        for size in data["lltm"]["sizes"]
+        for name, passes in size["microseconds"].items()
+    ]
+    blocks = [
+        table(["operator", "dtype", "us", "GB/s", "spread"], operators),
+        table(["LLTM", "", *(f"{each}, us" for each in PASSES)], cells),
+        table(["figure", "value"], [[name, f"{value:,.3f}"] for name, value in figures.items()]),
+    ]
+    return "\n\n".join(blocks)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the tables, write the result."""
+    arguments = parse_arguments(argv)
+    with one_line_errors():
+        if arguments.json:
+            check_writable(arguments.json)
+        device = choose_device(arguments.device)
+    try:
+        figures, data = measured(device, arguments.quick)
+    except BuildError as error:
+        fail(error)
+    print(f"{title(device)}\n\n{tables(figures, data)}")
+    if arguments.json:
+        write_result(arguments.json, figures, data, device)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,54 @@
+"""Good controllers for every feature set, and engines compiled before a clock runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from tetris import LinearController, feature_names, native, resolve
+
+GOOD = {
+    "dellacherie": "dellacherie",
+    "bcts": "bcts",
+    "dt": "dt20",
+    "dt_surface": "dt20",
+    "dt_full": "dt20",
+    "dt_columns": "dt20",
+    "bertsekas": "bertsekas",
+    "bdu": "bdu",
+}
+"""A good controller for every feature set, by name; features that it does not know have the weight 0."""
+
+
+def good_controller(features: str) -> LinearController:
+    """Return a good controller of a feature set, for boards ten columns wide.
+
+    Raises:
+        KeyError: If there is none of that name.
+    """
+    controller = resolve(GOOD[features])
+    if controller.features == features:
+        return controller
+    weights = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
+    names = feature_names(features, controller.rules.width)
+    return LinearController(
+        features, tuple(weights.get(name, 0.0) for name in names), controller.rules, features
+    )
+
+
+def build_engines(features: Iterable[tuple[str, int]]) -> None:
+    """Compile C++ and CUDA engines, several at once, and what importance splitting takes on a GPU.
+
+    Args:
+        features: Feature sets, each with the number of columns.
+
+    Raises:
+        kernels.build.BuildError: If one cannot be built.
+    """
+    names = dict.fromkeys(feature_names(name, width) for name, width in features)
+    extensions = [make(each) for each in names for make in (native.extension, native.cuda_extension)]
+    extensions.append(native.resampling_extension())
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for build in [pool.submit(extension.build, quiet=True) for extension in extensions]:
+            build.result()

@@ -1,0 +1,255 @@
+"""Play the same rollouts on CPU and GPU, and compare lines, games and boards bit for bit.
+
+python scripts/measure/equality.py --json equality.json
+
+The rollouts cover what one can be asked for: feature sets, boards from the smallest to the largest, both
+rules for the end of a game, every source of pieces, shared and own streams, numbers of streams beyond 2^40,
+good, random and extreme weights, one candidate on many streams and many on one, streams that stop after some
+games and such that go on, and calls of ``advance`` of any length.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from measure.engines import build_engines, good_controller
+from measure.provenance import write_result
+from tetris import Rollout, Rules, feature_names
+from tetris.commands.command_line import Parser, one_line_errors, run
+from tetris.devices import check_gpu
+from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
+
+CONFIGURATIONS = 280
+
+# Every list of features is a library of its own to compile, and those with heights follow the width.
+_ANY_WIDTH = tuple(range(MIN_WIDTH, MAX_WIDTH + 1))
+WIDTHS: Mapping[str, tuple[int, ...]] = {
+    "dellacherie": _ANY_WIDTH,
+    "bcts": _ANY_WIDTH,
+    "dt": _ANY_WIDTH,
+    "dt_surface": _ANY_WIDTH,
+    "dt_full": _ANY_WIDTH,
+    "dt_columns": (5, MAX_WIDTH),
+    "bertsekas": (MIN_WIDTH, MAX_WIDTH),
+    "bdu": (7, MAX_WIDTH),
+}
+
+Shape = tuple[int, int, int]
+"""Candidates, streams of each, decisions on each stream."""
+
+# The CUDA engine has a kernel for few games and one for tens of thousands; warps of 32 divide few of these.
+SHAPES: tuple[Shape, ...] = (
+    (1, 1, 20_000),
+    (1, 512, 3_000),
+    (512, 1, 3_000),
+    (7, 41, 5_000),
+    (60, 60, 400),
+    (1, 20_001, 150),
+    (20_001, 1, 150),
+    (150, 150, 150),
+    (137, 131, 1_000),
+    (513, 264, 25),
+)
+PIECES = ("uniform", "bag", "SZ", "I", "IOTZJL", "TJ")
+WEIGHTS = ("good", "random", "extreme")
+GAMES = (None, None, 1, 3)
+FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
+SEEDS = (0, 12_345, (1 << 64) - 1)
+
+_SEED = 20_090_101
+# With these, sums overflow to infinity, vanish, are not a number, or tie.
+_EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A rollout that two engines play.
+
+    Attributes:
+        features: Feature set.
+        rules: Rules of the games.
+        weights: Kind of the weights: one of `WEIGHTS`.
+        population: Candidates.
+        streams: Streams of each.
+        parts: Decisions on each stream, one number a call of ``advance``.
+        share_streams: Whether all candidates play on the same streams.
+        games_per_stream: After how many games a stream stops; None: never.
+        first_stream: Number of the first stream.
+        seed: Seed of pieces and weights.
+    """
+
+    features: str
+    rules: Rules
+    weights: str
+    population: int
+    streams: int
+    parts: tuple[int, ...]
+    share_streams: bool
+    games_per_stream: int | None
+    first_stream: int
+    seed: int
+
+    @property
+    def decisions(self) -> int:
+        """The decisions of all candidates on all streams, where none stops."""
+        return self.population * self.streams * sum(self.parts)
+
+
+def configurations(
+    count: int = CONFIGURATIONS, features: Sequence[str] = tuple(WIDTHS), shapes: Sequence[Shape] = SHAPES
+) -> list[Configuration]:
+    """Return so many configurations, the same for the same arguments: feature sets and shapes in rotation.
+
+    Args:
+        count: How many.
+        features: Feature sets, out of `WIDTHS`.
+        shapes: How many candidates, streams and decisions.
+    """
+    chance = random.Random(_SEED)
+    found = []
+    for number in range(count):
+        lap, place = divmod(number, len(features))
+        name = features[place]
+        rules = Rules(*_board(WIDTHS[name], lap, chance), chance.random() < 0.5, chance.choice(PIECES))
+        population, streams, decisions = shapes[(lap + place) % len(shapes)]
+        found.append(
+            Configuration(
+                features=name,
+                rules=rules,
+                weights=chance.choice(WEIGHTS),
+                population=population,
+                streams=streams,
+                parts=_parts(decisions, chance),
+                share_streams=chance.random() < 0.5,
+                games_per_stream=chance.choice(GAMES),
+                first_stream=chance.choice(FIRST_STREAMS),
+                seed=chance.choice(SEEDS),
+            )
+        )
+    return found
+
+
+def _board(widths: Sequence[int], lap: int, chance: random.Random) -> tuple[int, int]:
+    """Return a board: first the corners of what is possible, then the board of the literature, then any."""
+    first = [(width, height) for width in (widths[0], widths[-1]) for height in (MIN_HEIGHT, MAX_HEIGHT)]
+    first.append((10, 20))
+    return first[lap] if lap < len(first) else (chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT))
+
+
+def _parts(decisions: int, chance: random.Random) -> tuple[int, ...]:
+    """Split decisions into calls: one, halves, a few and none before the rest, or anything."""
+    cuts = chance.choice(
+        (
+            [],
+            [decisions // 2],
+            [1, min(7, decisions), min(7, decisions)],
+            sorted(chance.randint(0, decisions) for _ in range(5)),
+        )
+    )
+    return tuple(end - start for start, end in zip([0, *cuts], [*cuts, decisions], strict=True))
+
+
+def weights_of(configuration: Configuration) -> Tensor:
+    """Return the weights of a configuration, shape (population, features), float32."""
+    names = feature_names(configuration.features, configuration.rules.width)
+    shape = (configuration.population, len(names))
+    generator = torch.Generator().manual_seed(configuration.seed & 0xFFFF)
+    noise = torch.randn(shape, generator=generator)
+    if configuration.weights == "random":
+        return noise
+    if configuration.weights == "extreme":
+        return torch.tensor(_EXTREMES)[torch.randint(len(_EXTREMES), shape, generator=generator)]
+    controller = good_controller(configuration.features)
+    by_name = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
+    noise[0] = 0.0  # the controller itself comes first, and variants of it after
+    return torch.tensor([by_name[name] for name in names]) * (1.0 + 0.2 * noise)
+
+
+def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
+    """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
+    rollout = Rollout(
+        weights_of(configuration),
+        configuration.rules,
+        configuration.streams,
+        configuration.seed,
+        device,
+        features=configuration.features,
+        share_streams=configuration.share_streams,
+        games_per_stream=configuration.games_per_stream,
+        first_stream=configuration.first_stream,
+    )
+    for decisions in parts:
+        totals = rollout.advance(decisions)
+    played = {"lines": totals.lines, "games": totals.games, "decisions": totals.decisions}
+    return {name: tensor.cpu() for name, tensor in {**played, "boards": rollout.boards}.items()}
+
+
+def compare(configuration: Configuration, device: str, reference: str = "cpu") -> int:
+    """Play a configuration on two engines, on the reference in one go; how many decisions each made.
+
+    Raises:
+        RuntimeError: If they differ in anything.
+    """
+    expected = play(configuration, reference, [sum(configuration.parts)])
+    found = play(configuration, device, configuration.parts)
+    for name, tensor in expected.items():
+        apart = (tensor != found[name]).flatten(1).any(1) if tensor.dim() > 1 else tensor != found[name]
+        if apart.any():
+            raise RuntimeError(
+                f"expected {device} to play as {reference} does, got other {name} "
+                f"of candidate {int(apart.nonzero()[0])} and {int(apart.sum()) - 1} more in {configuration}"
+            )
+    return int(expected["decisions"].sum())
+
+
+def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "cpu") -> dict[str, int]:
+    """Play configurations on two engines; the figures of what was compared.
+
+    Raises:
+        RuntimeError: At the first that differs.
+    """
+    played = decisions = 0
+    for configuration in chosen:
+        decisions += compare(configuration, device, reference)
+        played += 1
+    return {
+        "equality.configurations": played,
+        "equality.decisions": decisions,
+        "equality.differences": 0,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare, print how much was, write the result; 1 where something differs."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    arguments = parser.parse_args(argv)
+    with one_line_errors():
+        check_gpu("two engines", "pytest tests/tetris")
+    chosen = configurations()
+    build_engines((each.features, each.rules.width) for each in chosen)
+    began = time.monotonic()
+    try:
+        figures = compare_all(chosen, "cuda")
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    seconds = round(time.monotonic() - began, 1)
+    print(f"equality: {figures['equality.decisions']:,} decisions in {seconds} s", flush=True)
+    if arguments.json:
+        write_result(arguments.json, figures, {"seconds": seconds}, "cuda")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

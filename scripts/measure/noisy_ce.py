@@ -1,0 +1,236 @@
+"""The classical experiment: noisy cross-entropy searches, in which one game says how good a candidate is.
+
+Szita & Lőrincz, Learning Tetris Using the Noisy Cross-Entropy Method (2006): the weights of the `bertsekas`
+features on 10x20 begin as N(0, 100), variance 100 each, and in every generation 100 candidates play one game.
+The ten with the most lines give the next mean and variance, and to the variance noise is added: none, 4, or
+max(5 - t / 10, 0) in generation t. After each generation the mean plays 30 games, whose mean number of lines
+is the learning curve. Thiery & Scherrer, Improvements on Learning Tetris with Cross Entropy (2009), do the
+same with better features, here `bcts`.
+
+Weights are played as they are drawn, not scaled. As in the papers no two games have their pieces in common:
+in generation t search s has the 130 streams from t * 2^32 + 130 s on, its mean the first 30, its candidates
+the others; the means of the end have 30 each from t * 2^32 + 2^31 + 30 s on. So a search is a function of
+seed and noise alone, however many others run beside it and on whichever engine. All searches play side by
+side in one rollout: a game at a time would leave a GPU idle.
+
+A game that does not end is cut off after a limit of decisions, and counts with the lines it has; how many are
+is reported. Where candidates outlive the limit, their fitness tells them apart no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cem import CrossEntropyMethod, describe_noise, parse_noise
+from tetris import Rollout, Rules, Score, feature_names, rollout
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.scores import Limit, streams_for
+
+NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
+POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30
+
+_GENERATION_STREAMS, _LAST_STREAMS = 1 << 32, 1 << 31
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of the experiment is done.
+
+    Attributes:
+        features: Feature set.
+        board: WIDTHxHEIGHT.
+        seeds: Searches with each noise schedule, seeds 1 onwards.
+        generations: Generations of each.
+        limit: Decisions after which a game is cut off.
+        score_decisions: Decisions by which the last mean of each search is scored, in streams of games.
+    """
+
+    features: str
+    board: str
+    seeds: int
+    generations: int
+    limit: int
+    score_decisions: int
+
+    @property
+    def rules(self) -> Rules:
+        """The published rules on the board."""
+        return Rules(*Rules.parse_board(self.board))
+
+
+@dataclass
+class Search:
+    """One search, and what is known of it.
+
+    Attributes:
+        noise: Its noise schedule.
+        seed: Its seed.
+        optimizer: The search itself.
+        mean_lines: The learning curve: mean lines of the mean's games, before each generation and at the end.
+        mean_games_cut: How many of those were cut off.
+        candidate_games_cut: How many of the candidates' games were, in each generation.
+    """
+
+    noise: str
+    seed: int
+    optimizer: CrossEntropyMethod
+    mean_lines: list[float] = field(default_factory=list)
+    mean_games_cut: list[int] = field(default_factory=list)
+    candidate_games_cut: list[int] = field(default_factory=list)
+
+    def watch_mean(self, lines: Tensor, games: Tensor) -> None:
+        """Take note of the mean's games, shape (`MEAN_GAMES`,) each."""
+        self.mean_lines.append(round(float(lines.double().mean()), 2))
+        self.mean_games_cut.append(int((games == 0).sum()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is known as plain values, for JSON."""
+        return {
+            "noise": self.noise,
+            "seed": self.seed,
+            "mean_lines": self.mean_lines,
+            "mean_games_cut": self.mean_games_cut,
+            "candidate_games_cut": self.candidate_games_cut,
+            "weights": self.optimizer.mean.tolist(),
+        }
+
+
+def piece_seed() -> int:
+    """Return the seed of the pieces: the first 64 bits of SHA-256 of a text. No score is played on them."""
+    return int.from_bytes(hashlib.sha256(b"cem-tetris noisy cross-entropy pieces").digest()[:8], "little")
+
+
+def make_searches(plan: Plan) -> list[Search]:
+    """Return the searches at their start: every noise schedule for seed 1, then for seed 2, and so on."""
+    dimensions = len(feature_names(plan.features, plan.rules.width))
+    return [
+        Search(
+            noise,
+            seed,
+            CrossEntropyMethod(
+                torch.zeros(dimensions),
+                VARIANCE**0.5,
+                POPULATION,
+                maximize=True,
+                num_elites=ELITES,
+                noise=noise,
+                seed=seed,
+            ),
+        )
+        for seed in range(1, plan.seeds + 1)
+        for noise in NOISES
+    ]
+
+
+def run_experiment(
+    plan: Plan, device: str, progress: Callable[[Sequence[Search]], object] = lambda searches: None
+) -> dict[str, Any]:
+    """Run the searches of a plan.
+
+    The result is a function of the plan alone: the searches are on the CPU, and the engines agree.
+
+    Args:
+        plan: The plan.
+        device: ``"cpu"`` or ``"cuda"``, where the games are played.
+        progress: Called after every generation.
+
+    Returns:
+        The plan, the searches with their scores, and how long it took, as plain values for JSON.
+    """
+    began, decisions = time.perf_counter(), 0
+    searches = make_searches(plan)
+    for generation in range(plan.generations):
+        rows = [_mean_and_candidates(search.optimizer) for search in searches]
+        lines, games, made = _play_once(plan, device, rows, generation * _GENERATION_STREAMS)
+        decisions += made
+        for search, own_lines, own_games in zip(searches, lines, games, strict=True):
+            search.watch_mean(own_lines[:MEAN_GAMES], own_games[:MEAN_GAMES])
+            search.candidate_games_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
+            search.optimizer.tell(own_lines[MEAN_GAMES:])
+        progress(searches)
+    rows = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
+    first_stream = plan.generations * _GENERATION_STREAMS + _LAST_STREAMS
+    lines, games, made = _play_once(plan, device, rows, first_stream)
+    decisions += made
+    for search, own_lines, own_games in zip(searches, lines, games, strict=True):
+        search.watch_mean(own_lines, own_games)
+    seconds = time.perf_counter() - began
+    return {
+        "plan": asdict(plan),
+        "method": {
+            "population": POPULATION,
+            "elites": ELITES,
+            "variance": VARIANCE,
+            "games_of_the_mean": MEAN_GAMES,
+            "piece_seed": piece_seed(),
+        },
+        "searches": [
+            search.to_dict() | {"score": score}
+            for search, score in zip(searches, score_means(plan, device, searches), strict=True)
+        ],
+        "decisions": decisions,
+        "seconds": round(seconds, 1),
+    }
+
+
+def _mean_and_candidates(optimizer: CrossEntropyMethod) -> Tensor:
+    return torch.cat([optimizer.mean.expand(MEAN_GAMES, -1), optimizer.ask()])
+
+
+def _play_once(
+    plan: Plan, device: str, rows: Sequence[Tensor], first_stream: int
+) -> tuple[Tensor, Tensor, int]:
+    """Play one game with every row of every search's weights, each on a stream of its own.
+
+    Returns:
+        Lines and games ended, shape (searches, rows), on the CPU, and the decisions of all.
+    """
+    result = rollout(
+        torch.cat(list(rows)),
+        plan.rules,
+        1,
+        plan.limit,
+        piece_seed(),
+        device,
+        features=plan.features,
+        share_streams=False,
+        games_per_stream=1,
+        first_stream=first_stream,
+    )
+    lines, games = (total.cpu().reshape(len(rows), -1) for total in (result.lines, result.games))
+    return lines, games, int(result.decisions.sum())
+
+
+def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dict[str, Any]]:
+    """Score the last mean of every search as published controllers are: in streams, nothing is cut off."""
+    weights = torch.stack([search.optimizer.mean for search in searches])
+    streams = streams_for(Limit(decisions=plan.score_decisions), device)
+    games = Rollout(weights, plan.rules, streams, DEFAULT_SEED, device, features=plan.features)
+    result = games.advance(math.ceil(plan.score_decisions / streams))
+    counts = zip(result.lines.tolist(), result.games.tolist(), result.decisions.tolist(), strict=True)
+    return [
+        {"lines_per_game": score.lines_per_game, "ci95": list(score.ci95), **asdict(score)}
+        for score in (Score(*each) for each in counts)
+    ]
+
+
+def medians(experiment: dict[str, Any]) -> dict[str, float]:
+    """Return the median over the seeds of what the last means score, by noise schedule.
+
+    Where no game ended, a search counts with the least it can score.
+    """
+    scores: dict[str, list[float]] = {}
+    for search in experiment["searches"]:
+        score = search["score"]
+        lines = score["ci95"][0] if score["lines_per_game"] is None else score["lines_per_game"]
+        scores.setdefault(search["noise"], []).append(lines)
+    return {noise: statistics.median(values) for noise, values in scores.items()}

@@ -1,0 +1,186 @@
+"""Result files: what was measured, by which command, at which commit, on which machine.
+
+A result is ``{commit, dirty, date, command, machine, versions, figures, data}``. ``figures`` is a flat map
+from name to number, ``data`` holds the details as each measurement likes. Series by generation lie beside it,
+one record a line. A file is written by the command that measured, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels.files import write_text
+from tetris.versions import versions
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+COMMIT = "CEM_TETRIS_COMMIT"
+"""Environment variable with the commit that is measured, for a copy of the files without git."""
+
+_VECTORS = {
+    "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
+    "AVX2": {"avx2"},
+    "SSE4": {"sse4_1"},
+}
+_SMI_FIELDS = {
+    "driver": "driver_version",
+    "clock_sm_mhz": "clocks.sm",
+    "clock_sm_max_mhz": "clocks.max.sm",
+    "clock_memory_mhz": "clocks.mem",
+    "power_limit_w": "power.limit",
+}
+
+
+def write_result(
+    path: Path,
+    figures: Mapping[str, float],
+    data: Mapping[str, Any],
+    device: str,
+    series: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+    extra_versions: Mapping[str, str] | None = None,
+) -> None:
+    """Write a result, and its series.
+
+    Args:
+        path: The file.
+        figures: Numbers by name.
+        data: The details.
+        device: ``"cuda"`` where a GPU was measured; it then belongs to the machine.
+        series: Records by the end of the file's name: ``-seed1`` is written to ``<measurement>-seed1.jsonl``.
+        extra_versions: Of packages that only this measurement takes.
+    """
+    for ending, records in (series or {}).items():
+        text = "".join(json.dumps(record) + "\n" for record in records)
+        write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
+    sha, dirty = commit()
+    result = {
+        "commit": sha,
+        "dirty": dirty,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": command(),
+        "machine": machine(device),
+        "versions": {**versions(), **(extra_versions or {})},
+        "figures": dict(figures),
+        "data": dict(data),
+    }
+    write_text(path, json.dumps(result, indent=1) + "\n")
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read a result.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is none.
+    """
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: expected a result file, got {error}") from error
+    if not isinstance(result, dict) or not {"commit", "machine", "figures", "data"} <= result.keys():
+        raise ValueError(f"{path}: expected a result file, got other JSON")
+    return result
+
+
+def commit() -> tuple[str | None, bool]:
+    """Return the commit of this checkout, and whether files differ from it.
+
+    Where there is no git the variable `COMMIT` tells it; None where nobody does.
+    """
+    told = os.environ.get(COMMIT)
+    if told:
+        return told.rstrip("+"), told.endswith("+")
+    query = ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    try:
+        answer = subprocess.run(query, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None, True
+    text = answer.stdout.strip()
+    return text.rstrip("+"), text.endswith("+")
+
+
+def command() -> str:
+    """Return the command that runs, from the root of the checkout; where its result goes is left out."""
+    words = list(sys.argv)
+    script = Path(words[0]).resolve()
+    words[0] = str(script.relative_to(ROOT)) if script.is_relative_to(ROOT) else script.name
+    while "--json" in words[:-1]:
+        place = words.index("--json")
+        del words[place : place + 2]
+    return shlex.join(["python", *words])
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
+    flags = {flag for line in _processor_lines("flags") for flag in line.split()}
+    here = {
+        "processor": (_processor_lines("model name") or [platform.processor() or platform.machine()])[0],
+        "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
+        "architecture": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0],
+    }
+    return here | gpu() if device == "cuda" else here
+
+
+def _processor_lines(name: str) -> list[str]:
+    """Return what /proc/cpuinfo says under a name, core by core; nothing where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
+
+
+def gpu() -> dict[str, str | int | float]:
+    """Return the GPU that torch uses, and what nvidia-smi says of its driver and clocks at this moment."""
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    found: dict[str, str | int | float] = {
+        "gpu": properties.name,
+        "gpu_memory_gib": round(properties.total_memory / 2**30, 1),
+        "multiprocessors": properties.multi_processor_count,
+        "cuda": str(torch.version.cuda),
+    }
+    query = ["nvidia-smi", f"--id=GPU-{properties.uuid}", f"--query-gpu={','.join(_SMI_FIELDS.values())}"]
+    query.append("--format=csv,noheader,nounits")
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return found
+    values = [value.strip() for value in answer.strip().split(",")]
+    return found | {
+        name: value if name == "driver" else float(value)
+        for name, value in zip(_SMI_FIELDS, values, strict=True)
+        if name == "driver" or value.replace(".", "", 1).isdigit()
+    }
+
+
+def machine_name(device: str = "cpu") -> str:
+    """Return what the results of this machine are filed under: ``h200``, ``epyc-2core``."""
+    here = machine(device)
+    if "gpu" in here:
+        words = re.findall(r"[a-z0-9]+", str(here["gpu"]).lower())
+        return "-".join(word for word in words if word not in ("nvidia", "geforce"))
+    known = re.search(r"epyc|xeon|ryzen|core|threadripper", here["processor"].lower())
+    return f"{known[0] if known else here['architecture']}-{here['cores']}core"
+
+
+def title(device: str = "cpu") -> str:
+    """Return what a table holds for, in a line."""
+    here = machine(device)
+    name = here.get("gpu", f"{here['processor']} ({here['vectors']}), {here['cores']} cores")
+    return f"{name}, {here['threads']} threads, torch {torch.__version__}"

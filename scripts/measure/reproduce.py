@@ -1,0 +1,155 @@
+"""Measure again what the literature says of Tetris controllers.
+
+python scripts/reproduce.py published --quick      # a minute on a CPU
+python scripts/reproduce.py noisy_ce_bcts_10x10 --json result.json
+
+Published controllers play on 10x10 and 10x20 by the published rule: on a GPU to 0.5 % and 5 % (95 %
+interval, to either side), on a CPU to 3 % on 10x10, and on 10x20 for --seconds. The noisy cross-entropy
+searches are those of Szita & Lőrincz (2006) and of Thiery & Scherrer (2009), see noisy_ce.py; the ones on
+10x20 are for a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kernels.files import check_writable
+from kernels.toolchain import find_compiler
+from measure.noisy_ce import Plan, Search, medians, run_experiment
+from measure.provenance import write_result
+from measure.published import CPU_PRECISION, GPU_PRECISION, measure_published
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.devices import choose_device
+from tetris.evaluation.text_table import table
+from tetris.numbers import lines
+from tetris.progress import progress
+
+PLANS: Mapping[str, Plan] = {
+    f"noisy_ce_{plan.features}_{plan.board}": plan
+    for plan in (
+        Plan("bertsekas", "10x10", 10, 60, 100_000, 1_000_000),
+        Plan("bcts", "10x10", 10, 15, 100_000, 5_000_000),
+        Plan("bertsekas", "10x20", 10, 80, 4_000_000, 1_000_000_000),
+        # With these features most games soon outlive any limit: what one game can teach is learned early.
+        Plan("bcts", "10x20", 10, 20, 4_000_000, 6_400_000_000),
+    )
+}
+CPU_SCORE_DECISIONS = 20_000_000
+"""The most decisions by which a search is scored where a CPU plays."""
+
+EXPERIMENTS = ("published", *PLANS)
+QUICK_SEEDS = 3
+SECONDS, QUICK_SECONDS = 60.0, 3.0
+_BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
+
+Measured = tuple[dict[str, float], dict[str, Any], dict[str, list[dict[str, Any]]]]
+"""Figures, details, and series by the end of their file's name."""
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] EXPERIMENT")
+    known = one_of("experiment", EXPERIMENTS)
+    names = ", ".join(EXPERIMENTS)
+    parser.add_argument("experiments", nargs="*", type=known, metavar="EXPERIMENT", help=names)
+    parser.add_argument(
+        "--quick", action="store_true", help="cut down: three searches of a kind, short games"
+    )
+    add_device(parser, ("auto", "cpu", "cuda"))
+    length = parser.add_argument_group("length")
+    length.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        metavar="S",
+        help="for each published controller where nothing else says how long "
+        f"(default: {SECONDS:g}, with --quick {QUICK_SECONDS:g})",
+    )
+    length.add_argument("--seeds", type=positive_int, metavar="N", help="searches with each noise schedule")
+    length.add_argument("--generations", type=positive_int, metavar="N", help="of each search")
+    length.add_argument(
+        "--limit", type=positive_int, metavar="N", help="decisions of a search's game at most"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    return parser.parse_args(argv)
+
+
+def published(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what the published controllers score; their table goes to stdout."""
+    precision = GPU_PRECISION if device == "cuda" and not arguments.quick else CPU_PRECISION
+    seconds = arguments.seconds or (QUICK_SECONDS if arguments.quick else SECONDS)
+    measured = measure_published(device, precision, seconds)
+    figures, rows = {}, []
+    for each in measured:
+        low, high = each["ci95"]
+        least = low if each["lines_per_game"] is None else each["lines_per_game"]
+        figures[f"reproduce.published.{each['controller']}.{each['board']}.lines_per_game"] = least
+        cells = (each["lines_per_game"], low, high)
+        rows.append([each["controller"], each["board"], *map(lines, cells), f"{each['games']:,}"])
+    print(table(["controller", "board", "lines/game", "95 % from", "to", "games"], rows), flush=True)
+    return figures, {"precision": dict(precision), "seconds": seconds, "measurements": measured}, {}
+
+
+def noisy_ce(name: str, arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what the noisy cross-entropy searches of a plan come to; their table goes to stdout."""
+    changes = {
+        "seeds": arguments.seeds or (QUICK_SEEDS if arguments.quick else None),
+        "generations": arguments.generations,
+        "limit": arguments.limit,
+    }
+    plan = replace(PLANS[name], **{key: value for key, value in changes.items() if value is not None})
+    if device == "cpu":
+        plan = replace(plan, score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
+    bar = progress(desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations")
+
+    def update(searches: Sequence[Search]) -> None:
+        best = max(search.mean_lines[-1] for search in searches)
+        bar.set_postfix_str(f"best mean {best:,.0f} lines/game")
+        bar.update()
+
+    with bar:
+        experiment = run_experiment(plan, device, update)
+    found = medians(experiment)
+    print(f"{plan.features} on {plan.board}: {plan.seeds} searches a row, {plan.generations} generations")
+    print(table(["noise", "lines/game, median"], [[noise, lines(value)] for noise, value in found.items()]))
+    figures = {
+        f"reproduce.{name}.{noise.partition(':')[0]}.lines_per_game_median": value
+        for noise, value in found.items()
+    }
+    series = [
+        {key: search[key] for key in ("noise", "seed", *_BY_GENERATION)} for search in experiment["searches"]
+    ]
+    for search in experiment["searches"]:
+        for key in _BY_GENERATION:
+            del search[key]
+    return figures, experiment, {"": series}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print a table, write the result."""
+    arguments = parse_arguments(argv)
+    names = arguments.experiments or [name for name in EXPERIMENTS if not name.endswith("10x20")]
+    with one_line_errors():
+        find_compiler()  # the reference implementation would play for weeks
+        device = choose_device(arguments.device)
+        if arguments.json and len(names) > 1:
+            raise ValueError(f"expected one experiment with --json, got {len(names)}")
+        if arguments.json:
+            check_writable(arguments.json)
+    for name in names:
+        measured = published(arguments, device) if name == "published" else noisy_ce(name, arguments, device)
+        figures, data, series = measured
+        if arguments.json:
+            write_result(arguments.json, figures, data, device, series)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,176 @@
+"""Run measurements, each in a process of its own, and write benchmarks/results/<machine>/<measurement>.json.
+
+python scripts/measure/run.py --list
+python scripts/measure/run.py rollout env --machine epyc-2core
+python scripts/measure/run.py record_training --commit 27d2ea6 --stop-after 540
+
+Without a name all that this machine's device has. A copy of the files without git needs --commit. With
+--stop-after the long ones stop in time, and go on when the same command is run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from measure.processes import UNFINISHED
+from measure.provenance import COMMIT, RESULTS, ROOT, commit, machine_name
+from tetris.commands.arguments import add_device
+from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_seconds, run
+from tetris.devices import choose_device
+from tetris.evaluation.text_table import table
+
+KEPT = ROOT / "runs" / "measure"
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A command that measures, and writes one result.
+
+    Attributes:
+        name: The result's name.
+        command: Script of this folder with its arguments; ``{device}`` and ``{NAME}``, the result of another
+            measurement, are filled in.
+        paths: What it measures, from the root: where these changed, the result may no longer hold.
+        timeout_s: The most that a command may take.
+        devices: Where it is measured.
+        needs: The measurement whose result it reads.
+        resumable: Whether it takes ``--keep`` and ``--stop-after``.
+    """
+
+    name: str
+    command: str
+    paths: str
+    timeout_s: float = 600.0
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    needs: str | None = None
+    resumable: bool = False
+
+
+_GPU, _CPU = ("cuda",), ("cpu",)
+_ENGINE = "kernels tetris/engine tetris/rollouts.py"
+_TRAINING = f"cem {_ENGINE} tetris/splitting.py tetris/resampling tetris/training"
+_PLAYED = "dt20 bcts bdu bertsekas"
+MEASUREMENTS = {
+    each.name: each
+    for each in (
+        Measurement("tests", "sanitizers.py tests", "cem kernels tetris tests", 900.0, _GPU),
+        Measurement("sampling", "benchmark_sampling.py --device {device}", "kernels"),
+        Measurement("operators", "benchmark_operators.py --device {device}", "kernels", 1200.0),
+        Measurement("rollout", f"benchmark_tetris.py {_PLAYED}", _ENGINE),
+        Measurement("equality", "equality.py", _ENGINE, 600.0, _GPU),
+        Measurement("env", "benchmark_env.py --device {device}", f"{_ENGINE} tetris/envs"),
+        Measurement("training", "training.py --device {device}", _TRAINING, 3600.0),
+        *(
+            Measurement(tool, f"sanitizers.py {tool}", "cem kernels tetris tests", 3600.0, _GPU)
+            for tool in ("memcheck", "racecheck", "initcheck")
+        ),
+        Measurement(
+            "time_to_target", "time_to_target.py --device {device}", _TRAINING, 7200.0, resumable=True
+        ),
+        Measurement("record_training", "record.py train", _TRAINING, 3600.0, _GPU, resumable=True),
+        Measurement(
+            *("record_score", "record.py score --training {record_training}", _ENGINE, 3600.0, _GPU),
+            needs="record_training",
+        ),
+        Measurement("first_run", "first_run.py --device {device}", f"{_TRAINING} tetris/commands", 1800.0),
+        Measurement("best_scores", "best_scores.py", _ENGINE, 900.0, _GPU),
+        Measurement("published", "reproduce.py published --device {device}", _ENGINE, 3600.0),
+        *(
+            Measurement(name, f"reproduce.py {name} --device {{device}}", f"cem {_ENGINE}", 3600.0, devices)
+            for name, devices in (
+                ("noisy_ce_bertsekas_10x10", _CPU),
+                ("noisy_ce_bcts_10x10", _CPU),
+                ("noisy_ce_bertsekas_10x20", _GPU),
+                ("noisy_ce_bcts_10x20", _GPU),
+            )
+        ),
+    )
+}
+"""Every measurement there is; compare_mdptetris.py, which needs somebody's copy of a peer, is run by hand."""
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [NAME ...]")
+    known = one_of("measurement", MEASUREMENTS)
+    parser.add_argument("names", nargs="*", type=known, metavar="NAME", help="measurements (default: all)")
+    parser.add_argument("--list", action="store_true", help="say which there are")
+    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
+    parser.add_argument("--machine", metavar="NAME", help="folder of the results (default: by its processor)")
+    parser.add_argument("--commit", metavar="SHA", help="that is measured (default: by git)")
+    parser.add_argument(
+        "--out", type=Path, default=RESULTS, metavar="DIR", help="(default: benchmarks/results)"
+    )
+    parser.add_argument(
+        "--stop-after", type=positive_seconds, metavar="S", help="stop long measurements after some S seconds"
+    )
+    return parser.parse_args(argv)
+
+
+def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | None) -> str:
+    """Run a measurement; its result then lies in the folder.
+
+    Returns:
+        What came of it: ``"done"``, ``"not done"`` where the same command goes on, or why it failed.
+    """
+    target = folder / f"{one.name}.json"
+    values = {"device": device, **({one.needs: folder / f"{one.needs}.json"} if one.needs else {})}
+    script, *words = (word.format_map(values) for word in one.command.split())
+    if one.resumable:
+        words += ["--keep", str(KEPT / folder.name / one.name)]
+        words += ["--stop-after", str(stop_after_s)] if stop_after_s is not None else []
+    command = [sys.executable, str(_HERE / script), *words, "--json", str(target)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, timeout=one.timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return f"not done in {one.timeout_s:.0f} s"
+    return {0: "done", UNFINISHED: "not done: run it again to go on"}.get(
+        done.returncode, f"failed with {done.returncode}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure; 1 where something failed or is not done."""
+    arguments = parse_arguments(argv)
+    if arguments.list:
+        rows = [[each.name, " ".join(each.devices), each.command] for each in MEASUREMENTS.values()]
+        print(table(["measurement", "devices", "command"], rows))
+        return 0
+    with one_line_errors():
+        device = choose_device(arguments.device)
+        names = arguments.names or [name for name, each in MEASUREMENTS.items() if device in each.devices]
+        for name in names:
+            if device not in MEASUREMENTS[name].devices:
+                fail(f"expected a measurement of {device}, got {name}: see --list")
+        if arguments.commit:
+            os.environ[COMMIT] = arguments.commit
+        if commit()[0] is None:
+            fail("expected git to know the commit that is measured: name it with --commit")
+        folder = arguments.out / (arguments.machine or machine_name(device))
+        folder.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for name in names:
+        needed = MEASUREMENTS[name].needs
+        ready = needed is None or (folder / f"{needed}.json").is_file()
+        state = (
+            measure(MEASUREMENTS[name], folder, device, arguments.stop_after) if ready else f"needs {needed}"
+        )
+        print(f"{name}: {state}", file=sys.stderr, flush=True)
+        failed |= state != "done"
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    run(main)

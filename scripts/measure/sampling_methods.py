@@ -1,0 +1,123 @@
+"""The ways to draw ``mean + std * noise`` that benchmark_sampling.py compares."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+SEED = 1
+
+Sample = Callable[[Tensor, Tensor, int], Tensor]
+"""Draws: (mean, std, number of samples) -> samples; mean and std of shape (dim,)."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to draw a population.
+
+    Attributes:
+        name: How results call it.
+        label: How tables and pictures call it.
+        make: Returns the function that draws. It is called again for every size.
+        capturable: Whether a CUDA graph can hold it.
+        independent: Whether every entry has noise of its own.
+        devices: The kinds of device where it is of interest.
+    """
+
+    name: str
+    label: str
+    make: Callable[[], Sample]
+    capturable: bool = True
+    independent: bool = True
+    devices: tuple[str, ...] = ("cuda", "cpu")
+
+
+def _eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    noise = torch.randn((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
+    return mean.unsqueeze(1) + std.unsqueeze(1) * noise
+
+
+def _compiled() -> Sample:
+    # One compilation a size, for that size: what the compiler can do best. It gives up after eight sizes of a
+    # function, hence the reset.
+    torch.compiler.reset()
+    return torch.compile(_eager, dynamic=False, fullgraph=True)
+
+
+def _torch_normal(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    shape = (mean.shape[0], count)
+    return torch.normal(mean.unsqueeze(1).expand(shape), std.unsqueeze(1).expand(shape))
+
+
+def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    samples = torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype).normal_()
+    return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
+
+
+def _noise_only(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype).normal_()
+
+
+def _fill(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype).fill_(1.0)
+
+
+def _ours(dim_first: bool = True, shared_noise: bool = False) -> Sample:
+    """Return the operator with a seed, and a new generation for every call, as the optimizer has it."""
+    from kernels.normal import sample_normal
+
+    generations = itertools.count()
+
+    def sample(mean: Tensor, std: Tensor, count: int) -> Tensor:
+        return sample_normal(
+            mean,
+            std,
+            count,
+            seed=SEED,
+            generation=next(generations),
+            dim_first=dim_first,
+            shared_noise=shared_noise,
+        )
+
+    return sample
+
+
+def _ours_unseeded() -> Sample:
+    from kernels.normal import sample_normal
+
+    return sample_normal
+
+
+def _optimizer_torch() -> Sample:
+    from cem.sampling import make_sampler
+
+    sampler = make_sampler("torch", torch.device("cpu"))
+    return lambda mean, std, count: sampler(mean, std, count, seed=SEED, generation=0)
+
+
+METHODS = (
+    Method("eager", "mean + std * randn", lambda: _eager),
+    Method("compile", "torch.compile of it", _compiled, devices=("cuda",)),
+    # It looks whether every std is >= 0, and waits for the answer.
+    Method("torch_normal", "torch.normal", lambda: _torch_normal, capturable=False),
+    Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
+    Method("noise", "Tensor.normal_ alone", lambda: _noise_only),
+    Method("backend_torch", "cem backend torch", _optimizer_torch, devices=("cpu",)),
+    Method("ours", "sample_normal", _ours),
+    # The optimizer's layout: a candidate a row.
+    Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
+    # Beside the kernel, one of torch's draws a seed from torch's generator.
+    Method("unseeded", "sample_normal without a seed", _ours_unseeded),
+    Method("shared", "sample_normal, shared noise", lambda: _ours(shared_noise=True), independent=False),
+    Method("fill", "fill_, the floor", lambda: _fill, independent=False),
+)
+"""Every method there is."""
+
+
+def methods_for(device: str) -> tuple[Method, ...]:
+    """Return the methods of a kind of device, ``"cpu"`` or ``"cuda"``."""
+    return tuple(method for method in METHODS if device in method.devices)

@@ -1,0 +1,181 @@
+"""How long things take, with the spread: on the host, on a GPU by events, and inside CUDA graphs.
+
+What is compared is measured in rounds: a few calls of the first, a few of the second, and again. What
+disturbs the machine for a moment then hits none alone.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+Function = Callable[[], object]
+"""What is timed: it is called without arguments, and its result is dropped."""
+
+Times = dict[str, dict[str, float]]
+"""By name of the function: median and mean over all calls, least and most of the rounds' medians, calls."""
+
+_WAKE_SECONDS = 0.2
+_FLUSHED_BYTES = 1 << 28
+_FLUSH_MICROSECONDS = 60.0  # zeroing that many on an H200
+_MOST_FLUSHES = 32  # a call that waits for the device keeps the host for as long as that is busy
+_GRAPH_WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often to measure.
+
+    Attributes:
+        rounds: How often each is measured again.
+        calls: Timed calls in a round.
+        warm_up: Calls before them that do not count; the first round has ten times as many.
+    """
+
+    rounds: int = 10
+    calls: int = 40
+    warm_up: int = 3
+
+
+def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
+    """Time single calls by CUDA events around each, the device being busy when the host makes the call.
+
+    Before each call memory is zeroed, as ``triton.testing.do_bench`` does it: the device's caches then hold
+    nothing of the call before. It is zeroed so often that the device is busy for twice as long as the
+    slowest call keeps the host, so that the events see the device alone.
+    """
+    flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.int8, device="cuda")
+    _wake()
+    host = max(each["most"] for each in host_times(functions, Plan(3, 3, 1), burst=10).values())
+    flushes = min(_MOST_FLUSHES, 1 + round(2 * host / _FLUSH_MICROSECONDS))
+
+    def batch(function: Function, count: int) -> list[float]:
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        for start, end in events:
+            for _ in range(flushes):
+                flushed.zero_()
+            start.record()
+            function()
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) * 1e3 for start, end in events]
+
+    return _in_rounds(functions, plan, batch)
+
+
+def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
+    """Time single calls by CUDA events around each, the device being idle when it begins.
+
+    So it holds what passes on the device until the last kernel of the call is over, waiting for the host to
+    launch it included.
+    """
+    _wake()
+    return _in_rounds(functions, plan, _one_by_one(lambda function: _between_events(function)))
+
+
+def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) -> Times:
+    """Time how long a call keeps the host busy: the clock stops when the last call of a burst returns.
+
+    A burst has to fit into the queue of the device, about a thousand kernels, or the host would wait for it.
+    """
+
+    def once(function: Function) -> float:
+        torch.cuda.synchronize()
+        return _wall(function, burst)
+
+    times = _in_rounds(functions, plan, _one_by_one(once))
+    torch.cuda.synchronize()
+    return times
+
+
+def graph_times(functions: Mapping[str, Function], plan: Plan, captured: int = 20) -> Times:
+    """Time calls as a CUDA graph replays them: so many calls in one graph, its time divided by their number.
+
+    The host has no part in it but to launch the graph.
+    """
+    graphs = {name: _capture(function, captured).replay for name, function in functions.items()}
+    _wake()
+    return _in_rounds(graphs, plan, _one_by_one(lambda replay: _between_events(replay) / captured))
+
+
+def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
+    """Time calls on the CPU by the clock, in bursts of about so many seconds, one call at least."""
+    bursts: dict[Function, int] = {}
+    for function in functions.values():
+        function()
+        bursts[function] = max(1, int(seconds * 1e6 / max(_wall(function, 1), 1e-3)))
+    return _in_rounds(functions, plan, _one_by_one(lambda function: _wall(function, bursts[function])))
+
+
+def _wall(function: Function, burst: int) -> float:
+    began = time.perf_counter()
+    for _ in range(burst):
+        function()
+    return (time.perf_counter() - began) * 1e6 / burst
+
+
+def _between_events(function: Function) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    function()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) * 1e3
+
+
+Batch = Callable[[Function, int], list[float]]
+"""Calls a function so many times and returns the time of each call in microseconds."""
+
+
+def _one_by_one(once: Callable[[Function], float]) -> Batch:
+    return lambda function, count: [once(function) for _ in range(count)]
+
+
+def _in_rounds(functions: Mapping[str, Function], plan: Plan, batch: Batch) -> Times:
+    rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
+    for number in range(plan.rounds):
+        for name, function in functions.items():
+            batch(function, plan.warm_up * (10 if number == 0 else 1))
+            rounds[name].append(batch(function, plan.calls))
+    return {name: summary(each) for name, each in rounds.items()}
+
+
+def summary(rounds: list[list[float]]) -> dict[str, float]:
+    """Return the times of one function, all rounds together."""
+    times = [time for each in rounds for time in each]
+    medians = [statistics.median(each) for each in rounds]
+    return {
+        "median": statistics.median(times),
+        "mean": statistics.fmean(times),
+        "least": min(medians),
+        "most": max(medians),
+        "calls": len(times),
+    }
+
+
+def _wake() -> None:
+    """Keep the device busy until its clocks have risen: an idle one sleeps at a fraction of them."""
+    block = torch.empty(1 << 24, device="cuda")
+    began = time.perf_counter()
+    while time.perf_counter() - began < _WAKE_SECONDS:
+        for _ in range(50):
+            block.fill_(1.0)
+        torch.cuda.synchronize()
+
+
+def _capture(function: Function, captured: int) -> torch.cuda.CUDAGraph:
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(_GRAPH_WARM_UP):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(captured):
+            function()
+    return graph

@@ -1,0 +1,104 @@
+"""Our figures beside the literature's, and whether they agree: blocks of docs/results.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pages.result_files import RESULTS, Result, load, with_provenance
+from pages.wording import markdown, score
+from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
+from tetris.numbers import lines
+
+FEATURES = ("bertsekas", "bcts")
+NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}
+"""The noise schedules of the searches: how their name begins in a result, and how pages call them."""
+
+_ENOUGH_GAMES = 100  # with fewer the interval reaches more than a fifth to either side
+
+
+def published(machine: str) -> str:
+    """Return the published controllers beside the papers' figures."""
+    result = load(f"{machine}/published")
+    rows = []
+    for each in result.data["measurements"]:
+        paper = PUBLISHED_SCORES[each["controller"]].get(each["board"])
+        quoted = "-" if paper is None else str(paper)
+        cells = [each["controller"], each["board"], score(each), f"{each['games']:,}", quoted]
+        rows.append([*cells, verdict(each, paper)])
+    header = [
+        "controller",
+        "board",
+        "lines a game (95 % interval)",
+        "games",
+        "paper, about",
+        "do they agree?",
+    ]
+    return with_provenance(markdown(header, rows), result)
+
+
+def verdict(measurement: Mapping[str, Any], paper: PaperFigure | None) -> str:
+    """Return whether a score's interval holds a paper's figure, or how far apart they are."""
+    if paper is None:
+        return "-"
+    low, high = measurement["ci95"]
+    if low <= paper.high and (high is None or high >= paper.low):
+        return "too few games to say" if measurement["games"] < _ENOUGH_GAMES else "yes"
+    ours = low if high is None else measurement["lines_per_game"]
+    if low > paper.high:
+        return f"ours {ours / paper.high - 1:.1%} higher"
+    return f"ours {1 - ours / paper.low:.1%} lower"
+
+
+def experiments(board: str) -> list[Result]:
+    """Return the searches on a board, those of a GPU where both were measured."""
+    found = []
+    for features in FEATURES:
+        name = f"noisy_ce_{features}_{board}"
+        machines = sorted(
+            (path.parent.name for path in RESULTS.glob(f"*/{name}.json")), key=lambda m: m != "h200"
+        )
+        found += [load(f"{machine}/{name}") for machine in machines[:1]]
+    return found
+
+
+def noisy_ce(board: str) -> str:
+    """Return what the noisy cross-entropy searches on a board came to."""
+    results = experiments(board)
+    return with_provenance("\n\n".join(map(_searches, results)), *results)
+
+
+def searches_with(searches: list[dict[str, Any]], noise: str) -> list[dict[str, Any]]:
+    """Return the searches or series of an experiment with one noise schedule."""
+    return [each for each in searches if each["noise"].partition(":")[0] == noise]
+
+
+def _scored(search: Mapping[str, Any]) -> float:
+    measured = search["score"]
+    return float(measured["ci95"][0] if measured["lines_per_game"] is None else measured["lines_per_game"])
+
+
+def _searches(result: Result) -> str:
+    plan, method, curves = result.data["plan"], result.data["method"], result.series()
+    cut = sum(sum(each["candidate_games_cut"]) + sum(each["mean_games_cut"]) for each in curves)
+    played = sum(
+        len(each["candidate_games_cut"]) * method["population"]
+        + len(each["mean_games_cut"]) * method["games_of_the_mean"]
+        for each in curves
+    )
+    paper = LEARNED_SCORES.get((plan["features"], plan["board"]))
+    best = "" if paper is None else f" {paper.source}: about {paper} for the best search."
+    rows = []
+    for noise, label in NOISES.items():
+        found = sorted(searches_with(result.data["searches"], noise), key=_scored)
+        low, middle, high = np.quantile([_scored(each) for each in found], (0.25, 0.5, 0.75))
+        rows.append([label, lines(middle), f"{lines(low)} and {lines(high)}", score(found[-1]["score"])])
+    header = ["noise", "lines a game of the last mean, median", "quartiles", "best search (95 % interval)"]
+    return (
+        f"**{plan['features']} on {plan['board']}**: {plan['seeds']} searches with each noise schedule, "
+        f"{plan['generations']} generations of {method['population']} candidates, one game each, cut off "
+        f"after {plan['limit']:,} decisions ({cut:,} of {played:,} games "
+        f"are).{best}\n\n{markdown(header, rows)}"
+    )

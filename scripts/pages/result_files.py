@@ -1,0 +1,97 @@
+"""The result files in benchmarks/results, and the line of small print that says where a figure comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tetris.report.run_record import read_record
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measurement, as scripts/measure wrote it.
+
+    Attributes:
+        name: ``machine/measurement``, its path below benchmarks/results without the suffix.
+        commit: The commit it was measured at, 40 hexadecimal digits.
+        dirty: Whether the checkout differed from that commit.
+        date: When, ISO 8601.
+        command: What measured it.
+        machine: Processor, cores, and of a GPU its name, driver and CUDA version.
+        versions: Of Python, torch and other packages.
+        figures: Numbers by name.
+        data: The details, as each measurement likes.
+    """
+
+    name: str
+    commit: str
+    dirty: bool
+    date: str
+    command: str
+    machine: Mapping[str, Any]
+    versions: Mapping[str, str]
+    figures: Mapping[str, float]
+    data: Any
+
+    @property
+    def hardware(self) -> str:
+        """The GPU, or the cores of the processor, in a few words."""
+        if "gpu" in self.machine:
+            return str(self.machine["gpu"])
+        return f"{self.machine['cores']} cores of {processor(self.machine)}"
+
+    def series(self, suffix: str = "") -> list[dict[str, Any]]:
+        """Return the records of the .jsonl file beside the result, one a generation."""
+        path = RESULTS / f"{self.name}{suffix}.jsonl"
+        return [read_record(line) for line in path.read_text().splitlines()]
+
+
+def processor(machine: Mapping[str, Any]) -> str:
+    """Return the processor of a machine, with its vector instructions where they are known."""
+    name = str(machine["processor"]).replace("(R)", "").replace(" Processor", "")
+    return f"{name} ({machine['vectors']})" if machine.get("vectors") else name
+
+
+def load(name: str) -> Result:
+    """Return the result file ``machine/measurement``.
+
+    Raises:
+        FileNotFoundError: If there is none.
+    """
+    return Result(name, **json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+def load_all(measurement: str) -> list[Result]:
+    """Return what the machines measured under one name, processors before GPUs; empty where none did."""
+    results = [
+        load(f"{path.parent.name}/{path.stem}") for path in sorted(RESULTS.glob(f"*/{measurement}.json"))
+    ]
+    return sorted(results, key=lambda result: "gpu" in result.machine)
+
+
+def with_provenance(text: str, *results: Result) -> str:
+    """Return a block's text with the line that says when, where and on what it was measured.
+
+    ``{root}`` in a link stands for the way from the page to the root of the repository.
+    """
+    files: dict[str, list[str]] = {}
+    for result in results:
+        link = f"[{result.name}.json]({{root}}benchmarks/results/{result.name}.json)"
+        files.setdefault(_origin(result), []).append(link)
+    origins = "; ".join(f"{origin}: {', '.join(links)}" for origin, links in files.items())
+    return f"{text}\n\n<sub>Measured {origins}.</sub>"
+
+
+def _origin(result: Result) -> str:
+    commit = f"{result.commit[:7]}{' with changes' if result.dirty else ''}"
+    versions = f"torch {result.versions['torch'].partition('+')[0]}"
+    if "gpu" in result.machine:
+        versions += f", CUDA {result.machine['cuda']}"
+    return f"at {commit} ({result.date[:10]}) on {result.hardware}, {versions}"

@@ -1,0 +1,53 @@
+"""Numbers, scores and tables as people read them, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tetris.numbers import lines
+
+_UNITS = ((1e9, "G"), (1e6, "M"))
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+
+
+def count(value: float) -> str:
+    """Return a large number with three digits: ``3,670``, ``8.77 M``, ``3.16 G``."""
+    rounded = float(f"{value:.3g}")
+    for size, unit in _UNITS:
+        if rounded >= size:
+            return f"{rounded / size:,.3g} {unit}"
+    return f"{rounded:,.0f}"
+
+
+def digits(value: float) -> str:
+    """Return a measured time or rate with three digits, or with all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def span(low: float, high: float) -> str:
+    """Return a range of numbers of lines: ``8,992-10,740``, ``953-1,540 M``."""
+    first, last = lines(low), lines(high)
+    return f"{first.removesuffix(' M')}-{last}" if low >= 1e6 else f"{first}-{last}"
+
+
+def score(measurement: Mapping[str, Any]) -> str:
+    """Return lines a game with their 95 % interval in brackets; without a game ended, the least they are."""
+    low, high = measurement["ci95"]
+    if high is None:
+        return f"> {lines(low)}"
+    return f"{lines(measurement['lines_per_game'])} ({span(low, high)})"
+
+
+def ratio(value: Mapping[str, Any]) -> str:
+    """Return a ratio of two scores with its 95 % interval in brackets."""
+    low, high = value["ci95"]
+    if high is None:
+        return f"> {low:.3g}"
+    if value["value"] is None:
+        return f"< {high:.3g}"
+    return f"{value['value']:.3g} ({low:.3g}-{high:.3g})"

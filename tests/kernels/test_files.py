@@ -1,0 +1,119 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from kernels import files
+
+
+def test_text_replaces_the_file(tmp_path: Path) -> None:
+    files.write_text(tmp_path / "a.txt", "old")
+    files.write_text(tmp_path / "a.txt", "new ü")
+    assert (tmp_path / "a.txt").read_bytes() == "new ü".encode()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_full_disk_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "a.txt"
+    files.write_text(target, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.txt'"):
+        files.write_text(target, "new")
+    assert target.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_ctrl_c_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "a.txt"
+    files.write_text(target, "old")
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_text(target, "new")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("parts", [("missing", "a.txt"), ("file", "a.txt")])
+def test_error_names_the_file_that_was_asked_for(tmp_path: Path, parts: tuple[str, str]) -> None:
+    (tmp_path / "file").write_text("in the way of a folder")
+    target = tmp_path.joinpath(*parts)
+    with pytest.raises(OSError, match=r"a\.txt'$"):
+        files.write_text(target, "text")
+
+
+def test_a_fifo_is_written_to_and_stays(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(fifo.read_text()))
+    reader.start()
+    files.check_writable(fifo)
+    files.write_text(fifo, "text")
+    reader.join(timeout=10)
+    assert read == ["text"]
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [fifo]
+
+
+@pytest.mark.parametrize(("minor", "full"), [(3, False), (7, True)])
+def test_a_device_is_written_to_and_stays(tmp_path: Path, minor: int, full: bool) -> None:
+    device = tmp_path / "device"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, minor))  # as /dev/null and /dev/full
+        device.open("wb").close()
+    except PermissionError:
+        pytest.skip("making and opening devices takes rights that this user has not")
+    if full:
+        with pytest.raises(OSError, match=r"No space left on device: '.*/device'"):
+            files.write_text(device, "text")
+    else:
+        files.write_text(device, "text")
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert list(tmp_path.iterdir()) == [device]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_target_of_a_link_is_replaced_and_the_link_stays(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target.txt", tmp_path / "link.txt"
+    if there:
+        target.write_text("old")
+    link.symlink_to(target)
+    files.check_writable(link)
+    files.write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert list((tmp_path / "folder").iterdir()) == [target]
+
+
+def test_mode_and_owner_of_a_file_stay(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    owner = (1234, 1235) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    os.chown(target, *owner)
+    target.chmod(0o640)
+    files.write_text(target, "new")
+    status = target.stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o640, *owner)
+
+
+@pytest.mark.parametrize("parts", [("missing", "a.json"), (".",)])
+def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple[str, ...]) -> None:
+    with pytest.raises(OSError, match="expected a f"):
+        files.check_writable(tmp_path.joinpath(*parts))

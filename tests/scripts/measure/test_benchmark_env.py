@@ -1,0 +1,57 @@
+"""scripts/benchmark_env.py: what it measures, prints and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measure import benchmark_env
+
+from tetris.envs import TetrisVectorEnv
+
+Script = Callable[..., Any]
+QUICK = ("--num-envs", 8, "--repeats", 2, "--seconds", 0.01)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("mode", ["next-step", "same-step"])
+def test_every_environment_is_measured_and_written_down(script: Script, tmp_path: Path, mode: str) -> None:
+    ended = script("measure.benchmark_env", *QUICK, "--autoreset", mode, "--json", tmp_path / "speed.json")
+    assert ended.status == 0, ended.err
+    written = json.loads((tmp_path / "speed.json").read_text())
+    assert list(written["figures"]) == [
+        "env.python.placements_per_second",
+        "env.cpu.numpy.8.placements_per_second",
+        "env.cpu.torch.8.placements_per_second",
+    ]
+    for name, (least, most) in written["data"]["ranges"].items():
+        assert 0 < least <= written["figures"][name] <= most
+        assert written["data"]["of_processor_time"][name] > 0
+    assert len(ended.out.splitlines()) == 6
+
+
+def test_a_step_that_only_begins_a_game_is_no_placement() -> None:
+    placements = {}
+    for mode in ("NextStep", "SameStep"):
+        envs = TetrisVectorEnv(3, 4, 4, output="torch", autoreset_mode=mode)
+        course = benchmark_env._course("", "", envs, "torch")
+        placements[mode] = course.play(60)[0]
+    assert 0 < placements["NextStep"] < placements["SameStep"] == 3 * 60
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--device", "cpy"), "expected a device among auto, cpu, cuda; got 'cpy'; did you mean 'cpu'?"),
+        (("--autoreset", "never"), "expected a way to autoreset among next-step, same-step; got 'never'"),
+        (("--id", "CemTetris/Tetris-v1"), "did you mean 'CemTetris/Tetris-v0'?"),
+        (("--num-envs", "0"), "--num-envs: expected a whole number of at least 1, got '0'"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
+    ended = script("measure.benchmark_env", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert message in ended.err

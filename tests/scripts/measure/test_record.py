@@ -1,0 +1,187 @@
+"""The record: trained over several commands, scored beside DT-20, and shipped with its provenance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measure import record
+from measure.processes import Unfinished
+from measure.processes import python as run_python
+from measure.record import best_controller, score, train
+
+from tetris import LinearController, published
+
+Script = Callable[..., Any]
+GENERATIONS = 200
+TINY = {
+    **{"preset": "quick", "device": "python", "seed": 1, "board": "5x6", "generations": GENERATIONS},
+    **{"features": "holes,max_height,landing_height", "population": 6, "streams": 1, "decisions": 30},
+}
+WEIGHTS = list(published("dt20").weights)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """A record that the reference implementation learns in seconds; the commands that were run for it."""
+    commands: list[tuple[str, ...]] = []
+
+    def python(*arguments: object) -> str:
+        commands.append(tuple(map(str, arguments)))
+        return "" if arguments[0] == "-m" else run_python(*arguments)
+
+    monkeypatch.setattr(record, "python", python)
+    monkeypatch.setattr(record, "build_engines", list)
+    monkeypatch.setattr(record, "RECORD", TINY)
+    monkeypatch.setattr(record, "BOARD", "5x6")
+    monkeypatch.setattr(record, "SCORED", 1280)
+    return commands
+
+
+def test_training_is_stopped_in_time_and_goes_on(tiny: list[tuple[str, ...]], tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with pytest.raises(Unfinished, match=rf"of {GENERATIONS} generations"):
+        train(kept, 0.1)
+    figures, data, run = train(kept, None)
+    trainings = [command for command in tiny if command[0] == "scripts/train_tetris.py"]
+    assert trainings[0][-2:] == ("--time-limit", "1.0")
+    assert trainings[1][1:] == ("--resume", str(kept / "run"))
+    assert figures["record.generations"] == GENERATIONS
+    assert figures["record.training_decisions"] == GENERATIONS * 7 * 30
+    metrics = record.metrics(run.path)
+    assert [each["generation"] for each in metrics] == list(range(1, GENERATIONS + 1))
+    # The trainer's sum over both commands.
+    assert figures["record.training_seconds"] == pytest.approx(metrics[-1]["elapsed_s"])
+    assert data["config"] == data["controller"]["provenance"]["config"]
+    assert data["feature_names"] == ["holes", "max_height", "landing_height"]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_of_another_recipe_or_commit_is_not_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(Unfinished):
+        train(tmp_path, 0.1)
+    with monkeypatch.context() as changed:
+        changed.setattr(record, "RECORD", {**TINY, "population": 7})
+        with pytest.raises(ValueError, match="was begun with other settings"):
+            train(tmp_path, None)
+    monkeypatch.setenv("CEM_TETRIS_COMMIT", "abc")
+    with pytest.raises(ValueError, match="was begun with other commit"):
+        train(tmp_path, None)
+
+
+def trained() -> dict[str, Any]:
+    """The result of a training that learned what dt20 plays."""
+    controller = LinearController(
+        "dt",
+        tuple(WEIGHTS),
+        provenance={
+            **{"made_by": "scripts/train_tetris.py", "config": {"preset": "record"}, "seed": 1},
+            **{"generation": 9, "generations": 9, "decisions": 1000, "seconds": 600.5},
+            **{"versions": {"torch": "2.11"}, "score": None},
+        },
+    )
+    return {
+        "machine": {"gpu": "NVIDIA Test"},
+        "commit": "abc",
+        "figures": {},
+        "data": {"command": record.COMMAND, "controller": controller.to_dict()},
+    }
+
+
+def scored(*, beats: bool = True, weights: list[float] = WEIGHTS) -> dict[str, Any]:
+    one = {"features": "dt", "weights": weights, "lines_per_game": 100.0, "ci95": [90.0, 110.0]}
+    both = [{"controller": name, **one} for name in ("learned", "dt20")]
+    return {"data": {"score": both, "ratio": {"value": 2.0, "ci95": [1.5, 2.5]}, "beats": beats}}
+
+
+@pytest.mark.usefixtures("tiny")
+def test_both_controllers_play_as_many_decisions_on_the_same_pieces() -> None:
+    pytest.importorskip("scipy")
+    figures, data = score(trained())
+    learned, reference = data["score"]
+    assert (learned["controller"], reference["controller"]) == ("learned", "dt20")
+    # The learned one is dt20 itself here: whatever it meets, it plays alike.
+    for key in ("lines", "games", "decisions", "board", "rule", "seed", "ci95"):
+        assert learned[key] == reference[key]
+    assert (learned["decisions"], learned["rule"], learned["seed"]) == (1280, "published", 2013)
+    assert (data["ratio"]["value"], data["beats"]) == (1.0, False)
+    assert figures == {
+        "record.5x6.lines_per_game": learned["lines_per_game"],
+        "record.dt20.5x6.lines_per_game": reference["lines_per_game"],
+        "record.ratio": 1.0,
+        "record.score_decisions": 2560,
+    }
+
+
+@pytest.mark.parametrize(
+    ("learned", "reference", "beats"),
+    [
+        ((1000, 10), (1000, 20), True),
+        ((1000, 18), (1000, 20), False),
+        ((1000, 0), (1000, 20), True),
+        ((1000, 10), (1000, 0), False),
+    ],
+)
+@pytest.mark.usefixtures("tiny")
+def test_it_beats_dt20_where_the_intervals_are_apart(
+    monkeypatch: pytest.MonkeyPatch, learned: tuple[int, int], reference: tuple[int, int], beats: bool
+) -> None:
+    pytest.importorskip("scipy")
+    built: list[tuple[str, int]] = []
+
+    def build(features: Iterable[tuple[str, int]]) -> None:
+        built.extend(features)
+
+    measured = []
+    for lines, games in (learned, reference):
+        mean = lines / games if games else None
+        ends = [0.9 * mean, 1.1 * mean] if mean else [0.9 * lines, None]
+        counts = {"lines": lines, "games": games, "decisions": 1000}
+        measured.append({"controller": "x", "lines_per_game": mean, "ci95": ends, **counts})
+    monkeypatch.setattr(record, "python", lambda *arguments: json.dumps(measured))
+    monkeypatch.setattr(record, "build_engines", build)
+    figures, data = score(trained())
+    assert data["beats"] is beats
+    assert all(isinstance(value, (int, float)) for value in figures.values())
+    assert built == [("dt", 10), ("dt", 10)]  # before the clock starts
+
+
+def test_the_best_controller_comes_with_its_provenance() -> None:
+    best = best_controller(trained(), scored())
+    assert (best.name, best.weights) == ("best", published("dt20").weights)
+    provenance = best.provenance
+    assert {"command", "config", "seed", "versions", "score", "decisions", "seconds"} <= provenance.keys()
+    assert provenance["command"] == "python scripts/train_tetris.py --preset record --device cuda --seed 1"
+    assert (provenance["commit"], provenance["machine"]) == ("abc", "NVIDIA Test")
+    assert [each["ci95"] for each in provenance["score"]] == [[90.0, 110.0]] * 2
+    assert "weights" not in provenance["score"][0]
+    assert LinearController.from_dict(json.loads(json.dumps(best.to_dict()))) == best
+
+
+def test_what_does_not_beat_dt20_or_is_another_controller_is_not_shipped() -> None:
+    with pytest.raises(ValueError, match="expected a controller that beats dt20"):
+        best_controller(trained(), scored(beats=False))
+    with pytest.raises(ValueError, match="expected training and score of one controller"):
+        best_controller(trained(), scored(weights=[1.0, *WEIGHTS[1:]]))
+
+
+def test_the_shipped_controller_is_that_of_the_committed_results(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shipped = record.BEST.read_text()
+    monkeypatch.setattr(record, "BEST", tmp_path / "best.json")
+    results = record.ROOT / "benchmarks" / "results" / "h200"
+    files = ("--training", results / "record_training.json", "--score", results / "record_score.json")
+    assert script("measure.record", "ship", *files).status == 0
+    assert (tmp_path / "best.json").read_text() == shipped
+
+
+def test_a_step_without_its_files_is_one_line(script: Script) -> None:
+    ended = script("measure.record", "score")
+    assert ended.status == 2
+    assert "expected --training FILE" in ended.err

@@ -1,0 +1,122 @@
+"""scripts/measure/run.py: the table of measurements, and how one is run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from measure import run
+from measure.processes import UNFINISHED
+from measure.provenance import RESULTS, ROOT
+
+Script = Callable[..., Any]
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands, which write an empty result; the commit is told."""
+    given: list[list[str]] = []
+
+    def called(words: list[str], **options: Any) -> SimpleNamespace:
+        given.append([Path(words[1]).name, *words[2:]])
+        Path(words[words.index("--json") + 1]).write_text("{}")
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setenv("CEM_TETRIS_COMMIT", "abc")
+    monkeypatch.setattr(subprocess, "run", called)
+    return given
+
+
+def test_every_measurement_is_a_script_that_is_there() -> None:
+    for one in run.MEASUREMENTS.values():
+        assert (ROOT / "scripts" / "measure" / one.command.split()[0]).is_file()
+        assert all((ROOT / path).exists() for path in one.paths.split())
+        assert one.needs is None or one.needs in run.MEASUREMENTS
+
+
+def test_every_committed_result_has_a_measurement() -> None:
+    by_hand = {"mdptetris", "best_scores"}
+    assert {path.stem for path in RESULTS.glob("*/*.json")} - by_hand <= run.MEASUREMENTS.keys()
+
+
+def test_the_measurements_are_listed(script: Script) -> None:
+    ended = script("measure.run", "--list")
+    assert ended.status == 0
+    assert len(ended.out.splitlines()) == 2 + len(run.MEASUREMENTS)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_results_are_filed_under_the_machine(
+    script: Script, commands: list[list[str]], tmp_path: Path
+) -> None:
+    options = ("--out", tmp_path, "--machine", "x", "--stop-after", 9)
+    ended = script("measure.run", "env", "time_to_target", *options)
+    assert ended.status == 0, ended.err
+    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["env.json", "time_to_target.json"]
+    env, target = commands
+    assert env[:3] == ["benchmark_env.py", "--device", "cpu"]
+    kept = str(run.KEPT / "x" / "time_to_target")
+    assert target[3:7] == ["--keep", kept, "--stop-after", "9.0"]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_name_all_of_the_device_are_measured(
+    script: Script, commands: list[list[str]], tmp_path: Path
+) -> None:
+    assert script("measure.run", "--out", tmp_path).status == 0
+    names = [Path(words[words.index("--json") + 1]).stem for words in commands]
+    assert names == [name for name, one in run.MEASUREMENTS.items() if "cpu" in one.devices]
+
+
+def test_what_another_measurement_found_is_read(commands: list[list[str]], tmp_path: Path) -> None:
+    run.measure(run.MEASUREMENTS["record_score"], tmp_path, "cuda", None)
+    assert commands[0][:4] == ["record.py", "score", "--training", str(tmp_path / "record_training.json")]
+
+
+@pytest.mark.usefixtures("gpu_and_nvcc")
+def test_a_measurement_waits_for_the_one_that_it_needs(
+    script: Script, commands: list[list[str]], tmp_path: Path
+) -> None:
+    ended = script("measure.run", "record_score", "--machine", "x", "--out", tmp_path)
+    assert (ended.status, commands) == (1, [])
+    assert "record_score: needs record_training" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("program", "state"),
+    [
+        ("pass", "done"),
+        (f"raise SystemExit({UNFINISHED})", "not done: run it again to go on"),
+        ("raise SystemExit(3)", "failed with 3"),
+        ("import time; time.sleep(60)", "not done in 2 s"),
+    ],
+)
+def test_what_came_of_a_command_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, state: str
+) -> None:
+    (tmp_path / "x.py").write_text(program)
+    monkeypatch.setattr(run, "_HERE", tmp_path)
+    one = replace(run.MEASUREMENTS["env"], command="x.py", timeout_s=2.0)
+    assert run.measure(one, tmp_path, "cpu", None) == state
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tests",), "expected a measurement of cpu, got tests: see --list"),
+        (("rollot",), "did you mean 'rollout'?"),
+    ],
+)
+@pytest.mark.usefixtures("no_gpu")
+def test_what_cannot_be_measured_is_one_line(
+    script: Script, arguments: tuple[str, ...], message: str
+) -> None:
+    ended = script("measure.run", *arguments)
+    assert ended.status == 2
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1

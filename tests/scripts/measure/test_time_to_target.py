@@ -1,0 +1,248 @@
+"""How long training takes to reach a score: the search for the moment, the verdicts, and the figures."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from measure import time_to_target
+from measure.processes import Unfinished
+from measure.time_to_target import (
+    PLAYED_LINES,
+    Goal,
+    figures,
+    first_reached,
+    is_clear,
+    measure,
+    play_until_clear,
+    reached_at,
+)
+from sample_runs import estimating
+
+from tetris import Score, published
+
+GOOD = list(published("dt20").weights)
+BAD = [-weight for weight in GOOD]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64])
+def test_the_first_moment_is_found(count: int) -> None:
+    for first in range(count):
+        asked: list[int] = []
+
+        def reached(index: int, first: int = first, asked: list[int] = asked) -> bool:
+            asked.append(index)
+            return index >= first
+
+        assert first_reached(count, reached) == first
+        assert len(asked) == len(set(asked)) <= 1 + math.ceil(math.log2(count))
+
+
+def test_what_is_never_reached_is_asked_once() -> None:
+    asked: list[int] = []
+    assert first_reached(9, lambda index: bool(asked.append(index))) is None
+    assert asked == [8]
+    assert first_reached(0, lambda index: True) is None
+
+
+def test_a_verdict_takes_no_more_games_than_it_needs() -> None:
+    # dt20 plays about 4,300 lines a game: far from both goals.
+    far_above, far_below = (
+        play_until_clear(GOOD, "dt", Goal("10x10", 500), "cpu"),
+        play_until_clear(GOOD, "dt", Goal("10x10", 10**6), "cpu"),
+    )
+    assert far_above.ci95[0] > 500
+    assert far_above.games < 400
+    assert far_below.ci95[1] is not None
+    assert far_below.ci95[1] < 10**6
+
+
+@pytest.mark.parametrize(
+    ("lines", "games", "clear"),
+    [
+        # A lucky start, beyond 3,900 by the interval of 95 %: [3,905, 18,121].
+        (51_000, 7, False),
+        (60_000, 3, True),
+        (510_000, 70, True),
+        (20_000, 0, False),
+        (30_000, 0, True),
+        (4_000, 7, True),
+        (11_000, 7, False),
+        (0, 3, True),
+    ],
+)
+def test_a_few_lucky_games_are_no_verdict(lines: int, games: int, clear: bool) -> None:
+    assert is_clear(Score(lines, games, 0), 3_900) is clear
+
+
+def test_the_moment_says_what_was_known_then() -> None:
+    moments = [
+        {
+            "seconds": float(index),
+            "generation": 2 * index,
+            "decisions": 300 * index,
+            "weights": BAD if index < 3 else GOOD,
+        }
+        for index in range(6)
+    ]
+    found = reached_at(moments, "dt", Goal("10x10", 500), "cpu")
+    assert found is not None
+    assert (found["seconds"], found["generation"], found["decisions"]) == (3.0, 6, 900)
+    assert found["ci95"][0] > 500
+    assert reached_at(moments[:3], "dt", Goal("10x10", 500), "cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "estimates", "high_enough"), [(15e6, 64, True), (14.9e6, 64, False), (60e6, 16, True)]
+)
+def test_goals_of_many_lines_are_estimated_on_a_processor(
+    monkeypatch: pytest.MonkeyPatch, lines: float, estimates: int, high_enough: bool
+) -> None:
+    rate = 0.4 / lines
+    monkeypatch.setattr(time_to_target, "estimate", estimating((0.5 * rate, 1.5 * rate) * 8, 1))
+    goal = Goal("10x20", 15_000_000)
+    assert goal.lines > PLAYED_LINES
+    moments = [{"seconds": 2.5, "generation": 3, "decisions": 100, "weights": GOOD}]
+    found = reached_at(moments, "dt", goal, "cpu")
+    assert (found is not None) is high_enough
+    if found is not None:
+        assert (found["estimates"], found["lines_per_game"]) == (estimates, pytest.approx(lines))
+        assert "games" not in found
+
+
+def test_the_median_counts_runs_that_never_get_there() -> None:
+    goal, easy = Goal("10x20", 35_000_000), Goal("10x10", 3_900)
+
+    def run(*seconds: float | None) -> dict[str, object]:
+        names = (goal.name, easy.name)
+        return {"reached": {n: s and {"seconds": s} for n, s in zip(names, seconds, strict=True)}}
+
+    found = figures([run(5.0, 1.0), run(None, 3.0), run(None, 2.0)], [goal, easy])
+    assert found == {"time_to_quality.10x10.3900.seconds": 2.0}
+    assert figures([run(5.0, 1.0), run(None, 3.0), run(7.0, 2.0)], [goal]) == {
+        "time_to_quality.10x20.35M.seconds": 7.0
+    }
+
+
+def test_the_script_trains_in_processes_and_writes_a_result(
+    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("measure.time_to_target.GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
+    config, out = tmp_path / "config.json", tmp_path / "out.json"
+    settings = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 3}
+    config.write_text(json.dumps({**settings, "population": 6, "streams": 1, "decisions": 20}))
+    ended = script(
+        "measure.time_to_target", "--device", "python", "--config", config, "--seeds", 1, "--json", out
+    )
+    assert ended.status == 0, ended.err
+    result = json.loads(out.read_text())
+    (run,) = result["data"]["runs"]
+    assert (run["config"]["seed"], run["config"]["device"]) == (1, "python")
+    assert (run["decisions"], "moments" in run) == (3 * 7 * 20, False)
+    assert run["reached"]["5x6.1"]["seconds"] <= run["total_seconds"]
+    assert run["reached"]["5x6.1M"] is None
+    assert result["figures"] == {"time_to_quality.5x6.1.seconds": run["reached"]["5x6.1"]["seconds"]}
+    assert "1,000,000 lines on 5x6" in ended.out
+
+
+class Laboratory:
+    """Where runs take no time, but say that they take a while."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.trained: list[dict[str, Any]] = []
+        self.clock = 0.0
+        monkeypatch.setattr(time_to_target, "train", self.train)
+        monkeypatch.setattr(time_to_target, "reached_at", lambda *arguments: None)
+        monkeypatch.setattr(time_to_target.time, "monotonic", lambda: self.clock)
+
+    def train(self, settings: dict[str, Any], longest_s: float | None) -> dict[str, Any]:
+        self.trained.append({**settings, "longest": longest_s})
+        self.clock += 100.0 if "seed" in settings else 1.0  # the warm-up has none
+        moment = {"seconds": 50.0, "generation": 3, "decisions": 9, "weights": [1.0]}
+        return {"config": {"features": "dt"}, "moments": [moment]}
+
+    @property
+    def seeds(self) -> list[int]:
+        return [settings["seed"] for settings in self.trained if "seed" in settings]
+
+
+def test_seeds_that_are_measured_are_kept_and_the_others_are_measured_next_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    laboratory = Laboratory(monkeypatch)
+    arguments = ({"preset": "quick", "device": "cpu"}, 3, (Goal("10x10", 3_900),), 60.0, tmp_path, 250.0)
+    with pytest.raises(Unfinished, match="2 of 3 seeds are measured"):
+        measure(*arguments)
+    assert laboratory.seeds == [1, 2]
+    runs = measure(*arguments)
+    assert laboratory.seeds == [1, 2, 3]
+    assert [run["seed"] for run in runs] == [1, 2, 3]
+    assert laboratory.trained[-1]["longest"] == 60.0
+    assert "moments" not in runs[0]
+
+
+def test_one_seed_is_measured_however_little_time_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    laboratory = Laboratory(monkeypatch)
+    for count in (1, 2):
+        with pytest.raises(Unfinished):
+            measure({"device": "cpu"}, 3, (), None, tmp_path, 10.0)
+        assert len(laboratory.seeds) == count
+
+
+def test_what_was_begun_with_other_settings_is_not_gone_on_with(
+    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Laboratory(monkeypatch)
+    monkeypatch.setattr(time_to_target, "figures", lambda runs, goals: {})
+    monkeypatch.setattr(time_to_target, "summary", lambda runs, goals: "")
+    arguments = ("measure.time_to_target", "--device", "python", "--seeds", 1, "--keep", tmp_path / "kept")
+    assert script(*arguments).status == 0
+    ended = script(*arguments, "--time-limit", 60)
+    assert ended.status == 2
+    assert "was begun with other settings" in ended.err
+    monkeypatch.setenv("CEM_TETRIS_COMMIT", "abc")
+    assert "was begun with other commit" in script(*arguments).err
+
+
+def test_a_run_is_cut_off_and_goals_are_chosen(
+    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("measure.time_to_target.GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
+    config, out = tmp_path / "config.json", tmp_path / "out.json"
+    # Half a minute's work, of which a second at most is done.
+    settings = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 500}
+    config.write_text(json.dumps({**settings, "population": 6, "streams": 1, "decisions": 50}))
+    arguments = ("--device", "python", "--config", config, "--seeds", 1, "--json", out)
+    ended = script("measure.time_to_target", *arguments, "--goal", "5x6.1M", "--time-limit", 6)
+    assert ended.status == 0, ended.err
+    result = json.loads(out.read_text())
+    (run,) = result["data"]["runs"]
+    assert [goal["name"] for goal in result["data"]["goals"]] == list(run["reached"]) == ["5x6.1M"]
+    assert run["decisions"] < 500 * 7 * 50
+    assert result["data"]["time_limit"] == 6.0
+
+
+def test_an_unknown_preset_is_one_line(script: Callable[..., Any]) -> None:
+    ended = script("measure.time_to_target", "--device", "python", "--preset", "fast")
+    assert ended.status == 2
+    assert "got 'fast'" in ended.err
+
+
+def test_an_unknown_device_is_one_line(script: Callable[..., Any]) -> None:
+    ended = script("measure.time_to_target", "--device", "gpu")
+    assert ended.status == 2
+    assert "got 'gpu'; did you mean 'cuda'?" in ended.err
+
+
+def test_an_unknown_goal_is_one_line_with_the_one_that_was_meant(script: Callable[..., Any]) -> None:
+    ended = script("measure.time_to_target", "--goal", "10x20.53M")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a goal among 10x10.3900, " in line
+    assert line.endswith("; got '10x20.53M'; did you mean '10x20.51M'?")

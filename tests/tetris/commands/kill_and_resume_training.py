@@ -1,0 +1,77 @@
+"""Kill a training run at random moments and resume it: started by test_train_tetris_resume.py.
+
+The run that is never killed reads its results at once. Of those that are killed every other one reads them
+late, as on a GPU.
+
+A process of its own, so that it can fork: a fork from pytest would inherit its threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import cem.trainer
+from tetris.commands import train, training_run
+from tetris.training import training
+
+GENERATIONS = 40
+RECIPE = (
+    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
+    *("--population", "6", "--streams", "1", "--decisions", "20", "--score-decisions", "0"),
+    *("--generations", str(GENERATIONS)),
+)
+
+
+def start(*arguments: str, late: bool = False) -> int:
+    """Train in a child; return its number."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        cem.trainer.reads_late = lambda device: late
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            code = train.main(arguments)
+    finally:
+        os._exit(code)
+
+
+def newest(folder: Path) -> int:
+    """Return the number of the newest checkpoint; 0 where there is none."""
+    return max((int(path.stem[-6:]) for path in folder.glob("checkpoints/*.json")), default=0)
+
+
+def main(root: Path, kills: int) -> None:
+    """Train once without and once with being killed."""
+    training.CHECKPOINT_SECONDS = 0.0
+    sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # a picture takes longer than the run
+    training_run.report = lambda folder, again=False: None  # so does a report
+    began = time.monotonic()
+    assert os.waitpid(start(*RECIPE, "--out", str(root / "whole")), 0)[1] == 0
+    duration = time.monotonic() - began
+    folder, moments, steps = root / "killed", random.Random(0), []
+
+    def go_on(late: bool) -> int:
+        begun = (folder / "config.json").exists()
+        arguments = ("--resume", str(folder)) if begun else (*RECIPE, "--out", str(folder))
+        return start(*arguments, late=late)
+
+    for count in range(kills):
+        child = go_on(late=count % 2 == 0)
+        time.sleep(moments.uniform(0.0, 2.0 * duration / kills))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        steps.append(newest(folder))
+    assert os.waitpid(go_on(late=True), 0)[1] == 0
+    print(json.dumps({"steps": steps, "generations": GENERATIONS}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

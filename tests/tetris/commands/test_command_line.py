@@ -1,0 +1,255 @@
+"""What the scripts share: errors in one line, checked arguments, devices, tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+from kernels import BuildError, CompilerMissingError
+from tetris import devices
+from tetris.commands import command_line
+from tetris.evaluation.text_table import table
+from tetris.feature_sets import feature_label
+from tetris.progress import progress
+
+Script = Callable[..., Any]
+SCRIPTS = sorted(path.stem for path in (Path(__file__).parents[3] / "scripts").glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ValueError("expected 1,\n  got 2"), "error: expected 1, got 2\n"),
+        (TypeError("expected a str"), "error: expected a str\n"),
+        (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
+        (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
+        (OSError("odd"), "error: odd\n"),
+    ],
+)
+def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str], error: Exception, line: str
+) -> None:
+    with pytest.raises(SystemExit) as ended, command_line.one_line_errors():
+        raise error
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(line)
+
+
+def test_error_of_the_program_itself_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError), command_line.one_line_errors():
+        raise ZeroDivisionError
+
+
+def test_ctrl_c_ends_a_script_with_status_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(interrupted)
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def _printing(stdout: str) -> subprocess.CompletedProcess[str]:
+    code = "from tetris.commands.command_line import run\nrun(lambda: print('x' * 100_000) or 0)"
+    path = str(Path(command_line.__file__).parents[2])
+    command = f'"{sys.executable}" -c "$CODE" {stdout}'
+    environment = {**os.environ, "PYTHONPATH": path, "CODE": code}
+    return subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_full_disk_under_stdout_is_one_line_and_status_2() -> None:
+    ended = _printing("> /dev/full")
+    assert (ended.returncode, ended.stderr) == (2, "-c: error: No space left on device\n")
+
+
+def test_closed_pipe_is_no_error() -> None:
+    assert _printing("| head -c 1").stderr == ""
+
+
+@pytest.mark.parametrize("text", ["0", "-3", "1.5", "", "many"])
+def test_counts_must_be_at_least_1(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"at least 1, got '{text}'"):
+        command_line.positive_int(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
+def test_seconds_must_be_above_0(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"above 0, got '{text}'"):
+        command_line.positive_seconds(text)
+
+
+@pytest.mark.parametrize("text", ["-1", str(1 << 64), "x"])
+def test_seed_must_fit_64_bits(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"got '{text}'"):
+        command_line.seed(text)
+
+
+def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert devices.choose_device("auto") == "python"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "slower" in line
+    assert "/nowhere/c++" in line
+
+
+def test_cpu_without_a_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    with pytest.raises(CompilerMissingError):
+        devices.choose_device("cpu")
+
+
+def test_python_needs_no_compiler(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    assert devices.choose_device("python") == "python"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("gpu_and_nvcc")
+@pytest.mark.parametrize(
+    ("requested", "taken"), [("auto", "cuda"), ("cuda", "cuda"), ("cpu", "cpu"), ("python", "python")]
+)
+def test_auto_takes_a_gpu_where_nvcc_is_there(
+    capsys: pytest.CaptureFixture[str], requested: str, taken: str
+) -> None:
+    assert devices.choose_device(requested) == taken
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_auto_without_a_gpu_takes_the_cpu_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert devices.choose_device("auto") == "cpu"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(cuda: str | None) -> NoReturn:
+        raise CompilerMissingError("no nvcc found", "install the CUDA toolkit")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(devices, "find_nvcc", find)
+
+
+@pytest.mark.usefixtures("no_nvcc")
+def test_auto_leaves_a_gpu_without_nvcc_alone_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert devices.choose_device("auto") == "cpu"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "note: playing on the CPU, not on the GPU: no nvcc found: install the CUDA toolkit"
+
+
+@pytest.mark.usefixtures("no_nvcc")
+def test_cuda_without_nvcc_is_an_error_with_the_remedy() -> None:
+    with pytest.raises(CompilerMissingError, match="no nvcc found: install the CUDA toolkit"):
+        devices.choose_device("cuda")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
+    with pytest.raises(ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"):
+        devices.choose_device("cuda")
+
+
+def test_table_is_aligned() -> None:
+    assert table(["name", "n"], [["a", "1,000"], ["longer", "2"]]).splitlines() == [
+        "name        n",
+        "------  -----",
+        "a       1,000",
+        "longer      2",
+    ]
+
+
+def test_a_long_list_of_features_is_named_by_its_length() -> None:
+    assert feature_label("dt_full") == "dt_full"
+    assert feature_label("landing_height,holes,bumpiness") == "landing_height,holes,bumpiness"
+    assert feature_label(",".join(f"column_height_{index}" for index in range(10))) == "10 features"
+
+
+def test_closed_stdout_is_no_error() -> None:
+    script = "from tetris.commands.command_line import run; run(lambda: print('hello') or 0)"
+    command = [sys.executable, "-c", script]
+    folder = str(Path(command_line.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=environment, stderr=subprocess.PIPE, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_help_is_short_fits_80_columns_and_names_every_option(
+    script: Script, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = script(name, "--help")
+    lines = ended.out.splitlines()
+    assert (ended.status, ended.err) == (0, "")
+    assert lines[0].startswith(f"usage: {name}.py ")
+    assert len(lines) < 60
+    assert [line for line in lines if len(line) > 80] == []
+    assert f"  python scripts/{name}.py" in ended.out
+    assert "None" not in ended.out
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
+    script: Script, name: str
+) -> None:
+    needed = ["x"] if re.search(r"\] [A-Z]", script(name, "--help").out.splitlines()[0]) else []
+    ended = script(name, *needed, "--hepl=1")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
+
+
+def test_prose_is_filled_and_commands_are_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    with pytest.raises(SystemExit):
+        command_line.Parser(
+            description=f"{'word ' * 20}\n\n    python a.py  # a\n    python b.py\n"
+        ).parse_args(["-h"])
+    out = capsys.readouterr().out
+    assert f"{' '.join(['word'] * 7)}\n" in out
+    assert "\n\n  python a.py  # a\n  python b.py\n" in out
+
+
+def test_a_name_is_one_of_those_that_are_known() -> None:
+    read = command_line.one_of("part", ("speed", "training"))
+    assert read("speed") == "speed"
+    with pytest.raises(argparse.ArgumentTypeError, match="got 'sped'; did you mean 'speed'"):
+        read("sped")
+
+
+def test_a_file_name_ends_as_its_kind_does() -> None:
+    read = command_line.path_ending(".gif")
+    assert read("a/b.GIF") == Path("a/b.GIF")
+    for text in ("a.gfi", "a", ".gif", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"ends in .gif, got '{text}'"):
+            read(text)
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], term: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert list(progress(range(3))) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert list(progress(range(3))) == [0, 1, 2]
+    assert bool(capsys.readouterr().err) == (term == "xterm")

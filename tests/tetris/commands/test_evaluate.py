@@ -1,0 +1,278 @@
+"""scripts/evaluate_tetris.py: what it plays, what it prints, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tetris import LinearController, Rollout, Rules, Score, published
+from tetris.controller import known_names
+from tetris.score import ESTIMATOR
+
+Script = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+RECORDED: dict[str, Any] = json.loads((ROOT / "tests" / "tetris" / "fixtures" / "games.json").read_text())[0]
+QUICK = ("--board", "6x6", "--device", "python", "--json")
+
+
+def _evaluate(script: Script, *arguments: object) -> list[dict[str, Any]]:
+    ended = script("evaluate_tetris", *arguments)
+    assert ended.status == 0, ended.err
+    measured: list[dict[str, Any]] = json.loads(ended.out)
+    return measured
+
+
+def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
+    (measured,) = _evaluate(
+        script, "DT-20", *QUICK, "--decisions", 1280, "--seed", 7, "--rule", "clear-on-overflow"
+    )
+    assert list(measured) == [
+        *(
+            "controller",
+            "features",
+            "weights",
+            "board",
+            "rule",
+            "pieces",
+            "device",
+            "estimator",
+            "lines_per_game",
+        ),
+        *("ci95", "games", "lines", "decisions", "seconds", "decisions_per_second", "seed"),
+    ]
+    assert measured["controller"] == "dt20"
+    assert (measured["features"], measured["weights"]) == ("dt", list(published("dt20").weights))
+    assert (measured["board"], measured["rule"], measured["pieces"]) == (
+        "6x6",
+        "clear-on-overflow",
+        "uniform",
+    )
+    assert (measured["device"], measured["seed"], measured["estimator"]) == ("python", 7, ESTIMATOR)
+    score = Score(measured["lines"], measured["games"], measured["decisions"])
+    assert score.games > 0
+    assert measured["lines_per_game"] == score.lines_per_game
+    assert measured["ci95"] == list(score.ci95)
+    assert measured["decisions_per_second"] == pytest.approx(1280 / measured["seconds"])
+
+
+def test_score_without_a_game_ended_is_null_and_its_interval_open(script: Script) -> None:
+    (measured,) = _evaluate(script, "dt20", "--device", "python", "--json", "--decisions", 64)
+    assert measured["games"] == 0
+    assert measured["lines_per_game"] is None
+    assert measured["ci95"][1] is None
+
+
+@pytest.mark.parametrize("decisions", [64, 100, 7, 1000])
+def test_decisions_are_played_exactly(script: Script, decisions: int) -> None:
+    (measured,) = _evaluate(script, "dt20", *QUICK, "--decisions", decisions)
+    assert measured["decisions"] == decisions
+
+
+def test_games_are_played_until_so_many_have_ended(script: Script) -> None:
+    first, second = (_evaluate(script, "dellacherie", *QUICK, "--games", 20)[0] for _ in range(2))
+    assert 20 <= first["games"] < 60
+    assert [first[key] for key in ("lines", "games", "decisions")] == [
+        second[key] for key in ("lines", "games", "decisions")
+    ]
+
+
+def test_seconds_are_kept(script: Script) -> None:
+    (measured,) = _evaluate(script, "dt20", *QUICK, "--seconds", 0.3)
+    assert 0.3 <= measured["seconds"] < 3
+
+
+def test_seed_and_pieces_change_the_games(script: Script) -> None:
+    arguments = ("dt20", *QUICK, "--decisions", 640)
+    variants = [
+        ("--seed", 1),
+        ("--seed", 2),
+        ("--seed", 1, "--pieces", "SZ"),
+        ("--seed", 1, "--pieces", "bag"),
+    ]
+    results = {_evaluate(script, *arguments, *variant)[0]["lines"] for variant in variants}
+    assert len(results) == 4
+
+
+def test_controllers_are_compared_side_by_side(script: Script) -> None:
+    ended = script("evaluate_tetris", "dt20", "bcts", *QUICK[:-1], "--decisions", 320)
+    title, header, _, first, second = ended.out.splitlines()
+    assert title == "board 6x6, published rule, pieces uniform (seed 12345), engine python"
+    assert header.split()[:3] == ["controller", "features", "lines/game"]
+    assert (first.split()[:2], second.split()[:2]) == (["dt20", "dt"], ["bcts", "bcts"])
+    assert "320" in first.split()
+
+
+def test_file_and_run_folder_are_called_as_they_were_given(script: Script, tmp_path: Path) -> None:
+    LinearController("holes", (-1.0,), Rules(6, 6), "learned").save(tmp_path / "controller.json")
+    file = tmp_path / "controller.json"
+    measured = _evaluate(script, tmp_path, file, *QUICK, "--decisions", 64)
+    assert [each["controller"] for each in measured] == [str(tmp_path), str(file)]
+    assert measured[0]["lines"] == measured[1]["lines"]
+
+
+def _recorded_pieces(folder: Path) -> Path:
+    file = folder / "pieces.txt"
+    file.write_text("\n".join(str(step[0]) for step in RECORDED["steps"]) + "\n")
+    return file
+
+
+def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, tmp_path: Path) -> None:
+    out = tmp_path / "replay.json"
+    (measured,) = _evaluate(
+        script, "dt20", "--piece-sequence", _recorded_pieces(tmp_path), "--replay", out, "--json"
+    )
+    replay = json.loads(out.read_text())
+    assert [list(step.values()) for step in replay["steps"]] == RECORDED["steps"]
+    assert list(replay["steps"][0]) == [
+        *("piece", "orientation", "column", "lines", "landing_row", "rows", "features", "value", "game_over")
+    ]
+    assert (measured["decisions"], measured["device"], measured["seed"]) == (150, "python", None)
+    assert measured["lines"] == sum(step["lines"] for step in replay["steps"])
+
+
+def test_replay_of_a_stream_is_the_recorded_game_of_its_seed(script: Script, tmp_path: Path) -> None:
+    out = tmp_path / "replay.json"
+    _evaluate(script, "dt20", "--seed", RECORDED["seed"], "--decisions", 150, "--replay", out, "--json")
+    assert [list(step.values()) for step in json.loads(out.read_text())["steps"]] == RECORDED["steps"]
+
+
+def test_sequence_goes_on_after_a_game_over(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "pieces.txt"
+    file.write_text("6 1 3 0 4 2 5 1 " * 10)
+    (measured,) = _evaluate(script, "dt20", "--board", "4x4", "--piece-sequence", file, "--json")
+    assert measured["decisions"] == 80
+    assert measured["games"] > 1
+
+
+def test_without_a_compiler_it_plays_in_python_and_says_so_once(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    ended = script("evaluate_tetris", "dt20", "bcts", "--board", "6x6", "--decisions", 64, "--json")
+    assert [each["device"] for each in json.loads(ended.out)] == ["python", "python"]
+    assert ended.err.count("slower") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "required: CONTROLLER"),
+        (("dt200",), f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
+        (("no/such.json",), "expected a controller at no/such.json, found no such file"),
+        (("dt20", "--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
+        (("dt20", "--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
+        (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
+        (("dt20", "--pieces", "QQ"), "letters of IOTZSJL; got 'QQ'"),
+        (("dt20", "--rule", "publised"), "got 'publised'; did you mean 'published'?"),
+        (("dt20", "--device", "gpu"), "got 'gpu'; did you mean 'cuda'?"),
+        (("dt20", "--games", "0"), "--games: expected a whole number of at least 1, got '0'"),
+        (("dt20", "--seconds", "nan"), "--seconds: expected a number of seconds above 0, got 'nan'"),
+        (("dt20", "--seed", "-1"), "--seed: expected a whole number from 0 to 2^64 - 1, got '-1'"),
+        (("dt20", "--games", "2", "--seconds", "2"), "not allowed with argument --games"),
+        (("dt20", "--piece-sequence", "/no/such"), "/no/such: No such file or directory"),
+        (("dt20", "--replay", "/no/such/out.json"), "/no/such: expected a folder to write to, found none"),
+        (("dt20", "bcts", "--replay", "out.json"), "--replay records one controller, got 2"),
+        (("dt20", "--piece-sequence", "x", "--games", "1"), "--piece-sequence plays its pieces once"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
+    ended = script("evaluate_tetris", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("evaluate_tetris.py: error: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "got none"),
+        ("0 1 7", "got '7' as number 3"),
+        ("0,1", "got '0,1' as number 1"),
+        ("\xff\0", "got "),
+    ],
+)
+def test_file_that_holds_no_pieces_is_refused(
+    script: Script, tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "pieces.txt"
+    file.write_text(text, encoding="utf-8")
+    ended = script("evaluate_tetris", "dt20", "--piece-sequence", file)
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert f"{file}: expected pieces 0..6 separated by whitespace, " in line
+    assert message in line
+
+
+def test_full_disk_leaves_no_replay(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    out = tmp_path / "replay.json"
+    ended = script("evaluate_tetris", "dt20", "--board", "6x6", "--decisions", 5, "--replay", out)
+    assert ended.status == 2
+    assert ended.err == f"evaluate_tetris.py: error: {out}: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_script_runs_as_a_program(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "scripts" / "evaluate_tetris.py"),
+        "dt20",
+        *QUICK,
+        "--decisions",
+        "64",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)[0]["decisions"] == 64
+
+
+@pytest.mark.usefixtures("gpu_and_nvcc")
+def test_a_gpu_plays_without_being_asked(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[str] = []
+
+    def rollout(
+        weights: Any, rules: Rules, streams: int, seed: int, device: str, *, features: str
+    ) -> Rollout:
+        played.append(device)
+        return Rollout(weights, rules, streams, seed, "python", features=features)
+
+    monkeypatch.setattr("tetris.evaluation.scores.Rollout", rollout)
+    arguments = ("dt20", "--board", "6x6", "--json", "--decisions", 640)
+    measured = [_evaluate(script, *arguments, *more)[0] for more in ((), ("--device", "python"))]
+    assert played == [each["device"] for each in measured] == ["cuda", "python"]
+    assert measured[0]["lines"] == measured[1]["lines"]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_is_not_there_is_one_line_with_the_remedy(script: Script) -> None:
+    ended = script("evaluate_tetris", "dt20", "--device", "cuda", "--decisions", 64)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for device cuda" in line
+    assert line.endswith("or take --device cpu")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("limit", [("--decisions", 12_000_000), ("--games", 2000)])
+def test_the_gpu_scores_as_the_cpu_does(script: Script, limit: tuple[object, ...]) -> None:
+    arguments = ("dt20", "--board", "10x8", *limit, "--json")
+    gpu, cpu = (_evaluate(script, *arguments, "--device", device)[0] for device in ("cuda", "cpu"))
+    assert [gpu[key] for key in ("lines", "games", "decisions")] == [
+        cpu[key] for key in ("lines", "games", "decisions")
+    ]

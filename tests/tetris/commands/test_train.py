@@ -1,0 +1,398 @@
+"""scripts/train_tetris.py: what it does, writes and refuses. The tests of stopping and resuming are apart."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tetris import LinearController, Rules
+
+Script = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+TIMES = ("seconds", "elapsed_s", "lines/s", "decisions/s")
+TINY = (
+    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
+    *("--population", 6, "--streams", 1, "--decisions", 20, "--score-decisions", 0),
+)
+
+
+@pytest.fixture(autouse=True)
+def _draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
+
+
+def _metrics(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: line[name] for name in line if name not in TIMES} for line in lines]
+
+
+def _train(script: Script, folder: Path, *arguments: object) -> Any:
+    ended = script("train_tetris", *TINY, "--generations", 3, *arguments, "--out", folder)
+    assert ended.status == 0, ended.err
+    return ended
+
+
+def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.undo()
+    folder = tmp_path / "runs" / "a"
+    _train(script, folder)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("checkpoints", "config.json", "controller.json", "learning_curve.png", "metrics.jsonl"),
+        "report.html",
+    ]
+    assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    assert [line["generation"] for line in _metrics(folder)] == [1, 2, 3]
+
+
+def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a")
+    controller = LinearController.load(tmp_path / "a" / "controller.json")
+    assert sum(weight**2 for weight in controller.weights) == pytest.approx(1.0)
+    assert (controller.name, controller.rules) == ("a", Rules(5, 6))
+    provenance = controller.provenance
+    assert provenance["config"] == json.loads((tmp_path / "a" / "config.json").read_text())
+    assert (provenance["seed"], provenance["generation"], provenance["decisions"]) == (1, 3, 3 * 7 * 20)
+    assert provenance["seconds"] > 0
+    assert {"python", "torch", "numpy", "cem-tetris"} <= provenance["versions"].keys()
+    assert provenance["score"] is None
+
+
+def test_run_is_reproduced_from_its_config(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a", "--noise", "constant:0.1", "--averaging", 0.5, "--seed", 7)
+    ended = script("train_tetris", "--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b")
+    assert ended.status == 0, ended.err
+    assert _metrics(tmp_path / "b") == _metrics(tmp_path / "a")
+    weights = [LinearController.load(tmp_path / name / "controller.json").weights for name in "ab"]
+    assert weights[0] == weights[1]
+
+
+def test_command_line_beats_the_config(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text('{"seed": 5, "population": 9, "preset": "standard"}')
+    _train(script, tmp_path / "a", "--config", tmp_path / "mine.json", "--seed", 6)
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    assert (config["seed"], config["population"], config["preset"]) == (6, 6, "standard")
+
+
+def test_seed_changes_the_run(script: Script, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        _train(script, tmp_path / str(seed), "--seed", seed)
+    assert _metrics(tmp_path / "1") != _metrics(tmp_path / "2")
+
+
+def test_engines_give_the_same_run(script: Script, tmp_path: Path) -> None:
+    arguments: tuple[object, ...] = ("--features", "dt", "--board", "6x8", "--streams", 2, "--decisions", 70)
+    arguments += ("--noise", "none", "--averaging", 0)  # a preset is another one in Python
+    for device in ("python", "cpu"):
+        _train(script, tmp_path / device, *arguments, "--device", device)
+    assert _metrics(tmp_path / "python") == _metrics(tmp_path / "cpu")
+
+
+def test_training_improves_the_controller(script: Script, tmp_path: Path) -> None:
+    # Over seeds 1 to 20 the gain was 3.8 to 114 times, 35 in the median. Seed 1 is fixed; with other samples,
+    # of another torch, the probability to fall below 2 is a few percent at most.
+    arguments = ("--features", "dt", "--board", "10x8", "--population", 30, "--device", "cpu")
+    _train(script, tmp_path / "a", *arguments, "--streams", 2, "--decisions", 400, "--generations", 12)
+    first, *_, last = _metrics(tmp_path / "a")
+    assert last["learned_mean_fitness"] > 2 * first["elite_mean"]
+
+
+def test_curriculum_is_played_stage_by_stage(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a", "--curriculum", "5x5:2:10,5x6:1", "--generations", 1, "--board", "5x7")
+    played = [(line["stage"], line["board_height"], line["decisions"]) for line in _metrics(tmp_path / "a")]
+    assert played == [(1, 5, 70), (1, 5, 70), (2, 6, 140), (3, 7, 140)]
+
+
+def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Path) -> None:
+    ended = _train(script, tmp_path / "a", "--score-decisions", 128)
+    rows = [line.split()[0] for line in ended.out.splitlines() if line]
+    assert [row for row in rows if row in ("board", "learned", "bcts", "dt20")] == [
+        *("board", "learned", "bcts", "dt20") * 3
+    ]
+    scores = LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
+    assert [(score["board"], score["controller"]) for score in scores] == [
+        (board, name) for board in ("10x10", "10x20", "5x6") for name in ("learned", "bcts", "dt20")
+    ]
+    played = {
+        (each["board"], each["controller"]): each["decisions"] for each in scores if "measured" not in each
+    }
+    assert played == {
+        **dict.fromkeys([("10x10", "learned"), ("10x20", "learned")], 128),
+        **dict.fromkeys([("5x6", name) for name in ("learned", "bcts", "dt20")], 128),
+    }
+    assert [each["measured"]["machine"] for each in scores if "measured" in each] == ["NVIDIA H200"] * 4
+    *_, verdict, command = ended.out.splitlines()
+    assert " lines a game on 5x6" in verdict
+    assert command == f"to watch it play: python scripts/watch_tetris.py {tmp_path / 'a'}"
+
+
+def test_controller_of_another_width_is_scored_where_it_can_play(script: Script, tmp_path: Path) -> None:
+    ended = _train(script, tmp_path / "a", "--features", "bertsekas", "--score-decisions", 64)
+    assert [line for line in ended.out.splitlines() if line.startswith("board")] == [
+        "board 5x6, published rule, pieces uniform, engine python"
+    ]
+
+
+def test_score_is_that_of_evaluate_tetris(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a", "--score-decisions", 640)
+    (score,) = (
+        score
+        for score in LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
+        if (score["controller"], score["board"]) == ("learned", "5x6")
+    )
+    arguments = ("--board", "5x6", "--decisions", 640, "--device", "python", "--json")
+    (again,) = json.loads(script("evaluate_tetris", tmp_path / "a", *arguments).out)
+    assert (score["games"], score["lines"]) == (again["games"], again["lines"])
+    assert score["games"] > 0
+
+
+def test_log_is_sparse_plain_lines_on_stderr(script: Script, tmp_path: Path) -> None:
+    ended = _train(script, tmp_path / "a")
+    first, meaning, *generations = ended.err.splitlines()
+    assert first.startswith(f"{tmp_path / 'a'}: 3 generations (3 on 5x6)")
+    assert meaning.startswith("lines per game of the best candidate of a generation")
+    assert all(line.startswith("generation ") for line in generations)
+    assert "lines/s" in generations[-1]
+    assert "\r" not in ended.err
+
+
+def test_without_matplotlib_there_is_a_hint(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    ended = _train(script, tmp_path / "a")
+    (hint,) = (line for line in ended.err.splitlines() if "pip install matplotlib" in line)
+    assert "no learning_curve.png" in hint
+    assert not (tmp_path / "a" / "learning_curve.png").exists()
+
+
+def test_curves_for_tensorboard_are_in_the_folder_also_when_a_run_goes_on(
+    script: Script, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboard", reason='needs tensorboard: pip install -e ".[tensorboard]"')
+    ended = _train(script, tmp_path / "a", "--tensorboard")
+    assert f"note: curves: tensorboard --logdir {tmp_path / 'a' / 'tensorboard'}\n" in ended.err
+    (curves,) = (tmp_path / "a" / "tensorboard").iterdir()
+    assert b"fitness/elites" in curves.read_bytes()
+    assert "tensorboard" not in json.loads((tmp_path / "a" / "config.json").read_text())
+    assert script("train_tetris", "--resume", tmp_path / "a", "--tensorboard").status == 0
+
+
+def test_without_tensorboard_there_is_one_line_with_the_remedy_and_nothing_is_left(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    ended = script("train_tetris", *TINY, "--tensorboard", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert 'pip install -e ".[tensorboard]"' in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_compiler_it_plays_in_python_and_says_so_once(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    ended = _train(script, tmp_path / "a", "--device", "auto", "--score-decisions", 64)
+    assert ended.err.count("slower") == 1
+    assert json.loads((tmp_path / "a" / "config.json").read_text())["device"] == "python"
+
+
+def test_quick_preset_says_that_it_is_cut_down_for_python(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    ended = script("train_tetris", "--time-limit", 0.001, "--out", tmp_path / "a")
+    assert ended.status == 0
+    assert "preset quick is cut down" in ended.err
+
+
+def test_cpu_without_a_compiler_is_an_error_and_leaves_nothing(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    ended = script("train_tetris", *TINY, "--device", "cpu", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "/nowhere/c++" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_default_folder_is_named_after_time_and_seed(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert script("train_tetris", *TINY, "--generations", 1, "--seed", 9).status == 0
+    names = sorted(path.name for path in (tmp_path / "runs").iterdir())
+    assert len(names) == 2
+    assert all("-seed9" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--preset", "quik"), "quick, standard, record; got 'quik'; did you mean 'quick'?"),
+        (("--features", "dtt"), "got 'dtt'; did you mean 'dt'?"),
+        (("--device", "gpu"), "among auto, cpu, cuda, python; got 'gpu'; did you mean 'cuda'?"),
+        (("--rule", "clear"), "expected a rule among published, clear-on-overflow; got 'clear'"),
+        (("--noise", "constnt:1"), "got 'constnt:1'; did you mean 'constant'?"),
+        (("--pieces", "bags"), "got 'bags'; did you mean 'bag'?"),
+        (("--board", "20x10"), "did you mean '10x20'?"),
+        (("--backend", "troch"), "did you mean 'torch'?"),
+        (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
+        (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
+        (("--curriculum", "10x10"), "expected a curriculum as BOARD:GENERATIONS[:DECISIONS]"),
+        (("--noise", "constant:nan"), "finite"),
+        (("--population", "0"), "--population: expected a whole number of at least 1, got '0'"),
+        (("--population", "1"), "expected population to be at least 2, got 1"),
+        (("--averaging", "2"), "expected a number from 0 to 1, got '2'"),
+        (("--elites", "50"), "expected elites to be at most the population of 6, got 50"),
+        (("--seed", "-1"), "--seed: expected a whole number from 0 to 2^64 - 1, got '-1'"),
+        (("--time-limit", "nan"), "--time-limit: expected a number of seconds above 0, got 'nan'"),
+        (("--config", "/no/such.json"), "/no/such.json: No such file or directory"),
+        (("--nosuch", "1"), "unrecognized arguments: --nosuch 1"),
+        (("--populatoin", "1"), "--populatoin 1; did you mean '--population'?"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
+    script: Script, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    ended = script("train_tetris", *TINY, *arguments, "--out", tmp_path / "a")
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("train_tetris.py: error: ")
+    assert message in line
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_cuda_without_a_gpu_is_one_line_with_the_remedy_and_leaves_nothing(
+    script: Script, tmp_path: Path
+) -> None:
+    ended = script("train_tetris", *TINY, "--device", "cuda", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for device cuda" in line
+    assert line.endswith("or take --device cpu in a new run")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_run_on_a_gpu_is_not_resumed_without_one(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a")
+    config = tmp_path / "a" / "config.json"
+    config.write_text(config.read_text().replace('"device": "python"', '"device": "cuda"'))
+    ended = script("train_tetris", "--resume", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for device cuda" in line
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("backend", ["torch", "cuda"])
+def test_on_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path, backend: str) -> None:
+    arguments = ("--features", "dt", "--board", "10x8", "--backend", backend)
+    for name in ("a", "b"):
+        ended = _train(script, tmp_path / name, *arguments, "--device", "cuda")
+        assert f"engine cuda, sampler {backend}" in ended.err
+    assert _metrics(tmp_path / "a") == _metrics(tmp_path / "b")
+
+
+def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
+    _train(script, tmp_path / "a")
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
+    ended = script("train_tetris", *TINY, "--out", tmp_path / "a")
+    assert ended.status == 2
+    assert f"try --resume {tmp_path / 'a'}" in ended.err
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
+
+
+def test_folder_with_anything_else_is_refused(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    ended = script("train_tetris", *TINY, "--out", tmp_path)
+    assert ended.status == 2
+    assert "expected a new or an empty folder" in ended.err
+
+
+def test_out_that_is_a_file_is_refused(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        ended = script("train_tetris", *TINY, "--out", out)
+        assert ended.status == 2
+        assert f"{tmp_path / 'file'}: expected a folder, got a file" in ended.err
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc, where nobody can make folders")
+def test_folder_that_cannot_be_made_is_one_line(script: Script) -> None:
+    ended = script("train_tetris", *TINY, "--out", "/proc/self/a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "/proc/self" in line
+
+
+def test_full_disk_at_the_start_leaves_nothing(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    ended = script("train_tetris", *TINY, "--out", tmp_path / "a")
+    assert ended.status == 2
+    assert ended.err == f"train_tetris.py: error: {tmp_path / 'a' / 'config.json'}: No space left on device\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_is_short_and_names_every_option(script: Script) -> None:
+    ended = script("train_tetris", "--help")
+    assert ended.status == 0
+    assert len(ended.out.splitlines()) < 60
+    options = (
+        *("board", "features", "population", "elites", "generations", "noise", "streams", "decisions"),
+        *("curriculum", "backend", "device", "seed", "out", "resume", "time-limit", "preset", "config"),
+    )
+    assert [name for name in options if f"--{name} " not in ended.out] == []
+
+
+def test_script_runs_as_a_program(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "scripts" / "train_tetris.py", *TINY, "--generations", 1, "--out", "a"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(
+        list(map(str, command)), env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("a/controller.json: learned in 1 of 1 generations")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_with_candidates_from_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        assert "sampler cuda" in _train(script, tmp_path / name, "--backend", "cuda").err
+    assert _metrics(tmp_path / "a") == _metrics(tmp_path / "b")
+    _train(script, tmp_path / "c", "--backend", "torch")
+    assert _metrics(tmp_path / "c") != _metrics(tmp_path / "a")
+
+
+def test_candidates_from_a_gpu_that_is_not_there_are_refused_and_leave_nothing(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    ended = script("train_tetris", *TINY, "--backend", "cuda", "--out", tmp_path / "a")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert "expected a GPU for backend cuda" in line
+    assert line.endswith("or take --backend torch in a new run")
+    assert list(tmp_path.iterdir()) == []

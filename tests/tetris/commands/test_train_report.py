@@ -1,0 +1,107 @@
+"""scripts/train_tetris.py: however a run ends, it leaves a report; and without one the run is not lost."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tetris import LinearController
+from tetris.commands import training_run
+from tetris.evaluation import comparison
+from tetris.training import objective
+
+Script = Callable[..., Any]
+RECIPE = (
+    *("--device", "python", "--features", "holes,max_height", "--board", "5x6", "--generations", 4),
+    *("--population", 6, "--streams", 1, "--decisions", 20, "--score-decisions", 64),
+)
+NOTHING = "Nothing was measured yet"
+
+
+def page(folder: Path) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_ends_with_its_report(script: Script, tmp_path: Path) -> None:
+    ended = script("train_tetris", *RECIPE, "--out", tmp_path / "a")
+    assert ended.status == 0
+    first, second = (line for line in ended.out.splitlines() if "report.html: " in line)
+    assert (first.partition(": ")[2], second.partition(": ")[2]) == (
+        "curves, weights and a game, for a browser",
+        "now with the scores",
+    )
+    assert "4 of 4 generations" in page(tmp_path / "a")
+    assert NOTHING not in page(tmp_path / "a")
+
+
+def test_a_report_made_again_is_the_same(script: Script, tmp_path: Path) -> None:
+    script("train_tetris", *RECIPE, "--out", tmp_path / "a")
+    first = page(tmp_path / "a")
+    assert script("report_tetris", tmp_path / "a").status == 0
+    assert page(tmp_path / "a") == first
+
+
+def test_an_interrupted_run_has_a_report_and_a_new_one_when_it_is_resumed(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = objective.LinesPerGame._play
+
+    def interrupted(self: Any, players: Any, stage: Any, generation: int) -> Any:
+        if generation == 2:
+            signal.raise_signal(signal.SIGINT)
+        return play(self, players, stage, generation)
+
+    monkeypatch.setattr(objective.LinesPerGame, "_play", interrupted)
+    assert script("train_tetris", *RECIPE, "--out", tmp_path / "a").status == 130
+    assert "2 of 4 generations" in page(tmp_path / "a")
+    assert NOTHING in page(tmp_path / "a")
+    monkeypatch.undo()
+    assert script("train_tetris", "--resume", tmp_path / "a").status == 0
+    assert "4 of 4 generations" in page(tmp_path / "a")
+    assert NOTHING not in page(tmp_path / "a")
+
+
+def test_a_run_interrupted_while_it_is_measured_has_a_report(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = comparison.measure
+
+    def interrupted(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return measure(*arguments)
+
+    monkeypatch.setattr(comparison, "measure", interrupted)
+    assert script("train_tetris", *RECIPE, "--out", tmp_path / "a").status == 143
+    assert NOTHING in page(tmp_path / "a")
+
+
+def test_a_run_stopped_by_the_clock_has_a_report(script: Script, tmp_path: Path) -> None:
+    arguments = (*RECIPE, "--generations", 100_000, "--time-limit", 0.5)
+    assert script("train_tetris", *arguments, "--out", tmp_path / "a").status == 0
+    assert " of 100000 generations" in page(tmp_path / "a")
+
+
+def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise KeyError("lines")
+
+    monkeypatch.setattr(training_run, "write_report", broken)
+    ended = script("train_tetris", *RECIPE, "--out", tmp_path / "a")
+    assert ended.status == 0
+    (line,) = (line for line in ended.err.splitlines() if line.startswith("note: no "))
+    assert line.startswith(f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'; to try again: ")
+    assert line.endswith(f"report_tetris.py {tmp_path / 'a'}")
+    assert LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
+    assert not (tmp_path / "a" / "report.html").exists()
+
+    monkeypatch.undo()
+    ended = script("train_tetris", "--resume", tmp_path / "a")
+    assert ended.status == 0
+    assert "is finished" in ended.out
+    assert "4 of 4 generations" in page(tmp_path / "a")

@@ -1,0 +1,280 @@
+"""scripts/train_tetris.py: stopped in any way and resumed, a run is the run that was never stopped."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tetris import LinearController
+from tetris.evaluation import comparison
+from tetris.training import training
+from tetris.training.run_folder import RunFolder
+
+Script = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+TIMES = ("seconds", "elapsed_s", "lines/s", "decisions/s")
+RECIPE = (
+    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
+    *("--population", 6, "--streams", 1, "--decisions", 20, "--generations", 5),
+)
+
+
+@pytest.fixture(autouse=True)
+def _checkpoint_every_generation_and_draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
+
+
+def _read(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    """Let runs read their results a generation late, as on a GPU, or at once."""
+    monkeypatch.setattr("cem.trainer.reads_late", lambda device: late)
+
+
+@pytest.fixture
+def whole(script: Script, tmp_path: Path) -> Path:
+    """The run that is never stopped."""
+    folder = tmp_path / "whole"
+    assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 0
+    return folder
+
+
+def _metrics(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: line[name] for name in line if name not in TIMES} for line in lines]
+
+
+def _weights(folder: Path) -> tuple[float, ...]:
+    return LinearController.load(folder / "controller.json").weights
+
+
+def _scored(folder: Path) -> set[str]:
+    provenance = LinearController.load(folder / "controller.json").provenance
+    return {score["board"] for score in provenance.get("score") or ()}
+
+
+def _is_the_same(folder: Path, whole: Path) -> bool:
+    return (_metrics(folder), _weights(folder)) == (_metrics(whole), _weights(whole))
+
+
+def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]) -> None:
+    """Do something in the middle of a generation, once."""
+    play = training.LinesPerGame._play
+
+    def playing(self: Any, players: Any, stage: Any, now: int) -> Any:
+        if now == generation:
+            monkeypatch.setattr(training.LinesPerGame, "_play", play)
+            act()
+        return play(self, players, stage, now)
+
+    monkeypatch.setattr(training.LinesPerGame, "_play", playing)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("generation", [0, 2])
+@pytest.mark.parametrize("late", [False, True])
+def test_signal_drops_the_generation_and_says_how_to_go_on(
+    script: Script,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: Path,
+    number: signal.Signals,
+    status: int,
+    generation: int,
+    late: bool,
+) -> None:
+    _read(monkeypatch, late)
+    folder = tmp_path / "stopped"
+    _stop_in(monkeypatch, generation, lambda: signal.raise_signal(number))
+    ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder)
+    assert ended.status == status
+    last = ended.err.splitlines()[-1]
+    assert last.startswith(f"stopped by {number.name} after {generation} of 5 generations; to go on: python ")
+    assert last.endswith(f"train_tetris.py --resume {folder}")
+    assert len(_metrics(folder)) == generation
+    assert (folder / "controller.json").exists() == (generation > 0)
+
+    ended = script("train_tetris", "--resume", folder)
+    assert ended.status == 0
+    assert _is_the_same(folder, whole)
+
+
+@pytest.mark.parametrize("board", [0, 1])
+def test_signal_while_measuring_leaves_the_controller_and_the_boards_that_are_done(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, board: int
+) -> None:
+    measure, measured = comparison.measure, itertools.count()
+    players = [0, 1, 2, 5]  # how many play before a board: on its own the published ones, too
+
+    def interrupted(*arguments: Any) -> Any:
+        if next(measured) == players[board]:
+            signal.raise_signal(signal.SIGTERM)
+        return measure(*arguments)
+
+    folder = tmp_path / "stopped"
+    monkeypatch.setattr(comparison, "measure", interrupted)
+    ended = script("train_tetris", *RECIPE, "--score-decisions", 64, "--out", folder)
+    assert ended.status == 143
+    assert f"while measuring {folder / 'controller.json'}; to go on: python" in ended.err
+    assert _is_the_same(folder, whole)
+    assert len(_scored(folder)) == board
+
+    monkeypatch.setattr(comparison, "measure", measure)
+    ended = script("train_tetris", "--resume", folder)
+    assert ended.status == 0
+    assert "dt20" in ended.out
+    assert _scored(folder) == {"10x10", "10x20", *_scored(folder)}
+    assert _is_the_same(folder, whole)
+
+
+@pytest.mark.parametrize("decisions", [0, 64])
+def test_finished_run_says_so(script: Script, tmp_path: Path, decisions: int) -> None:
+    arguments = ("--score-decisions", decisions, "--out", tmp_path / "a")
+    assert script("train_tetris", *RECIPE, *arguments).status == 0
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
+    ended = script("train_tetris", "--resume", tmp_path / "a")
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith(f"{tmp_path / 'a'} is finished: all 5 generations")
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_time_limit_ends_a_run_that_can_be_resumed(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, late: bool
+) -> None:
+    _read(monkeypatch, late)
+    folder = tmp_path / "stopped"
+    now = time.monotonic
+    _stop_in(monkeypatch, 2, lambda: monkeypatch.setattr("time.monotonic", lambda: now() + 3600))
+    ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder, "--time-limit", 1000)
+    assert ended.status == 0
+    assert (
+        f"time is up after 2 of 5 generations; to go on: python {sys.argv[0]} --resume {folder}" in ended.err
+    )
+    assert LinearController.load(folder / "controller.json").provenance["generation"] == 2
+
+    assert script("train_tetris", "--resume", folder, "--time-limit", 1000).status == 0
+    assert _is_the_same(folder, whole)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_full_disk_is_one_line_and_the_run_can_go_on(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, late: bool
+) -> None:
+    _read(monkeypatch, late)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = tmp_path / "stopped"
+    with monkeypatch.context() as patch:
+        _stop_in(patch, 2, lambda: patch.setattr(os, "fsync", full))
+        ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder)
+    assert ended.status == 2
+    assert ended.err.splitlines()[-1].endswith("No space left on device")
+    assert "Traceback" not in ended.err
+
+    assert script("train_tetris", "--resume", folder).status == 0
+    assert _is_the_same(folder, whole)
+
+
+def test_run_read_late_is_the_run_read_at_once(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
+) -> None:
+    folder = tmp_path / "late"
+    _read(monkeypatch, True)
+    assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 0
+    assert _is_the_same(folder, whole)
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == sorted(
+        path.name for path in (whole / "checkpoints").iterdir()
+    )
+
+
+def test_damaged_checkpoint_is_passed_over_by_name(script: Script, tmp_path: Path, whole: Path) -> None:
+    folder = tmp_path / "torn"
+    folder.mkdir()
+    (folder / "config.json").write_bytes((whole / "config.json").read_bytes())
+    (folder / "checkpoints").mkdir()
+    for number in (3, 4):
+        name = f"checkpoints/checkpoint-{number:06d}.json"
+        data = (whole / name).read_bytes()
+        (folder / name).write_bytes(data if number == 3 else data[: len(data) // 2])
+    ended = script("train_tetris", "--resume", folder)
+    assert ended.status == 0
+    assert "note: passed over checkpoint-000004.json: torn" in ended.err
+    assert "going on after 3 of 5 generations" in ended.err
+    assert _weights(folder) == _weights(whole)
+
+
+def test_checkpoint_of_another_run_is_refused(script: Script, tmp_path: Path, whole: Path) -> None:
+    config = json.loads((whole / "config.json").read_text())
+    (whole / "config.json").write_text(json.dumps({**config, "seed": 2}))
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 2
+    assert "checkpoint-000005.json: belongs to another run: expected seed = 2, got 1" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--resume", "/no/such"), "expected a run in /no/such, found no config.json there"),
+        (("--resume", "x", "--seed", "3"), "a resumed run keeps its settings: expected no --seed"),
+        (("--resume", "x", "--out", "y"), "not allowed with argument --resume"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
+    ended = script("train_tetris", *arguments)
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert message in line
+
+
+def test_incomplete_config_is_refused(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"seed": 3}')
+    ended = script("train_tetris", "--resume", tmp_path)
+    assert ended.status == 2
+    assert f"{tmp_path / 'config.json'}: expected all settings of a run, found no preset, board" in ended.err
+
+
+def test_run_in_progress_is_left_alone(script: Script, whole: Path) -> None:
+    with RunFolder(whole).claimed(None):
+        ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 2
+    assert f"expected {whole} to be at rest, but another process is training there" in ended.err
+
+
+def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -> None:
+    helper = Path(__file__).with_name("kill_and_resume_training.py")
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
+    ended = subprocess.run(
+        [sys.executable, str(helper), str(tmp_path), "10"],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    report = json.loads(ended.stdout)
+    assert _metrics(tmp_path / "killed") == _metrics(tmp_path / "whole")
+    assert _weights(tmp_path / "killed") == _weights(tmp_path / "whole")
+    # The kills did hit a running run, and between different checkpoints.
+    assert len({step for step in report["steps"] if 0 < step < report["generations"]}) >= 4, report
+
+
+def test_the_run_that_was_meant_is_named(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    ended = script("train_tetris", "--resume", tmp_path / "mien")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert line.endswith(f"; did you mean '{tmp_path / 'mine'}'?")

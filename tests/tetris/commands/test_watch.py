@@ -1,0 +1,414 @@
+"""scripts/watch_tetris.py: what it shows, what it writes, what it refuses."""
+
+from __future__ import annotations
+
+import builtins
+import fcntl
+import functools
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tqdm import tqdm
+
+from tetris import LinearController, Rules, published, rollout
+from tetris.commands import exports as _exports
+from tetris.commands import show as _show
+from tetris.controller import resolve
+from tetris.replay import Replay
+
+Script = Callable[..., Any]
+ROOT = Path(__file__).parents[3]
+SMALL = ("--board", "6x6", "--seed", 7)
+
+
+def read_until(hand: int, text: bytes) -> None:
+    """Read what a program writes to its terminal until a text comes."""
+    seen, due = b"", time.monotonic() + 60
+    while text not in seen:
+        assert time.monotonic() < due, seen[-2000:]
+        if select.select([hand], [], [], 1)[0]:
+            seen += os.read(hand, 65536)
+
+
+def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -> None:
+    """Send a signal while a piece is played, the one of that number."""
+    original = _show.decisions
+
+    def playing(*arguments: Any) -> Any:
+        for count, after in enumerate(original(*arguments), start=1):
+            if count == pieces:
+                signal.raise_signal(number)
+            yield after
+
+    monkeypatch.setattr(_show, "decisions", playing)
+
+
+def recorded(script: Script, folder: Path, *arguments: object) -> Path:
+    file = folder / "game.json"
+    ended = script("watch_tetris", *arguments, "--replay", file)
+    assert (ended.status, ended.err) == (0, "")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rules"),
+    [
+        ((), Rules(6, 6)),
+        (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True)),
+        (("--pieces", "SZ"), Rules(6, 6, pieces="SZ")),
+    ],
+)
+def test_a_game_is_the_one_that_the_engines_play(
+    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules
+) -> None:
+    replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
+    for device in ("python", "cpu"):
+        played = rollout([published("bcts").weights], rules, 1, 250, 7, device, features="bcts")
+        assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
+    assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
+    assert replay.controller == published("bcts")
+
+
+def test_without_arguments_the_best_controller_plays(script: Script, tmp_path: Path) -> None:
+    replay = Replay.load(recorded(script, tmp_path, "--decisions", 5))
+    assert (replay.controller, replay.rules, replay.seed) == (resolve("best"), Rules(), 12345)
+
+
+def test_on_a_board_that_the_best_controller_does_not_know_another_one_plays(
+    script: Script, tmp_path: Path
+) -> None:
+    replay = Replay.load(recorded(script, tmp_path, "--board", "6x12", "--decisions", 5))
+    assert (replay.controller, replay.rules) == (resolve("anywidth"), Rules(6, 12))
+
+
+def test_a_pipe_gets_plain_frames(script: Script) -> None:
+    ended = script("watch_tetris", *SMALL, "--decisions", 40)
+    assert (ended.status, ended.err) == (0, "")
+    assert "\x1b" not in ended.out
+    frames = ended.out.strip().split("\n\n")
+    assert len(frames) == 40
+    first = frames[0].splitlines()
+    assert re.fullmatch(r"piece 1 [A-Z], next [A-Z], lines 0, games over 0", first[0])
+    assert first[-2].startswith("landing_height ")
+    assert re.fullmatch(r"value -?[\d.]+, margin [\d.]+", first[-1])
+
+
+def test_games_are_played_until_so_many_have_ended(script: Script, tmp_path: Path) -> None:
+    replay = Replay.load(recorded(script, tmp_path, *SMALL, "--games", 3))
+    *_, last = replay.after_states()
+    assert (replay.games, last.game_over) == (3, True)
+
+
+def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
+    file = recorded(script, tmp_path, *SMALL, "--decisions", 30)
+    live, again = (
+        script("watch_tetris", *arguments).out for arguments in ((*SMALL, "--decisions", 30), (file,))
+    )
+    # A replay ends, and with it what is known of the pieces.
+    assert re.sub(r"(piece 30 .), next .", r"\1", live) == again
+    assert script("watch_tetris", file, "--decisions", 2).out.count("piece ") == 2
+
+
+def test_a_replay_of_evaluate_tetris_is_shown_too(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "steps.json"
+    script("evaluate_tetris", "dt20", "--board", "6x6", "--seed", 7, "--decisions", 30, "--replay", file)
+    assert (
+        script("watch_tetris", file).out
+        == script("watch_tetris", recorded(script, tmp_path, "dt20", *SMALL, "--decisions", 30)).out
+    )
+
+
+def test_a_gif_holds_a_picture_a_piece(script: Script, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason='needs Pillow: pip install -e ".[watch]"')
+    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--speed", 10, "--gif", tmp_path / "a.gif")
+    assert (ended.status, ended.err) == (0, "")
+    assert re.fullmatch(r".*a\.gif: 20 pieces, \d+ kB\n", ended.out)
+    with image.open(tmp_path / "a.gif") as gif:
+        assert (gif.n_frames, gif.info["duration"], gif.info["loop"]) == (20, 100, 0)
+        gif.seek(19)
+        colors = {color for _, color in gif.convert("RGB").getcolors()}
+    assert (0x16, 0x18, 0x1D) in colors  # the page: the palette is kept as it is
+    assert len(colors) < 70
+
+
+def test_an_mp4_is_a_video(script: Script, tmp_path: Path) -> None:
+    ffmpeg = pytest.importorskip("imageio_ffmpeg", reason='needs imageio-ffmpeg: pip install -e ".[watch]"')
+    file = tmp_path / "a.mp4"
+    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--speed", 10, "--mp4", file)
+    assert (ended.status, ended.err) == (0, "")
+    told = next(ffmpeg.read_frames(str(file)))
+    assert (told["codec"], told["fps"], told["duration"]) == ("h264", 10.0, 2.0)
+
+
+def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    file = recorded(script, tmp_path, *SMALL, "--decisions", 20, "--html", page)
+    assert "<title>anywidth</title>" in page.read_text(encoding="utf-8")
+    assert len(Replay.load(file).placements) == 20
+
+
+def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    LinearController("holes", (-1.0,), Rules(6, 6)).save(folder / "controller.json")
+    page = tmp_path / "a.html"
+    assert script("watch_tetris", folder, *SMALL, "--decisions", 3, "--html", page).status == 0
+    assert "<title>run</title>" in page.read_text(encoding="utf-8")
+
+
+def test_a_run_folder_that_is_named_by_where_it_lies_is_called_by_its_name(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    (folder / "inside").mkdir(parents=True)
+    LinearController("holes", (-1.0,), Rules(6, 6)).save(folder / "controller.json")
+    page = tmp_path / "a.html"
+    for place, source in ((folder, "."), (folder / "inside", "..")):
+        monkeypatch.chdir(place)
+        assert script("watch_tetris", source, *SMALL, "--decisions", 3, "--html", page).status == 0
+        assert "<title>run</title>" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", [(), ("--html", "{folder}/a.html"), ("--replay", "{folder}/b.json")])
+def test_a_replay_without_placements_is_one_line_and_status_2(
+    script: Script, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    file = tmp_path / "empty.json"
+    Replay(Rules(), b"", 0, 0).save(file)
+    ended = script("watch_tetris", file, *(text.replace("{folder}", str(tmp_path)) for text in how))
+    message = f"{file}: expected a replay of at least one placement, got none"
+    assert (ended.status, ended.out, ended.err) == (2, "", f"watch_tetris.py: error: {message}\n")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_is_not_there_is_one_line_with_the_one_that_was_meant(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorded(script, tmp_path, *SMALL, "--decisions", 3)
+    ended = script("watch_tetris", "game.jsn")
+    assert ended.status == 2
+    assert ended.err.endswith("; got 'game.jsn'; did you mean 'game.json'?\n")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_was_played_until_a_signal_is_written(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+) -> None:
+    whole = Replay.load(recorded(script, tmp_path, "--seed", 7, "--decisions", 20))
+    send(monkeypatch, number, 20)
+    file, page = tmp_path / "game.json", tmp_path / "a.html"
+    ended = script("watch_tetris", "--games", 1, "--seed", 7, "--replay", file, "--html", page)
+    assert ended.status == status
+    assert ended.err == f"stopped by {number.name} after 20 pieces, writing these\n"
+    replay = Replay.load(file)
+    assert replay == whole
+    assert len(list(replay.after_states())) == 20
+    assert page.exists()
+
+
+def test_a_second_ctrl_c_while_playing_ends_it_at_once(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def twice(*arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(_show, "decisions", twice)
+    ended = script("watch_tetris", "--games", 1, "--replay", tmp_path / "game.json")
+    assert (ended.status, ended.err) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT raise KeyboardInterrupt: what a shell starts in the background may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("kind", "module"), [("gif", "PIL"), ("mp4", "imageio_ffmpeg")])
+def test_ctrl_c_while_drawing_leaves_what_is_written_and_no_half_file(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, module: str
+) -> None:
+    pytest.importorskip(module, reason='needs the extra watch: pip install -e ".[watch]"')
+    original = _exports.scenes
+
+    def interrupted(*arguments: Any) -> Any:
+        for number, scene in enumerate(original(*arguments)):
+            if number == 5:
+                signal.raise_signal(signal.SIGINT)
+            yield scene
+
+    monkeypatch.setattr(_exports, "scenes", interrupted)
+    file = tmp_path / "game.json"
+    arguments = ("--decisions", 20, f"--{kind}", tmp_path / f"a.{kind}", "--replay", file)
+    ended = script("watch_tetris", *SMALL, *arguments)
+    assert (ended.status, ended.err) == (130, "interrupted\n")
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("PIL", reason='needs Pillow: pip install -e ".[watch]"')
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("tetris.commands.exports.progress", functools.partial(tqdm, mininterval=0))
+    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--gif", tmp_path / "a.gif")
+    assert ended.status == 0
+    assert re.search(r"playing: .*20/20 \[.*, lines \d+, games over \d+\]", ended.err)
+    assert re.search(r"drawing a\.gif: .*20/20 \[", ended.err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("dt200",),
+            "dt10, dt20, anywidth, bertsekas, best; got 'dt200'; did you mean 'dt20'?",
+        ),
+        (("no/such.json",), "expected a controller at no/such.json, found no such file"),
+        (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
+        (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
+        (("--seed", "-1"), "--seed: expected a whole number from 0 to 2^64 - 1, got '-1'"),
+        (("--speed", "0"), "--speed: expected a number of pieces a second from 0.1 to 1000, got '0'"),
+        (("--speed", "nan"), "--speed: expected a number of pieces a second"),
+        (("--games", "1", "--decisions", "1"), "not allowed with argument"),
+        (("--html", "/no/such/out.html"), "/no/such: expected a folder to write to, found none"),
+        (("--gif", "a.png"), "--gif: expected a file name that ends in .gif, got 'a.png'"),
+        (("--mp4", "a.avi"), "--mp4: expected a file name that ends in .mp4, got 'a.avi'"),
+        (("--html", "a.gif"), "--html: expected a file name that ends in .html, got 'a.gif'"),
+        (("--replay", "a"), "--replay: expected a file name that ends in .json, got 'a'"),
+        (("dt2O",), "got 'dt2O'; did you mean 'dt20'?"),
+        (("--gif", "a.gif", "--speed", "100"), "expected a speed of at most 50 for a GIF, got 100"),
+        (("--play",), "--play needs a terminal"),
+        (("--play", "--games", "1"), "--play goes on until you quit: expected no --games or --decisions"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
+    ended = script("watch_tetris", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("watch_tetris.py: error: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    "flag", [("--board", "10x10"), ("--seed", "1"), ("--rule", "published"), ("--play",)]
+)
+def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path, flag: tuple[str, ...]) -> None:
+    ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), *flag)
+    assert ended.status == 2
+    assert f"a replay has its own rules and pieces: expected no {flag[0]}" in ended.err
+
+
+@pytest.mark.parametrize("damage", ["cut", "edited", "other pieces"])
+def test_a_damaged_replay_is_one_line_and_status_2(script: Script, tmp_path: Path, damage: str) -> None:
+    file = recorded(script, tmp_path, *SMALL, "--decisions", 10)
+    text = file.read_text()
+    replay = Replay.load(file)
+    if damage == "cut":
+        file.write_text(text[: len(text) // 2])
+    elif damage == "edited":
+        file.write_text(text.replace('"height": 6', '"height": 7', 1))
+    else:
+        Replay(replay.rules, replay.placements[1:], replay.lines, replay.games, 7, 0).save(file)
+    ended = script("watch_tetris", file)
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"watch_tetris.py: error: {file} holds no valid replay: ")
+
+
+@pytest.mark.parametrize(("flag", "module"), [("--gif", "PIL.Image"), ("--mp4", "imageio_ffmpeg")])
+def test_a_missing_extra_is_one_line_with_the_remedy(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, module: str
+) -> None:
+    original = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == module:
+            raise ImportError(name)
+        return original(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    ended = script("watch_tetris", flag, tmp_path / f"out.{flag.removeprefix('--')}")
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert line.endswith(': pip install -e ".[watch]"')
+
+
+def test_a_full_disk_leaves_no_file(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    out = tmp_path / "a.html"
+    ended = script("watch_tetris", *SMALL, "--decisions", 3, "--html", out)
+    assert (ended.status, ended.err) == (2, f"watch_tetris.py: error: {out}: No space left on device\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_person_played_is_written_when_they_quit(tmp_path: Path) -> None:
+    hand, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    file = tmp_path / "mine.json"
+    script = ROOT / "scripts" / "watch_tetris.py"
+    command = [sys.executable, script, "--play", "--board", "6x6", "--seed", "7", "--replay", file]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    program = subprocess.Popen(command, stdin=side, stdout=side, stderr=subprocess.PIPE, env=environment)
+    read_until(hand, b"pieces 0 ")
+    os.write(hand, b"   q")
+    read_until(hand, b"mine.json: 3 pieces")
+    _, err = program.communicate(timeout=30)
+    os.close(side)
+    os.close(hand)
+    assert (program.returncode, err) == (0, b"")
+    replay = Replay.load(file)
+    assert (len(replay.placements), replay.controller, replay.seed) == (3, None, 7)
+    assert len(list(replay.after_states())) == 3
+
+
+def test_ctrl_c_in_a_terminal_gives_it_back() -> None:
+    hand, side = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    command = [sys.executable, str(ROOT / "scripts" / "watch_tetris.py"), "--board", "6x6"]
+    program = subprocess.Popen(
+        command,
+        stdin=side,
+        stdout=side,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        # Where it is ignored here, as under `nohup pytest &`, it would be in the child, too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    read_until(hand, b"margin")
+    program.send_signal(signal.SIGINT)
+    read_until(hand, b"\x1b[?25h\x1b[?1049l")
+    _, err = program.communicate(timeout=30)
+    os.close(side)
+    os.close(hand)
+    assert (program.returncode, err) == (130, "interrupted\n")
+
+
+def test_another_file_is_no_controller(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps({"format": "other"}))
+    ended = script("watch_tetris", file)
+    assert ended.status == 2
+    assert f"{file} holds no valid controller" in ended.err

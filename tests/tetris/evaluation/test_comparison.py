@@ -1,0 +1,104 @@
+"""A learned controller beside published ones: who plays, who is estimated, whose score is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_runs import estimating
+
+from tetris import LinearController, Rules, published
+from tetris.evaluation import comparison
+from tetris.evaluation.comparison import (
+    MOST_ESTIMATED,
+    boards,
+    compare,
+    comparison_table,
+    published_score,
+    references_to_play,
+    verdict,
+)
+from tetris.evaluation.estimates import PLAYED
+
+ROOT = Path(__file__).parents[3]
+LOW, HIGH = Rules(10, 10), Rules(10, 20)
+LEARNED = LinearController(published("dt10").features, published("dt10").weights, HIGH, "mine")
+
+
+@pytest.fixture
+def ended(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How many games end in the look before an estimate; estimates come ten million decisions at a time."""
+    games = {"count": 0}
+    monkeypatch.setattr(comparison, "estimate", estimating([1e-8] * 16, 10_000_000))
+    monkeypatch.setattr(comparison, "games_ended", lambda *arguments: games["count"])
+    return games
+
+
+def learned(rules: Rules, decisions: int, device: str = "cpu") -> Any:
+    return next(compare(LEARNED, rules, decisions, device))
+
+
+def test_what_hardly_loses_is_estimated_and_not_played(ended: dict[str, int]) -> None:
+    found = learned(HIGH, 12_000_000)
+    assert (found["estimates"], found["decisions"]) == (32, 20_000_000)
+
+
+def test_what_loses_is_played(ended: dict[str, int]) -> None:
+    ended["count"] = 1000
+    found = learned(LOW, PLAYED)
+    assert (found["decisions"], "estimates" in found) == (PLAYED, False)
+
+
+def test_too_few_decisions_and_the_reference_implementation_estimate_nothing(ended: dict[str, int]) -> None:
+    assert "games" in learned(LOW, 640)
+    assert "games" in learned(Rules(5, 6), 64, "python")
+
+
+def test_an_estimate_has_its_limit(ended: dict[str, int]) -> None:
+    assert learned(HIGH, 10 * MOST_ESTIMATED)["decisions"] == MOST_ESTIMATED
+
+
+def test_published_scores_come_with_the_package_for_the_boards_of_the_literature() -> None:
+    assert references_to_play([LOW, HIGH]) == []
+    other = [Rules(10, 12), Rules(10, 10, clear_on_overflow=True), Rules(10, 10, pieces="bag")]
+    for rules in other:
+        assert [each.name for each in references_to_play([LOW, rules])] == ["bcts", "dt20"]
+
+
+def test_published_scores_are_those_of_the_result_file() -> None:
+    result = json.loads((ROOT / "benchmarks/results/h200/published.json").read_text(encoding="utf-8"))
+    for measured in result["data"]["measurements"]:
+        rules = Rules(*Rules.parse_board(measured["board"]))
+        found = published_score(measured["controller"], rules)
+        assert found is not None
+        assert found["measured"]["commit"] == result["commit"]
+        names = ("lines_per_game", "ci95", "games", "lines", "decisions", "seed")
+        assert [found[name] for name in names] == [measured[name] for name in names]
+
+
+def test_a_controller_is_measured_where_it_can_play() -> None:
+    own = Rules(5, 6)
+    assert boards(LEARNED, own) == [LOW, HIGH, own]
+    assert boards(LEARNED, HIGH) == [LOW, HIGH]
+    narrow = LinearController("bertsekas", (1.0,) * 11, own)
+    assert boards(narrow, own) == [own]
+
+
+def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int]) -> None:
+    scores = list(compare(LEARNED, HIGH, 12_000_000, "cpu"))
+    table = comparison_table(scores).splitlines()
+    assert table[0] == "board 10x20, published rule, pieces uniform, engine cpu"
+    assert table[3].split()[:2] == ["learned", "dt"]
+    assert table[3].endswith("32 estimates")
+    assert table[5].endswith("2,103 games, NVIDIA H200, 2026-11-22")
+    assert verdict(scores) == (
+        "40 M lines a game on 10x20 (estimated, 95 % interval 40 M - 40 M): "
+        "0.78 times dt20, the best published"
+    )
+
+
+def test_verdict_without_an_end_of_a_game_is_a_bound() -> None:
+    score = {"controller": "learned", "board": "10x20", "lines_per_game": None, "ci95": [1.6e6, None]}
+    assert verdict([score]) == "more than 1.6 M lines a game on 10x20: no game ended"

@@ -1,0 +1,252 @@
+"""scripts/_report.py: the page of a run holds what the run's files say, and nothing of a network."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_runs import make_run
+
+from tetris.replay import Replay
+from tetris.report.data import GAME_DECISIONS, MOST_POINTS, recorded_game, shown_places
+from tetris.report.page import comparison_page, report_page, write_report
+from tetris.report.run_record import RunRecord, read_run
+
+MOST_BYTES = 1_500_000
+_VOID = ("meta", "input", "br")
+
+
+class Tags(HTMLParser):
+    """Checks that elements are closed in order, and notes links, headings and ids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.links += [str(value) for name, value in attrs if name in ("src", "href")]
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+        if tag not in _VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def chart_data(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    values: dict[str, Any] = json.loads(found[1])
+    return values
+
+
+def rows(page: str, label: str) -> list[list[str]]:
+    """Return the cells of the table with a label, pictures left out."""
+    found = re.search(rf'aria-label="{re.escape(label)}"><table>(.*?)</table>', page, re.DOTALL)
+    assert found is not None, label
+    return [
+        [html.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        for row in found[1].split("</tr>")[:-1]
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return read_run(make_run(tmp_path_factory.mktemp("runs") / "mine"))
+
+
+def longer(run: RunRecord, count: int) -> RunRecord:
+    """The same run with its last generation over and over."""
+    *first, last = run.metrics
+    again = [{**last, "generation": number} for number in range(len(run.metrics), count + 1)]
+    return RunRecord(run.name, run.recipe, [*first, *again], run.controller)
+
+
+def test_pages_are_whole_and_ask_nothing_of_a_network(run: RunRecord) -> None:
+    for page in (report_page(run), comparison_page([run, run])):
+        tags = Tags(page)
+        assert tags.links == []
+        assert len(set(tags.ids)) == len(tags.ids)
+        without_namespace = page.replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|fetch\(|import\s|@import|url\(", without_namespace)
+        assert "prefers-color-scheme: dark" in page
+
+
+def test_charts_hold_the_metrics(run: RunRecord) -> None:
+    data = chart_data(report_page(run))
+    (values,) = data["runs"]
+    assert (data["across"], values["name"]) == ("generation", "mine")
+    assert values["stages"] == [{"board": "5x6", "first": 1}, {"board": "5x7", "first": 3}]
+    assert values["generation"] == [1, 2, 3]
+    assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
+    assert values["features"] == ["holes", "max_height"]
+    for key in ("generation_best", "elite_mean", "elite_worst", "learned_mean_fitness", "std_mean"):
+        assert values[key] == pytest.approx([record[key] for record in run.metrics], rel=1e-4)
+    for key in ("mean", "std"):
+        for feature in range(2):
+            told = [record[key][feature] for record in run.metrics]
+            assert values[key][feature] == pytest.approx(told, rel=1e-4)
+    for worst, mean, best in zip(
+        *(values[k] for k in ("elite_worst", "elite_mean", "generation_best")), strict=True
+    ):
+        assert worst <= mean <= best
+
+
+def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(run: RunRecord) -> None:
+    header, *table = rows(report_page(run), "Board 10x10, published rule, pieces uniform")
+    assert (header[1:3], header[-1]) == (["lines a game", "95 % interval"], "literature, about")
+    assert table == [
+        ["learned", "4,748", "4,464 – 5,055", "", "1,009 games", "12,000,000", "–"],
+        ["bcts", "3,813", "3,607 – 4,033", "", "1,256 games", "12,000,000", "3,800"],
+        ["dt20", "–", "> 1.6 M", "", "0 games", "12,000,000", "4,300"],
+    ]
+
+
+def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> None:
+    page = report_page(run)
+    settings = dict(rows(page, "Settings and versions")[1:])
+    assert (settings["population"], settings["curriculum"]) == ("4", "5x6:2:20, 5x7:1:30")
+    assert settings["version of torch"] == run.versions["torch"]
+    assert rows(page, "Stages")[1:] == [["1", "5x6", "2 of 2", "20", "8"], ["2", "5x7", "1 of 1", "30", "8"]]
+    assert run.spread is not None
+    assert rows(page, "Learned weights")[1:] == [
+        [name, f"{weight:.4f}", f"{spread:.4f}"]
+        for name, weight, spread in zip(run.feature_names, run.controller.weights, run.spread, strict=True)
+    ]
+    assert [row[:2] for row in rows(page, "Generations of mine")[1:]] == [
+        ["1", "5x6"],
+        ["2", "5x6"],
+        ["3", "5x7"],
+    ]
+
+
+def test_game_is_the_same_each_time_and_what_the_controller_plays(run: RunRecord) -> None:
+    game = recorded_game(run)
+    assert game == recorded_game(run)
+    assert (len(game.placements), game.rules, game.seed) == (GAME_DECISIONS, run.recipe.rules, 12345)
+    assert game.controller == run.controller
+    assert Replay.from_dict(game.to_dict()) == game
+
+
+def test_a_long_run_is_thinned_out_and_the_page_stays_small(run: RunRecord) -> None:
+    long = longer(run, 3000)
+    places = shown_places(long)
+    assert len(places) <= MOST_POINTS + 1
+    assert (places[0], places[-1]) == (0, 2999)
+    page = report_page(long)
+    (values,) = chart_data(page)["runs"]
+    assert values["decisions"][-1] == long.decisions
+    assert len(page.encode()) < MOST_BYTES
+
+
+def test_a_run_without_scores_and_without_recorded_weights_says_so(run: RunRecord, tmp_path: Path) -> None:
+    bare = read_run(make_run(tmp_path / "bare", scored=False))
+    old = [
+        {name: value for name, value in record.items() if name not in ("mean", "std", "elite_worst")}
+        for record in bare.metrics
+    ]
+    page = report_page(RunRecord("old", bare.recipe, old, bare.controller))
+    assert "Nothing was measured yet" in page
+    assert "This run recorded no weights on its way" in page
+    (values,) = chart_data(page)["runs"]
+    assert values["elite_worst"] == [None] * 3
+    assert rows(page, "Learned weights")[0] == ["feature", "weight"]
+
+
+def test_a_name_cannot_break_out_of_the_page(run: RunRecord) -> None:
+    nasty = '</script><script>alert("1")</script>'
+    record = RunRecord(nasty, run.recipe, run.metrics, run.controller)
+    for page in (report_page(record), comparison_page([record, run])):
+        assert nasty not in page
+        assert chart_data(page)["runs"][0]["name"] == nasty
+
+
+def test_a_comparison_tells_what_differs_and_shows_equal_measurements_once(
+    run: RunRecord, tmp_path: Path
+) -> None:
+    other = read_run(make_run(tmp_path / "mine", population=6, seed=4))
+    page = comparison_page([run, other])
+    names = ["mine (1)", "mine (2)"]
+    assert [each["name"] for each in chart_data(page)["runs"]] == names
+    assert rows(page, "What differs") == [
+        ["setting", *names],
+        ["population", "4", "6"],
+        ["seed", "3", "4"],
+    ]
+    scores = rows(page, "Board 10x10, published rule, pieces uniform")
+    assert [row[0] for row in scores[1:]] == [*names, "bcts", "dt20"]
+    assert rows(page, "Learned weights")[0] == ["feature", *names]
+    assert [row[2] for row in rows(page, "What the runs cost")[1:]] == ["3 of 3", "3 of 3"]
+    assert page.count("<tetris-player>") == 2
+
+
+def test_a_page_is_written_whole_or_not_at_all(run: RunRecord, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        write_report(tmp_path / "file" / "report.html", [run])
+    write_report(tmp_path / "report.html", [run])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "report.html"]
+
+
+def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "mine", estimated=True))
+    page = report_page(run)
+    header, *table = rows(page, "Board 10x20, published rule, pieces uniform")
+    assert header[-3:-1] == ["from", "decisions"]
+    assert [row[:3] for row in table] == [
+        ["learned", "364 M", "346 M – 383 M"],
+        ["bcts", "640 M", "> 204 M"],
+        ["dt20", "–", "> 0"],
+    ]
+    assert [row[-3] for row in table] == ["16 estimates"] * 3
+    assert "estimated; 95 %: 346 M – 383 M" in page
+    assert "importance splitting estimates" in page
+    assert "Board 10x10, published rule, pieces uniform" in page
+
+
+def test_an_estimate_without_an_end_of_a_game_leaves_the_score_in_its_tile(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "mine", estimated=True)
+    file = folder / "controller.json"
+    values = json.loads(file.read_text())
+    score = {
+        **values["provenance"]["score"][0],
+        "board": "10x20",
+        "lines_per_game": None,
+        "ci95": [2.1e6, None],
+    }
+    values["provenance"]["score"].append(score)
+    values["provenance"]["estimates"] = [{**values["provenance"]["estimates"][2], "controller": "learned"}]
+    file.write_text(json.dumps(values))
+    page = report_page(read_run(folder))
+    assert "estimated;" not in page
+    assert "&gt; 2.1 M" in page
+
+
+def test_a_comparison_shows_equal_estimates_once(tmp_path: Path) -> None:
+    runs = [
+        read_run(make_run(tmp_path / name, estimated=True, seed=seed)) for name, seed in (("a", 3), ("b", 4))
+    ]
+    _, *table = rows(comparison_page(runs), "Board 10x20, published rule, pieces uniform")
+    assert [row[0] for row in table] == ["a", "b", "bcts", "dt20"]
+
+
+def test_an_estimate_that_lacks_something_is_named(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "mine", estimated=True)
+    file = folder / "controller.json"
+    values = json.loads(file.read_text())
+    del values["provenance"]["estimates"][0]["estimates"]
+    file.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="expected a score with estimates, got"):
+        read_run(folder)

@@ -1,0 +1,47 @@
+"""tetris/judgement.py: what a controller plays and thinks."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from tetris import LinearController, Rules, published
+from tetris.explanation import decisions, judge
+from tetris.game import after_states, steps
+from tetris.piece_stream import PieceStream
+
+RULES = Rules(6, 8)
+
+
+def test_decisions_are_the_steps_of_the_engine() -> None:
+    controller, pieces = published("dt20"), PieceStream(RULES, 3, 0)
+    names, weights = controller.names_on(RULES), controller.float32_weights
+    rows: tuple[int, ...] = ()
+    for after, step in zip(
+        decisions(controller, RULES, pieces),
+        islice(steps((), PieceStream(RULES, 3, 0), weights, names, RULES, 0, 150), 150),
+        strict=False,
+    ):
+        assert (after.rows, after.lines, after.game_over) == (step.rows, step.lines, step.game_over)
+        judged = judge(rows, after, controller)
+        assert (judged.features, judged.value) == (step.features, step.value)
+        assert judged.margin is None or judged.margin >= 0  # it plays what it likes best
+        rows = () if after.game_over else after.rows
+
+
+def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
+    controller = LinearController("landing_height", (-2.0,), RULES)
+    flat, *_, upright = (after for after in sorted(after_states((), 0, RULES), key=lambda a: a.shape.height))
+    assert judge((), flat, controller).margin == 0.0  # the other columns are as good
+    assert judge((), upright, controller).margin == -3.0  # 1.5 rows higher
+    assert judge((), upright, controller).contributions == (-3.0,)
+
+
+def test_without_a_choice_there_is_no_margin() -> None:
+    wall = tuple([0b111110] * 8)
+    into_the_well, flat = (
+        next(after for after in after_states(wall, 0, RULES) if after.shape.orientation == orientation)
+        for orientation in (0, 1)
+    )
+    assert (into_the_well.lines, flat.game_over) == (4, True)
+    assert judge(wall, into_the_well, published("dt20")).margin is None
+    assert judge(wall, flat, published("dt20")).margin is None

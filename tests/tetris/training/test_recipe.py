@@ -1,0 +1,325 @@
+"""The settings of a training run: presets, layers, curricula, config files."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from tetris import Rules
+from tetris.training.curriculum import cut_to_board, parse_curriculum
+from tetris.training.presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
+from tetris.training.recipe import Recipe, Stage, has_changed, make_recipe, read_settings
+from tetris.training.run_folder import RunFolder
+
+
+def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
+    return [(stage.rules.board, stage.generations, stage.decisions) for stage in recipe.stages]
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU, on which the kernel that draws there works."""
+    monkeypatch.setattr(
+        "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
+    )
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "torch"), ("python", "torch"), ("cuda", "cuda")])
+def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) -> None:
+    recipe = make_recipe(device, {"preset": preset, "device": device})
+    assert (recipe.preset, recipe.device, recipe.backend) == (preset, device, backend)
+    assert recipe.total_generations >= 10
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("engine", "layer", "backend"),
+    [
+        ("cuda", {}, "cuda"),
+        ("cuda", {"device": "auto", "backend": "auto"}, "cuda"),
+        ("cuda", {"backend": "torch"}, "torch"),
+        ("cpu", {}, "torch"),
+        ("python", {}, "torch"),
+        ("cpu", {"device": "cpu", "backend": "cuda"}, "cuda"),
+    ],
+)
+def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str, Any], backend: str) -> None:
+    assert make_recipe(engine, layer).backend == backend
+
+
+@pytest.mark.parametrize(("device", "backend"), [("cpu", "torch"), ("cuda", "cuda")])
+@pytest.mark.parametrize(
+    ("name", "value", "changed"),
+    [
+        *[(name, value, False) for name, value in (("seed", 7), ("streams", 8), ("score_decisions", 0))],
+        *[("decisions", 999, False), ("generations", 3, True)],  # all stages name their own decisions
+        *[(name, value, True) for name, value in (("population", 77), ("noise", "constant:0.5"))],
+        *[("features", "gone", True), ("preset", "gone", True)],
+    ],
+)
+def test_a_recipe_has_changed_where_its_preset_says_something_else(
+    device: str, backend: str, name: str, value: str | int, changed: bool
+) -> None:
+    config = make_recipe(device, {"preset": "standard", "backend": backend}).to_dict()
+    assert has_changed({**config, name: value}) is changed
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("preset", CUDA_PRESETS)
+def test_presets_fill_a_gpu_with_streams_that_get_to_steady_play(preset: str) -> None:
+    recipe = make_recipe("cuda", {"preset": preset})
+    assert (recipe.population + 1) * recipe.streams >= 132 * 1024
+    assert min(stage.decisions for stage in recipe.stages) >= 1000
+
+
+@pytest.mark.usefixtures("gpu")
+def test_quick_preset_is_the_same_again_on_another_engine_from_its_config(tmp_path: Path) -> None:
+    recipe = make_recipe("cuda")
+    assert _stages(recipe) != _stages(make_recipe("cpu"))
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(recipe.to_dict()))
+    again = asdict(make_recipe("cpu", read_settings(file)))
+    assert again == {**asdict(recipe), "device": "cpu"}
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = make_recipe("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    small = SimpleNamespace(multi_processor_count=66)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: small)
+    recipe = make_recipe("cuda")
+    assert 2 * recipe.streams == large.streams
+    assert 2 * recipe.score_decisions == large.score_decisions
+    assert make_recipe("cuda", {"streams": 7}).streams == 7
+    small.multi_processor_count = 20
+    assert make_recipe("cuda").streams == 128  # fewer tell little apart
+
+
+def test_no_preset_is_the_quick_one() -> None:
+    assert make_recipe("cpu") == make_recipe("cpu", {"preset": "quick"})
+
+
+def test_quick_preset_is_cut_down_for_the_python_engine() -> None:
+    recipe = asdict(make_recipe("python"))
+    assert PYTHON_PRESETS["quick"].items() <= recipe.items()
+    assert not PYTHON_PRESETS["quick"].items() <= asdict(make_recipe("cpu")).items()
+
+
+def test_later_layer_beats_earlier_beats_preset() -> None:
+    recipe = make_recipe(
+        "cpu", {"streams": 3, "seed": 4, "preset": "record"}, {"seed": 5, "preset": "standard"}
+    )
+    assert (recipe.streams, recipe.seed, recipe.population) == (3, 5, PRESETS["standard"]["population"])
+
+
+def test_generations_alone_are_the_whole_run() -> None:
+    recipe = make_recipe("cpu", {"generations": 7, "board": "8x12", "decisions": 50})
+    assert _stages(recipe) == [("8x12", 7, 50)]
+
+
+def test_curriculum_alone_is_the_whole_run() -> None:
+    recipe = make_recipe("cpu", {"curriculum": " 10x10:22 , 10x12:14:4000", "decisions": 50})
+    assert _stages(recipe) == [("10x10", 22, 50), ("10x12", 14, 4000)]
+    assert recipe.board == "10x20"
+
+
+def test_curriculum_leads_to_the_board() -> None:
+    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9", "generations": 3, "decisions": 50})
+    assert _stages(recipe) == [("10x10", 2, 9), ("10x20", 3, 50)]
+
+
+def test_later_generations_replace_an_earlier_curriculum() -> None:
+    assert _stages(make_recipe("cpu", {"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 1})) == [
+        ("10x20", 3, 1)
+    ]
+
+
+def test_decisions_hold_for_every_stage_of_a_preset() -> None:
+    recipe = make_recipe("cpu", {"decisions": 377})
+    assert {stage.decisions for stage in recipe.stages} == {377}
+    assert recipe.total_generations == make_recipe("cpu").total_generations
+
+
+def test_board_cuts_the_curriculum_of_a_preset() -> None:
+    recipe = make_recipe("cpu", {"board": "8x7"})
+    assert {stage.rules.board for stage in recipe.stages} == {"8x7"}
+    assert recipe.total_generations == make_recipe("cpu").total_generations
+
+
+def test_board_leaves_a_given_curriculum_alone() -> None:
+    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9"}, {"board": "8x9"})
+    assert [board for board, _, _ in _stages(recipe)] == ["10x10"]
+
+
+def test_population_keeps_the_share_of_elites() -> None:
+    quick = PRESETS["quick"]
+    half = make_recipe("cpu", {"population": int(quick["population"]) // 2})
+    assert abs(half.elites - int(quick["elites"]) / 2) <= 0.5
+    assert make_recipe("cpu", {"population": 3}).elites == 2
+    assert make_recipe("cpu", {"population": 30, "elites": 7}).elites == 7
+
+
+def test_rule_and_pieces_hold_on_every_board() -> None:
+    recipe = make_recipe("cpu", {"rule": "clear-on-overflow", "pieces": "zs", "board": "8x7"})
+    assert {stage.rules for stage in recipe.stages} == {Rules(8, 7, True, "SZ")}
+    assert recipe.pieces == Rules(pieces="SZ").pieces
+
+
+def test_texts_are_kept_in_canonical_form() -> None:
+    recipe = make_recipe("cpu", {"features": "DU", "noise": "Linear:5,10", "curriculum": " 10X10 : 2 "})
+    assert (recipe.features, recipe.noise, recipe.curriculum) == ("bcts", "linear:5.0,10.0", "10x10:2")
+
+
+def test_stage_of_a_generation() -> None:
+    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9,10x12:1:8"})
+    small, high = Stage(Rules(10, 10), 2, 9), Stage(Rules(10, 12), 1, 8)
+    assert [recipe.stage_at(generation) for generation in range(3)] == [(0, small), (0, small), (1, high)]
+    with pytest.raises(ValueError, match="below 3, got 3"):
+        recipe.stage_at(3)
+
+
+def test_cut_curriculum() -> None:
+    assert cut_to_board("10x10:2:9,10x16:3", 6, 12) == "6x10:2:9,6x12:3"
+
+
+def test_a_stage_with_splitting_says_so() -> None:
+    recipe = make_recipe(
+        "cpu", {"curriculum": "10x10:2:9, 10x20:3:400:split ,10x12:1:split", "decisions": 300}
+    )
+    assert recipe.curriculum == "10x10:2:9,10x20:3:400:split,10x12:1:split"
+    assert [(stage.decisions, stage.split) for stage in recipe.stages] == [
+        (9, False),
+        (400, True),
+        (300, True),
+    ]
+    assert cut_to_board(recipe.curriculum, 6, 11) == "6x10:2:9,6x11:3:400:split,6x11:1:split"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("10x10", "10x10:0", "10x10:2:0", "10x10:2:3:4", "10x10:x", "10x10:2,", ":2"),
+        *("10x10:split", "10x10:split:2", "10x10:2:3:splitting"),
+    ],
+)
+def test_curriculum_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a (curriculum|board) as"):
+        parse_curriculum(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "quik"}, "quick, standard, record; got 'quik'; did you mean 'quick'"),
+        ({"popluation": 3}, "got 'popluation'; did you mean 'population'"),
+        ({"features": "dtt"}, "got 'dtt'; did you mean 'dt'"),
+        ({"rule": "publishd"}, "did you mean 'published'"),
+        ({"backend": "torhc"}, "did you mean 'torch'"),
+        ({"noise": "loud"}, "expected a noise schedule of the form"),
+        ({"noise": "constant:nan"}, "finite"),
+        ({"averaging": -0.1}, "averaging to be from 0 to 1, got -0.1"),
+        ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
+        ({"pieces": "Q"}, "letters of IOTZSJL"),
+        ({"board": "30x3"}, "width to be 4 to 10, got 30"),
+        ({"curriculum": "10x40:2"}, "height to be 4 to 24, got 40"),
+        ({"curriculum": ""}, "at least one generation"),
+        (
+            {"curriculum": "10x10:1:9,10x12:1:212:split", "streams": 16},
+            "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
+        ),
+        ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
+        ({"population": 1}, "population to be at least 2, got 1"),
+        ({"population": 8, "elites": 9}, "at most the population of 8, got 9"),
+        (
+            {"population": 10**6, "streams": 10**6, "curriculum": "10x10:2"},
+            "population x streams to be at most",
+        ),
+        ({"seed": 1 << 64}, "seed to be at most"),
+        (
+            {"features": "bdu", "board": "8x20", "curriculum": "10x10:2"},
+            "boards of one width for the features bdu, got 8x20 and 10x10",
+        ),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_recipe("cpu", settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"population": "20"}, "population to be a whole number, got '20'"),
+        ({"population": True}, "population to be a whole number, got True"),
+        ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
+        ({"streams": 2.0}, "streams to be a whole number, got 2.0"),
+        ({"board": 10}, "board to be a text, got 10"),
+    ],
+)
+def test_settings_of_a_wrong_type(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make_recipe("cpu", settings)
+
+
+def test_config_file_gives_the_same_recipe_again(tmp_path: Path) -> None:
+    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9", "population": 7, "noise": "constant:0.5"})
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(recipe.to_dict()))
+    assert make_recipe("cpu", read_settings(file)) == recipe
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "expected an object with settings, got list"),
+        ("{", "config.json: Expecting"),
+        ('{"format": "cem-checkpoint"}', "of format cem-tetris-run"),
+        ('{"version": 2}', "of version 1"),
+        ('{"sede": 3}', "got 'sede'; did you mean 'seed'"),
+        ('{"seed": NaN}', "seed to be a whole number, got nan"),
+        ("[" * 100_000, "config.json: "),
+    ],
+)
+def test_config_file_that_is_none(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_settings(file)
+
+
+def test_fingerprint_leaves_out_what_changes_nothing() -> None:
+    first = make_recipe("cpu", {"generations": 2, "population": 8, "elites": 2, "streams": 1, "decisions": 5})
+    same = {**asdict(first), "device": "python", "preset": "record", "score_decisions": 0}
+    assert Recipe(**same).fingerprint() == first.fingerprint()
+    assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"decisions": 1 << 63}, "expected decisions on a stream to be at most 2.62"),
+        ({"curriculum": f"10x10:1:{1 << 63}"}, "expected decisions on a stream to be at most 2.62"),
+        ({"generations": 1 << 62, "streams": 2}, "expected generations x streams to be at most 2.62"),
+    ],
+)
+def test_counts_that_no_engine_can_hold_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_recipe("cpu", settings)
+
+
+def test_a_run_from_before_averaging_is_read_as_it_was(tmp_path: Path) -> None:
+    recipe = make_recipe("cpu", {"averaging": 0.0})
+    settings = recipe.to_dict()
+    del settings["averaging"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    assert RunFolder(tmp_path).recipe() == recipe

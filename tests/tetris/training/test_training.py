@@ -1,0 +1,226 @@
+"""What candidates play in training, and what it is worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cem import Interrupted, StopRequest
+from tetris import LinearController, Rollout, RolloutResult, Rules, split_rollout
+from tetris.training import training as _training
+from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, unit_length
+from tetris.training.recipe import Recipe, make_recipe
+from tetris.training.run_folder import RunFolder
+from tetris.training.training import Training
+
+
+def _recipe(**settings: str | int) -> Recipe:
+    tiny: dict[str, str | int] = {
+        "population": 3,
+        "streams": 2,
+        "board": "5x6",
+        "features": "holes,max_height",
+    }
+    return make_recipe("python", {**tiny, "curriculum": "5x6:2:20,5x7:1:30", **settings})
+
+
+def _training_run(folder: Path, recipe: Recipe) -> Training:
+    folder.mkdir(exist_ok=True)
+    return Training(recipe, RunFolder(folder), StopRequest())
+
+
+def test_fitness_is_lines_per_game_and_half_a_game_where_none_ended() -> None:
+    lines, games, decisions = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]])
+    fitness = lines_per_game(RolloutResult(lines, games, decisions))
+    assert fitness.tolist() == [4.0, 14.0, 0.0, 0.0]
+    assert fitness.dtype == torch.float64
+
+
+def test_weights_are_scaled_to_length_1_and_zero_stays() -> None:
+    weights = torch.tensor([[3.0, -4.0], [1e-3, 0.0], [0.0, 0.0]])
+    torch.testing.assert_close(unit_length(weights), torch.tensor([[0.6, -0.8], [1.0, 0.0], [0.0, 0.0]]))
+
+
+def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None:
+    seeds = {piece_seed(seed) for seed in range(1000)}
+    assert len(seeds) == 1000
+    assert min(seeds) > 1 << 32
+
+
+def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp_path: Path) -> None:
+    recipe = _recipe()
+    optimizer = _training_run(tmp_path, recipe).optimizer
+    candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
+    for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30)]):
+        evaluation = LinesPerGame(recipe, optimizer, StopRequest().check)(candidates, generation)
+        players = unit_length(candidates)
+        assert evaluation.candidates is not None
+        torch.testing.assert_close(evaluation.candidates, players)
+        games = Rollout(
+            players,
+            recipe.rules_on(5, height),
+            2,
+            piece_seed(recipe.seed),
+            "python",
+            features=recipe.features,
+            first_stream=2 * generation,
+        )
+        assert evaluation.fitness.tolist() == lines_per_game(games.advance(decisions)).tolist()
+        assert evaluation.metrics["board_height"] == height
+        assert evaluation.metrics["decisions"] == 4 * 2 * decisions
+
+
+def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> None:
+    recipe = _recipe(curriculum="5x6:1:20,5x7:1:215:split")
+    optimizer = _training_run(tmp_path, recipe).optimizer
+    candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
+    evaluation = LinesPerGame(recipe, optimizer, StopRequest().check)(candidates, 1)
+    found = split_rollout(
+        *(unit_length(candidates), recipe.rules_on(5, 7), 2, 215, piece_seed(recipe.seed), "python"),
+        features=recipe.features,
+        first_stream=2,
+    )
+    assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
+    assert evaluation.metrics["decisions"] == 4 * 2 * 215
+
+
+def test_a_candidate_that_meets_no_end_has_a_finite_fitness() -> None:
+    endless = split_rollout([[-1.0]], Rules(10, 24), 2, 213, device="python", features="holes")
+    assert lines_per_game(endless).tolist() == [1e12]
+
+
+def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
+    training = _training_run(tmp_path, _recipe())
+    training.trainer.run()
+    first, *_ = (json.loads(line) for line in training.folder.metrics.read_text().splitlines())
+    assert list(first) == [
+        *("generation", "best_fitness", "generation_best", "elite_mean", "elite_worst", "std_mean"),
+        *("seconds", "elapsed_s"),
+        *("stage", "board_width", "board_height", "learned_mean_fitness", "lines", "games", "decisions"),
+        *("lines/s", "decisions/s"),
+        *("mean", "std"),
+    ]
+    assert (len(first["mean"]), len(first["std"])) == (2, 2)
+    assert [type(first[name]) for name in ("learned_mean_fitness", "lines", "games", "decisions")] == [
+        *(float, int, int, int)
+    ]
+    assert first["decisions"] == 4 * 2 * 20
+    assert first["decisions/s"] == first["decisions"] / first["seconds"]
+    assert first["lines/s"] == first["lines"] / first["seconds"]
+
+
+class _NothingRead(TorchDispatchMode):
+    """Fails where a tensor is turned into a number, which on a GPU waits for the device."""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: tuple[Any, ...] = (), options: Any = None
+    ) -> Any:
+        assert "_local_scalar_dense" not in str(function), "a tensor was read"
+        return function(*arguments, **(options or {}))
+
+
+def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
+    monkeypatch.setattr(LinesPerGame, "_play", lambda *_: RolloutResult(*counts))
+    objective = LinesPerGame(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest().check)
+    candidates = torch.ones(3, 2)
+    with _NothingRead():
+        evaluation = objective(candidates, 0)
+    assert evaluation.fitness.device.type == device
+    assert evaluation.fitness.tolist() == [4.0, 14.0, 0.0]
+    return [
+        evaluation.metrics[name].item()  # type: ignore[union-attr]
+        for name in ("learned_mean_fitness", "lines", "games", "decisions")
+    ]
+
+
+def test_objective_reads_nothing_of_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _evaluate_on("cpu", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_objective_leaves_on_the_gpu_what_was_played_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _evaluate_on("cuda", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_controller_of_a_checkpoint_is_that_of_its_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    monkeypatch.setattr("cem.trainer.reads_late", lambda device: late)
+    monkeypatch.setattr(_training, "CHECKPOINT_SECONDS", 0.0)
+    saved: list[LinearController] = []
+    ahead: list[int] = []
+    save: Callable[..., None] = LinearController.save
+
+    def saving(controller: LinearController, path: Path) -> None:
+        save(controller, path)
+        saved.append(controller)
+        ahead.append(training.optimizer.generation)
+
+    monkeypatch.setattr(LinearController, "save", saving)
+    training = _training_run(tmp_path / "run", _recipe())
+    training.trainer.run()
+    assert ahead == ([2, 3, 3] if late else [1, 2, 3])
+
+    records = [json.loads(line) for line in training.folder.metrics.read_text().splitlines()]
+    elapsed = [record["elapsed_s"] for record in records]
+    for record, controller in zip(records, saved, strict=True):
+        mean = torch.tensor(record["mean"], dtype=torch.float64)
+        assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
+    by_hand = _training_run(tmp_path / "by_hand", _recipe())
+    objective = LinesPerGame(_recipe(), by_hand.optimizer, StopRequest().check)
+    for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
+        evaluation = objective(by_hand.optimizer.ask(), generation)
+        by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
+        assert controller.weights == by_hand.controller().weights
+        assert controller.provenance["generation"] == generation + 1
+        assert controller.provenance["decisions"] == by_hand.decisions
+        assert controller.provenance["seconds"] == seconds
+
+
+def test_objective_stops_when_asked(tmp_path: Path) -> None:
+    recipe, stop = _recipe(), StopRequest()
+    stop.request()
+    with pytest.raises(Interrupted):
+        LinesPerGame(recipe, _training_run(tmp_path, recipe).optimizer, stop.check)(torch.ones(3, 2), 0)
+
+
+def test_learned_controller_is_the_mean_at_length_1(tmp_path: Path) -> None:
+    training = _training_run(tmp_path, _recipe())
+    training.optimizer.ask()
+    training.optimizer.tell([3.0, 2.0, 1.0], [[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
+    controller = training.controller()
+    assert controller.weights == pytest.approx((-(0.5**0.5), -(0.5**0.5)))
+    assert (controller.features, controller.rules.board) == ("holes,max_height", "5x6")
+    assert controller.provenance["generation"] == 1
+
+
+def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
+    training = _training_run(tmp_path, _recipe())
+    counted = []
+    for _ in range(3):
+        training.optimizer.ask()
+        training.optimizer.tell([3.0, 2.0, 1.0])
+        counted.append(training.decisions)
+    each = 4 * 2  # players x streams
+    assert counted == [each * 20, each * 40, each * 70]
+
+
+def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        ValueError, match=r"expected a GPU for backend cuda.*or take --backend torch in a new run"
+    ):
+        _training_run(tmp_path, _recipe(backend="cuda"))

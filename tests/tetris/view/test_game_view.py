@@ -1,0 +1,68 @@
+"""tetris/scene.py: whose cell is whose, and the counts."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import numpy as np
+import pytest
+
+from tetris import Rules, published, rollout
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.view.game_view import Scene, scenes, with_piece
+
+
+def seen(rules: Rules, count: int, seed: int = 5, *, stream: bool = True) -> list[Scene]:
+    pieces = PieceStream(rules, seed, 0)
+    played = islice(decisions(published("dt20"), rules, PieceStream(rules, seed, 0)), count)
+    return list(scenes(rules, played, pieces if stream else None))
+
+
+def as_rows(cells: np.ndarray) -> tuple[int, ...]:
+    rows = [sum(1 << x for x, cell in enumerate(row) if cell) for row in cells.tolist()]
+    while rows and not rows[-1]:
+        rows.pop()
+    return tuple(rows)
+
+
+@pytest.mark.parametrize(
+    "rules", [Rules(10, 10), Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")]
+)
+def test_cells_are_those_of_the_game(rules: Rules) -> None:
+    shown = seen(rules, 250)
+    assert all(as_rows(scene.cells) == scene.rows for scene in shown)
+    for scene, following in pairwise(shown):
+        assert following.rows == (() if scene.after.game_over else scene.after.rows)
+        assert scene.next_piece == following.after.shape.piece
+        assert len(scene.full) == scene.after.lines
+    assert [scene.pieces for scene in shown] == list(range(1, 251))
+
+
+def test_counts_are_those_of_the_engine() -> None:
+    rules = Rules(6, 6)
+    last = seen(rules, 250)[-1]
+    played = rollout([published("dt20").weights], rules, 1, 250, 5, "python", features="dt")
+    assert (last.lines, last.games + last.after.game_over) == (played.lines.item(), played.games.item())
+    assert 0 < last.game_lines < last.lines
+
+
+def test_a_cell_remembers_its_piece() -> None:
+    rules = Rules(10, 20)
+    first, second = seen(rules, 2)
+    assert (first.cells == 0).all()
+    assert (np.unique(second.cells) == [0, first.after.shape.piece + 1]).all()
+    assert (second.cells > 0).sum() == 4
+    assert (with_piece(second) > 0).sum() == 8
+    assert (second.cells > 0).sum() == 4  # with_piece leaves the scene alone
+
+
+def test_the_next_piece_is_that_of_the_next_placement_where_no_stream_is_known() -> None:
+    rules = Rules(6, 6)
+    with_stream, without = seen(rules, 40), seen(rules, 40, stream=False)
+    expected = [scene.next_piece for scene in with_stream]
+    assert [scene.next_piece for scene in without] == [*expected[:-1], None]
+
+
+def test_nothing_played_is_nothing_to_see() -> None:
+    assert seen(Rules(), 0) == seen(Rules(), 0, stream=False) == []

@@ -1,0 +1,133 @@
+"""tetris/render.py and glyphs.py: pictures as arrays."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from tetris import Rules, published
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.view.game_view import HEADROOM, UNKNOWN, Scene, scenes
+from tetris.view.glyphs import text_pixels
+from tetris.view.images import (
+    EMPTY,
+    FALLING,
+    FULL,
+    GHOST,
+    HINT,
+    PAGE,
+    PALETTE,
+    WALL,
+    board_picture,
+    frame,
+    piece_picture,
+    scene_board,
+)
+
+RULES = Rules(6, 8)
+
+
+@pytest.fixture(scope="module")
+def shown() -> list[Scene]:
+    pieces = PieceStream(RULES, 2, 0)
+    return list(scenes(RULES, islice(decisions(published("dt20"), RULES, pieces), 60), pieces))
+
+
+def kinds(picture: np.ndarray) -> np.ndarray:
+    """What each cell is, of a picture with a pixel a cell; row 0 is the bottom."""
+    return picture[::-1] // 3
+
+
+def test_a_pixel_a_cell_shows_wall_and_falling_piece(shown: list[Scene]) -> None:
+    scene = next(scene for scene in shown if scene.pieces > 5 and not scene.full)
+    drawn = kinds(scene_board(scene, 1))
+    assert drawn.shape == (8 + HEADROOM, 6)
+    assert ((drawn >= WALL) & (drawn < FALLING)).sum() == (scene.cells > 0).sum()
+    assert (drawn == FALLING + scene.after.shape.piece).sum() == 4
+    assert set(np.unique(drawn[8:])) == {PAGE}
+    assert (drawn[:8] == EMPTY).sum() == 6 * 8 - 4 - (scene.cells > 0).sum()
+
+
+def test_rows_that_will_go_are_lit(shown: list[Scene]) -> None:
+    scene = next(scene for scene in shown if scene.full)
+    drawn = kinds(scene_board(scene, 1))
+    assert tuple(np.flatnonzero((drawn == FULL).all(axis=1))) == scene.full
+
+
+def test_a_falling_piece_casts_its_ghost_and_the_hint_is_outlined(shown: list[Scene]) -> None:
+    first = shown[0]
+    placements = [scene.after for scene in shown if scene.after.shape.piece == 0]
+    drawn = kinds(
+        board_picture(first.cells, 1, height=8, falling=first.after, row=8, ghost=True, hint=placements[0])
+    )
+    assert (drawn[8:] == FALLING + first.after.shape.piece).sum() == 4
+    assert (drawn[:8] == GHOST).sum() == 4
+    assert (drawn == HINT).any()
+
+
+@pytest.mark.parametrize("cell", [2, 5, 6, 12, 24])
+def test_a_cell_keeps_its_kind_at_every_size(shown: list[Scene], cell: int) -> None:
+    small, large = scene_board(shown[-1], 1), scene_board(shown[-1], cell)
+    assert large.shape == (small.shape[0] * cell, small.shape[1] * cell)
+    assert (large[::cell, ::cell] // 3 == small // 3).all()
+    assert (large[cell - 1 :: cell, cell - 1 :: cell] // 3 == small // 3).all()
+
+
+@pytest.mark.parametrize("board", [(4, 4), (10, 20), (10, 24)])
+@pytest.mark.parametrize("cell", [6, 12, 13])
+def test_frames_of_a_game_are_of_one_even_size(board: tuple[int, int], cell: int) -> None:
+    rules = Rules(*board)
+    pieces = PieceStream(rules, 1, 0)
+    played = islice(decisions(published("dt20"), rules, pieces), 15)
+    frames = [
+        frame(scene, "a name that is much too long for the panel", cell) for scene in scenes(rules, played)
+    ]
+    (shape,) = {each.shape for each in frames}
+    assert (shape[0] % 2, shape[1] % 2) == (0, 0)
+    assert frames[0].dtype == np.uint8
+    assert max(each.max() for each in frames) < len(PALETTE)
+    assert PALETTE[frames[0]].shape == (*shape, 3)
+
+
+def test_every_piece_is_drawn_in_its_own_colour() -> None:
+    colors = {tuple(PALETTE[3 * (FALLING + piece)]) for piece in range(7)}
+    assert len(colors) == 7
+    for piece in range(7):
+        assert (piece_picture(piece, 1) // 3 == FALLING + piece).sum() == 4
+
+
+def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
+    cells = np.array([[UNKNOWN, 1, 7, 0]], dtype=np.uint8)
+    drawn = kinds(board_picture(cells, 1, height=1))[0]
+    assert drawn.tolist() == [FALLING - 1, WALL, WALL + 6, EMPTY]
+    assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
+
+
+def test_text_is_drawn_by_the_pixel() -> None:
+    drawn = "\n".join("".join("#" if pixel else "." for pixel in row) for row in text_pixels("T1", 1))
+    assert drawn == "###..#..\n.#..##..\n.#...#..\n.#...#..\n.#..###."
+    assert text_pixels("abc", 3).shape == (15, 36)
+
+
+@pytest.mark.parametrize(
+    ("text", "drawn"),
+    [
+        ("é", "E"),
+        ("Müller", "MULLER"),
+        ("Mu\u0308ller", "MULLER"),  # the dots as a character of their own
+        ("groß", "GROSS"),
+        ("ﬁt", "FIT"),
+        ("a\n中", "A??"),
+        ("", ""),
+    ],
+)
+def test_text_beyond_the_font_is_drawn_as_near_as_can_be(text: str, drawn: str) -> None:
+    assert np.array_equal(text_pixels(text, 2), text_pixels(drawn, 2))
+
+
+@pytest.mark.parametrize("title", ["ß" * 14, "e\u0301" * 30, "ﷺ" * 14])
+def test_a_title_is_cut_to_what_fits_as_it_is_drawn(shown: list[Scene], title: str) -> None:
+    assert frame(shown[0], title).shape == frame(shown[0]).shape

@@ -1,0 +1,134 @@
+"""tetris/player.py: the page holds all it needs, and plays what the engine played."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chromium import Page
+
+from tetris import LinearController, Rules, published
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.pieces import placements_on
+from tetris.replay import Replay
+from tetris.view.game_view import scenes
+from tetris.view.replay_page import player_assets, player_fragment, player_page
+
+RULES = Rules(6, 6, clear_on_overflow=True)
+
+
+def recorded(rules: Rules = RULES, count: int = 120, name: str = "dt20") -> Replay:
+    controller = published("dt20")
+    mine = LinearController(controller.features, controller.weights, controller.rules, name)
+    played = islice(decisions(mine, rules, PieceStream(rules, 4, 0)), count)
+    return Replay.of(played, rules, 4, 0, mine)
+
+
+def data(fragment: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json">(.*?)</script>', fragment, re.DOTALL)
+    assert found is not None
+    values: dict[str, Any] = json.loads(found[1])
+    return values
+
+
+class Tags(HTMLParser):
+    """Notes what a page opens and closes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.links += [str(value) for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_whole_and_asks_nothing_of_a_network() -> None:
+    page = player_page(recorded(), "mine")
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.links == []
+    assert tags.seen.count("tetris-player") == 1
+    assert not re.search(r"https?:|fetch\(|import\s", page)
+    assert "<title>mine</title>" in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_page_holds_the_placements_and_what_they_mean() -> None:
+    replay = recorded()
+    values = data(player_page(replay))
+    assert zlib.decompress(base64.b64decode(values["placements"])) == replay.placements
+    table = [
+        (shape["piece"], column)
+        for shape in values["shapes"]
+        for column in range(RULES.width - shape["width"] + 1)
+    ]
+    assert table == [(shape.piece, column) for shape, column in placements_on(RULES.width)]
+    assert (values["width"], values["height"], values["clear_on_overflow"]) == (6, 6, True)
+    assert values["subtitle"] == "6x6 board, clear-on-overflow rule, pieces uniform, seed 4"
+
+
+def test_a_name_cannot_break_out_of_the_page() -> None:
+    nasty = "</script><script>alert(1)</script>"
+    page = player_page(recorded(name=nasty), nasty)
+    assert nasty not in page
+    assert data(page)["title"] == nasty
+    assert data(player_fragment(recorded(name=nasty)))["title"] == nasty
+
+
+def test_a_page_with_several_players_holds_the_program_once() -> None:
+    one, other = (player_fragment(recorded(), title, assets=False) for title in ("one", "other"))
+    page = one + other + player_assets()
+    assert (page.count("<tetris-player>"), page.count("customElements.define")) == (2, 1)
+
+
+def test_nothing_to_play_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a replay of at least one placement, got none"):
+        player_fragment(Replay(RULES, b"", 0, 0))
+    with pytest.raises(ValueError, match="expected a speed above 0, got 0"):
+        player_fragment(recorded(), speed=0)
+
+
+READY = "document.querySelector('tetris-player')?.colors"
+STATE = """(() => {
+  const player = document.querySelector("tetris-player");
+  const text = (name) => Number(player.shadowRoot.querySelector(name).textContent.replaceAll(",", ""));
+  const cells = Array.from(player.games.state.cells);
+  return [text(".pieces"), text(".lines"), text(".game"), text(".games"), cells];
+})()"""
+
+
+@pytest.mark.parametrize("rules", [RULES, Rules(10, 5), Rules(5, 7, pieces="bag")])
+def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path, browser_page: Page) -> None:
+    replay = recorded(rules, 300)
+    (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    shown = []
+    for _ in range(300):
+        shown.append(browser_page.evaluate(STATE))
+        browser_page.press("ArrowRight")
+    browser_page.press("ArrowLeft")
+    back = browser_page.evaluate(STATE)
+    browser_page.press("Home")
+    start = browser_page.evaluate(STATE)
+    for state, scene in zip_longest(shown, scenes(rules, replay.after_states())):
+        over = scene.games + scene.after.game_over
+        counts = [scene.pieces, scene.lines, scene.game_lines, over]
+        assert state == [*counts, scene.cells.ravel().tolist()]
+    assert (back, start) == (shown[-2], shown[0])

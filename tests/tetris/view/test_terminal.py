@@ -1,0 +1,240 @@
+"""scripts/_terminal.py and what is drawn there: keys, sizes, and the terminal as it was afterwards."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tetris import Rules, published
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.view.game_view import Scene, scenes
+from tetris.view.human_player import Player
+from tetris.view.screen import Look, screen
+from tetris.view.terminal import Terminal, color_depth, is_interactive, parse_keys
+from tetris.view.watcher import SPEEDS, Watcher
+
+RULES = Rules(6, 6)
+DT20 = published("dt20")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def wait_until(come: Callable[[], bool], what: str) -> None:
+    due = time.monotonic() + 10
+    while not come():
+        assert time.monotonic() < due, f"{what!r} did not come"
+        time.sleep(0.01)
+
+
+class Pty:
+    """A pseudo-terminal, its other end read by a thread: what a person sees and types."""
+
+    def __init__(self, columns: int = 80, lines: int = 24) -> None:
+        self.hand, self.side = pty.openpty()
+        self.resize(columns, lines)
+        self.before = termios.tcgetattr(self.side)
+        self.seen = b""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.output = io.open(os.dup(self.side), "w", encoding="utf-8")  # noqa: SIM115, UP020
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def press(self, keys: str) -> None:
+        os.write(self.hand, keys.encode())
+
+    def text(self) -> str:
+        return self.seen.decode(errors="replace")
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: text in ESCAPES.sub("", self.text()), text)
+
+    def wait_for_end(self, text: str) -> None:
+        wait_until(lambda: self.text().endswith(text), text)
+
+    def close(self) -> None:
+        """Close the side, which ends the reader, and only then the hand, whose number others may take."""
+        self.output.close()
+        os.close(self.side)
+        self.reader.join()
+        os.close(self.hand)
+
+    def _read(self) -> None:
+        try:
+            while read := os.read(self.hand, 65536):
+                self.seen += read
+        except OSError:  # closed
+            return
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    ends = Pty()
+    yield ends
+    ends.close()
+
+
+def shown(count: int) -> Iterator[Scene]:
+    pieces = PieceStream(RULES, 3, 0)
+    return scenes(RULES, islice(decisions(DT20, RULES, pieces), count), pieces)
+
+
+def typed(person: Pty, *steps: tuple[str, str]) -> None:
+    """Type, in a thread: each time a text is seen, the keys that follow it."""
+
+    def type_all() -> None:
+        for text, keys in steps:
+            person.wait_for(text)
+            person.press(keys)
+
+    threading.Thread(target=type_all, daemon=True).start()
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("q", ["q"]),
+        ("\x1b[A\x1b[B\x1bOC\x1b[D", ["up", "down", "right", "left"]),
+        ("a\x1b[A b", ["a", "up", " ", "b"]),
+        ("\x1b[15~\x1b[1;5Hx", ["x"]),
+        ("", []),
+    ],
+)
+def test_keys_are_told_apart(sent: str, keys: list[str]) -> None:
+    assert parse_keys(sent) == keys
+
+
+def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> None:
+    typed(person, ("pieces 1 ", " "), ("paused", ".."), ("pieces 2 ", "q"))
+    with Terminal(person.output, person.side) as terminal:
+        watcher = Watcher(terminal, shown(50), DT20, ["dt20"], 1.0)
+        watcher.run()
+        assert termios.tcgetattr(person.side) != person.before
+    assert termios.tcgetattr(person.side) == person.before
+    person.wait_for_end("\x1b[0m\x1b[?25h\x1b[?1049l")
+    assert person.text().startswith("\x1b[?1049h\x1b[?25l")
+    assert "margin" in person.text()
+    assert watcher.paused
+
+
+def test_an_error_and_ctrl_c_give_the_terminal_back(person: Pty) -> None:
+    with pytest.raises(KeyboardInterrupt), Terminal(person.output, person.side):
+        raise KeyboardInterrupt
+    assert termios.tcgetattr(person.side) == person.before
+    person.wait_for_end("\x1b[?25h\x1b[?1049l")
+
+
+def test_speed_goes_up_and_down_to_its_ends(person: Pty) -> None:
+    with Terminal(person.output, person.side) as terminal:
+        watcher = Watcher(terminal, shown(3), None, [], 5.0)
+        scene = next(watcher.scenes)
+        for key, speed in (("+", 10.0), ("-", 5.0), ("down", 2.0)):
+            watcher._press(key, scene)
+            assert watcher.speed == speed
+        for _ in range(20):
+            watcher._press("up", scene)
+        assert watcher.speed == SPEEDS[-1]
+
+
+def test_the_end_is_shown_until_it_is_quit(person: Pty) -> None:
+    typed(person, ("the end", "q"))
+    with Terminal(person.output, person.side) as terminal:
+        Watcher(terminal, shown(40), DT20, [], SPEEDS[-1]).run()
+    assert "pieces 40 " in ESCAPES.sub("", person.text())
+
+
+def test_a_new_size_is_drawn_anew(person: Pty) -> None:
+    def resize() -> None:
+        person.wait_for("paused")
+        person.resize(10, 3)
+        person.wait_for("the window")
+        person.resize(80, 40)
+        person.press("q")
+
+    threading.Thread(target=resize, daemon=True).start()
+    typed(person, ("pieces 1 ", " "))
+    with Terminal(person.output, person.side) as terminal:
+        Watcher(terminal, shown(9), DT20, [], 1.0).run()
+    person.wait_for("the window")
+
+
+def test_a_person_plays_and_asks_for_a_hint(person: Pty) -> None:
+    pieces = PieceStream(RULES, 3, 0)
+    typed(person, ("pieces 0 ", "h"), ("margin", "\x1b[D\x1b[D\x1b[D\x1b[D\x1b[A "), ("pieces 1 ", "q"))
+    with Terminal(person.output, person.side) as terminal:
+        player = Player(terminal, RULES, pieces, DT20, ["you"])
+        player.run()
+    (after,) = player.played
+    assert (after.shape.piece, after.shape.orientation % 2, after.column) == (pieces[0], 1, 0)
+
+
+def test_what_a_person_plays_goes_on_after_the_end_of_a_game(person: Pty) -> None:
+    pieces = PieceStream(RULES, 3, 0)
+    typed(person, *((f"pieces {count} ", " ") for count in range(12)), ("pieces 12 ", "q"))
+    with Terminal(person.output, person.side) as terminal:
+        player = Player(terminal, RULES, pieces, DT20, ["you"])
+        player.run()
+    assert [after.shape.piece for after in player.played] == [pieces[t] for t in range(12)]
+    assert player.stage.games >= 1
+    person.wait_for("game over with 0 lines; the next one begins")
+
+
+@pytest.mark.parametrize("depth", [24, 8, 0])
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), (30, 20), (20, 9), (5, 2), (1, 1)])
+def test_a_screen_fits_its_terminal(size: tuple[int, int], depth: int) -> None:
+    for scene in shown(40):
+        panel = ["a long line of text " * 5] * 50
+        lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth)
+        assert len(lines) <= size[1]
+        assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
+
+
+def terminal_with(encoding: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+
+
+def test_colours_are_those_that_terminal_and_person_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("NO_COLOR", "COLORTERM"):
+        monkeypatch.delenv(variable, raising=False)
+    assert color_depth(terminal_with("utf-8")) == 8
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    assert color_depth(terminal_with("utf-8")) == 24
+    assert color_depth(terminal_with("latin-1")) == 0
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert color_depth(terminal_with("utf-8")) == 0
+
+
+def test_without_colour_no_colour_is_sent(person: Pty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    typed(person, ("the end", "q"))
+    with Terminal(person.output, person.side) as terminal:
+        Watcher(terminal, shown(5), DT20, [], SPEEDS[-1]).run()
+    assert not re.search(r"\x1b\[[34]8;", person.text())
+    assert "##" in person.text()
+
+
+def test_a_pipe_and_a_dumb_terminal_are_no_screen(
+    tmp_path: Path, person: Pty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (tmp_path / "file").open("w") as file, open(person.side, closefd=False) as keyboard:
+        monkeypatch.setattr("sys.stdin", keyboard)
+        monkeypatch.setenv("TERM", "xterm")
+        assert is_interactive(person.output)
+        assert not is_interactive(file)
+        monkeypatch.setenv("TERM", "dumb")
+        assert not is_interactive(person.output)

@@ -1,0 +1,45 @@
+"""The command line: python -m tetris COMMAND, or cem-tetris COMMAND."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tetris.commands.command_line import Parser, one_of, run
+
+COMMANDS = {
+    "train": "train a controller with the cross-entropy method",
+    "evaluate": "score controllers by the games they play",
+    "estimate": "estimate the scores of controllers that hardly ever lose",
+    "watch": "watch a controller play, in the terminal, as a movie or as a page",
+    "report": "write the page of a training run, or compare several",
+}
+
+
+def parse_arguments(argv: Sequence[str], program: str) -> str:
+    """Read which command is meant."""
+    parser = Parser(
+        prog=program,
+        description="\n\n".join([f"{program} {name}  # {what}" for name, what in COMMANDS.items()]),
+        usage="%(prog)s COMMAND [option ...]",
+    )
+    parser.add_argument(
+        "command", type=one_of("command", COMMANDS), metavar="COMMAND", help="has a --help of its own"
+    )
+    return str(parser.parse_args(argv[:1]).command)
+
+
+def main() -> NoReturn:
+    """Run the command that the first argument names."""
+    name = Path(sys.argv[0]).name
+    program = "python -m tetris" if name == "__main__.py" else name
+    command = parse_arguments(sys.argv[1:], program)
+    sys.argv[:2] = [f"{program} {command}"]
+    run(importlib.import_module(f"tetris.commands.{command}").main)
+
+
+if __name__ == "__main__":
+    main()

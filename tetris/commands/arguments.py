@@ -1,0 +1,99 @@
+"""The arguments that say what is played, the same ones for every script, and the rules that they mean."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from tetris.commands.command_line import one_of, seed
+from tetris.controller import PUBLISHED, LinearController, known_names, resolve
+from tetris.devices import DEVICES
+from tetris.evaluation import DEFAULT_SEED
+from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
+
+DEFAULT_BOARD = "10x20"
+
+Group = argparse._ActionsContainer
+"""A parser, a group of its arguments, or some of them of which one may be given."""
+
+
+def add_controllers(parser: argparse.ArgumentParser) -> None:
+    """Add the controllers that are played, at least one; `read_controllers` reads them."""
+    parser.add_argument(
+        "controllers",
+        nargs="+",
+        metavar="CONTROLLER",
+        help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
+    )
+
+
+def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:
+    """Add ``--board``; it is None where it is not given.
+
+    Args:
+        group: Where to.
+        default: What the help says is meant then; None: nothing.
+    """
+    sizes = f"{MIN_WIDTH}..{MAX_WIDTH} x {MIN_HEIGHT}..{MAX_HEIGHT}"
+    group.add_argument("--board", metavar="WxH", help=f"columns x rows, {sizes}{_by_default(default)}")
+
+
+def add_rule(group: Group, *, default: str | None = RULES[0]) -> None:
+    """Add ``--rule``; see `add_board`."""
+    text = f"when a game ends: {' or '.join(RULES)}{_by_default(default)}"
+    group.add_argument("--rule", metavar="NAME", type=one_of("rule", RULES), help=text)
+
+
+def add_pieces(group: Group, *, default: str | None = "uniform") -> None:
+    """Add ``--pieces``; see `add_board`."""
+    text = f"uniform, bag, or letters of IOTZSJL such as SZ{_by_default(default)}"
+    group.add_argument("--pieces", metavar="SOURCE", help=text)
+
+
+def add_seed(group: Group) -> None:
+    """Add ``--seed``, that of the pieces; see `add_board`."""
+    group.add_argument("--seed", type=seed, metavar="N", help=f"of the pieces{_by_default(DEFAULT_SEED)}")
+
+
+def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
+    """Add ``--device``; it is ``"auto"`` where it is not given.
+
+    Args:
+        group: Where to.
+        known: The devices there are.
+        what: What it chooses.
+    """
+    text = f"{what}: {', '.join(known)}{_by_default('auto')}"
+    group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
+
+
+def game_rules(arguments: argparse.Namespace) -> Rules:
+    """Return the rules that the arguments mean.
+
+    Raises:
+        ValueError: If the board is none, or the piece source is unknown.
+    """
+    width, height = Rules.parse_board(arguments.board or DEFAULT_BOARD)
+    return Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces or "uniform")
+
+
+def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:
+    """Return the controllers that are meant, each with what to call it, see `controller_label`.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If there is no such controller, or it cannot play by these rules.
+    """
+    controllers = [resolve(text) for text in texts]
+    for controller in controllers:
+        controller.names_on(rules)
+    return [(controller_label(each, text), each) for each, text in zip(controllers, texts, strict=True)]
+
+
+def controller_label(controller: LinearController, given: str) -> str:
+    """Return what to call a controller: a published one by its name, another as it was given."""
+    return controller.name if PUBLISHED.get(controller.name) is controller else given
+
+
+def _by_default(value: str | int | None) -> str:
+    return "" if value is None else f" (default: {value})"

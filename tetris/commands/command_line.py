@@ -1,0 +1,202 @@
+"""What every script needs: arguments that are checked, errors in one line, a device, a table."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import re
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kernels import BuildError
+from kernels.names import did_you_mean, unknown_name
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fills paragraphs to the width of the terminal; those that are commands keep their lines."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        super().__init__(prog, max_help_position=28, **options)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n")))
+        return "\n\n".join(
+            textwrap.indent(paragraph.rstrip(), "  ")
+            if paragraph.startswith(("python ", "cem-tetris "))
+            else textwrap.fill(" ".join(paragraph.split()), width)
+            for paragraph in paragraphs
+        )
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that says what is wrong in one line, and which option was meant.
+
+    Its help is the description filled to the width of the terminal, where commands stay as they are written.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """Set up as `argparse.ArgumentParser` does."""
+        options = {"prog": _program(), "formatter_class": _HelpFormatter, **options}
+        options["description"] = re.sub(
+            r"python scripts/(\w+)_tetris\.py", lambda found: command_of(found[1]), options["description"]
+        )
+        super().__init__(**options)
+
+    def parse_args(  # type: ignore[override] # without the overloads for a namespace of one's own
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Read the command line; see `argparse.ArgumentParser.parse_args`."""
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
+            hint = did_you_mean(options[0], self._option_string_actions) if options else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        assert arguments is not None
+        return arguments
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and exit with status 2."""
+        fail(message)
+
+
+def add_parts(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """Give a parser ``--part``: a list of the parts of a report that are asked for, None where all are."""
+    parser.add_argument(
+        "--part",
+        type=one_of("part", names),
+        action="append",
+        metavar="NAME",
+        help=f"this alone, may be given again: {', '.join(names)}",
+    )
+
+
+def _program() -> str:
+    """Return what this program is called in its messages."""
+    return Path(sys.argv[0]).name
+
+
+def command_of(name: str) -> str:
+    """Return how to run another command, such as ``"train"``, in the way in which this one was run."""
+    program = Path(sys.argv[0])
+    if program.suffix == ".py":
+        return shlex.join(["python", str(program.with_name(f"{name}_tetris.py"))])
+    return f"{program.name.rpartition(' ')[0]} {name}"
+
+
+def fail(error: object) -> NoReturn:
+    """Print an error as one line on stderr and exit with status 2."""
+    if isinstance(error, OSError) and error.strerror:
+        error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    line = " ".join(str(error).split())
+    print(f"{_program()}: error: {line}", file=sys.stderr)
+    raise SystemExit(BAD_INPUT)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn what a person can do wrong, or what the machine lacks, into one line and exit status 2.
+
+    To be put around what reads or checks input and writes output, and around nothing else: a ValueError of
+    the program itself should keep its traceback.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (ValueError, TypeError, OSError, BuildError) as error:
+        fail(error)
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Run a command to its exit status.
+
+    Ctrl-C, a closed pipe, a full disk and a build that fails end it without a traceback.
+    """
+    if sys.stdout is None:  # closed by whoever started the script
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        status = INTERRUPTED
+    except (OSError, BuildError) as error:
+        fail(error)
+    finally:
+        _discard_stdout()
+    raise SystemExit(status)
+
+
+def _discard_stdout() -> None:
+    """Send what cannot be written nowhere, or the interpreter would complain about it while it exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
+    """Return what reads one of some names, for an argument's ``type``; the error says which was meant."""
+    names = tuple(known)
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(str(unknown_name(kind, text, names)))
+        return text
+
+    return read
+
+
+def path_ending(suffix: str) -> Callable[[str], Path]:
+    """Return what reads the name of a file of one kind, such as ``.gif``, for an argument's ``type``."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        if path.suffix.lower() != suffix:
+            raise argparse.ArgumentTypeError(f"expected a file name that ends in {suffix}, got {text!r}")
+        return path
+
+    return read
+
+
+def positive_int(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def positive_seconds(text: str) -> float:
+    """Read a number of seconds above 0."""
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds < math.inf:
+            return seconds
+    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
+
+
+def share(text: str) -> float:
+    """Read a number from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if 0 <= number <= 1:
+            return number
+    raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+
+
+def seed(text: str) -> int:
+    """Read an unsigned 64-bit integer."""
+    if not text.isdecimal() or int(text) >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2^64 - 1, got {text!r}")
+    return int(text)

@@ -1,0 +1,103 @@
+"""Estimate lines per game of controllers that hardly ever lose, by importance splitting.
+
+python scripts/estimate_tetris.py best dt20
+python scripts/estimate_tetris.py runs/mine --board 10x20 --seconds 60
+
+It takes less than a minute each on two cores, where evaluate_tetris.py plays for hours. Many
+estimates are made, and their spread gives the interval. It is no substitute for games played to their end
+where a score is to be published; docs/scores.md says what to expect of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from tetris.commands.arguments import (
+    add_board,
+    add_controllers,
+    add_device,
+    add_pieces,
+    add_rule,
+    add_seed,
+    game_rules,
+    read_controllers,
+)
+from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
+from tetris.devices import choose_device
+from tetris.evaluation import DEFAULT_SEED
+
+DEFAULT_SECONDS = 10.0
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
+    add_controllers(parser)
+    game = parser.add_argument_group("game")
+    for add in (add_board, add_rule, add_pieces, add_seed):
+        add(game)
+    add_device(game, ("auto", "cpu", "cuda"))
+    length = parser.add_argument_group("length, one of the first two")
+    limit = length.add_mutually_exclusive_group()
+    limit.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        metavar="S",
+        help=f"at least S seconds a controller (default: {DEFAULT_SECONDS:g})",
+    )
+    limit.add_argument("--decisions", type=positive_int, metavar="N", help="at least N of each controller")
+    length.add_argument(
+        "--streams",
+        type=positive_int,
+        metavar="N",
+        help="of each estimate, 2 to 8192 (default: 1024)",
+    )
+    parser.add_argument_group("output").add_argument(
+        "--json", action="store_true", help="print one object a controller, a list, to stdout"
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Estimate every controller and print the table."""
+    arguments = parse_arguments(argv)
+    # torch and the engines: not for --help
+    from tetris.evaluation.estimates import (
+        DEVICES,
+        STREAMS,
+        Estimate,
+        check_hardly_ends,
+        estimate,
+        estimate_table,
+    )
+    from tetris.splitting import MOST_STREAMS
+
+    streams = arguments.streams or STREAMS
+    with one_line_errors():
+        rules = game_rules(arguments)
+        controllers = read_controllers(arguments.controllers, rules)
+        device = choose_device(arguments.device)
+        if device not in DEVICES:
+            raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
+        if not 2 <= streams <= MOST_STREAMS:
+            raise ValueError(f"expected --streams to be from 2 to {MOST_STREAMS}, got {streams}")
+    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
+    seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
+    least = arguments.decisions or 0
+
+    def enough(made: Estimate) -> bool:
+        return made.seconds >= seconds and made.decisions >= least
+
+    found = []
+    for label, controller in controllers:
+        with one_line_errors():
+            check_hardly_ends(label, controller, rules, device, seed)
+        found.append(estimate(label, controller, rules, device, enough, seed, streams))
+    if arguments.json:
+        print(json.dumps([each.to_dict() for each in found], indent=2, allow_nan=False))
+    else:
+        print(f"board {rules.board}, {rules.rule} rule, pieces {rules.pieces}, engine {device}")
+        print(estimate_table(found))
+    return 0

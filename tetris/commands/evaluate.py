@@ -1,0 +1,152 @@
+"""Score controllers: lines per game with its 95 % interval, several side by side.
+
+python scripts/evaluate_tetris.py dt20 runs/mine --board 10x10 --games 500
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels.files import check_writable, write_text
+from tetris.commands.arguments import (
+    add_board,
+    add_controllers,
+    add_device,
+    add_pieces,
+    add_rule,
+    add_seed,
+    game_rules,
+    read_controllers,
+)
+from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
+from tetris.devices import choose_device
+from tetris.evaluation import DEFAULT_SEED
+
+DEFAULT_SECONDS = 10.0
+DEFAULT_REPLAY_DECISIONS = 1000
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
+    add_controllers(parser)
+    game = parser.add_argument_group("game")
+    add_board(game)
+    add_rule(game)
+    source = game.add_mutually_exclusive_group()
+    add_pieces(source)
+    source.add_argument(
+        "--piece-sequence",
+        type=Path,
+        metavar="FILE",
+        help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
+    )
+    add_seed(game)
+    add_device(game)
+    limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
+    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
+    limit.add_argument("--decisions", type=positive_int, metavar="N", help="play N decisions")
+    limit.add_argument(
+        "--seconds",
+        type=positive_seconds,
+        metavar="S",
+        help=f"play S seconds a controller (default: {DEFAULT_SECONDS:g})",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--json", action="store_true", help="print one object a controller, a list, to stdout"
+    )
+    output.add_argument(
+        "--replay",
+        type=Path,
+        metavar="OUT.json",
+        help="write every step of one controller, played by the Python engine on one board",
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.piece_sequence and (arguments.games or arguments.decisions or arguments.seconds):
+        parser.error("--piece-sequence plays its pieces once: expected no --games, --decisions or --seconds")
+    if arguments.replay and len(arguments.controllers) > 1:
+        parser.error(f"--replay records one controller, got {len(arguments.controllers)}")
+    return arguments
+
+
+def read_pieces(path: Path) -> list[int]:
+    """Read pieces, 0 to 6, separated by whitespace.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it holds anything else, or nothing.
+    """
+    words = path.read_text(encoding="utf-8", errors="replace").split()
+    for position, word in enumerate(words, start=1):
+        if word not in {"0", "1", "2", "3", "4", "5", "6"}:
+            raise ValueError(
+                f"{path}: expected pieces 0..6 separated by whitespace, got {word!r} as number {position}"
+            )
+    if not words:
+        raise ValueError(f"{path}: expected pieces 0..6 separated by whitespace, got none")
+    return [int(word) for word in words]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure every controller and print the scores."""
+    arguments = parse_arguments(argv)
+    # torch and the engines: not for --help
+    from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar, score_table
+    from tetris.evaluation.step_replay import play_steps, step_replay
+    from tetris.game import Step
+    from tetris.piece_stream import PieceStream
+
+    stepwise = bool(arguments.piece_sequence or arguments.replay)
+    if stepwise and arguments.device not in ("auto", "python"):
+        print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
+    with one_line_errors():
+        rules = game_rules(arguments)
+        controllers = read_controllers(arguments.controllers, rules)
+        sequence = read_pieces(arguments.piece_sequence) if arguments.piece_sequence else None
+        if arguments.replay:
+            check_writable(arguments.replay)
+        device = "python" if stepwise else choose_device(arguments.device)
+
+    seconds = DEFAULT_SECONDS if not (arguments.games or arguments.decisions) else None
+    limit = Limit(arguments.games, arguments.decisions, arguments.seconds or seconds)
+    if sequence is not None:
+        limit = Limit(decisions=len(sequence))
+    elif arguments.replay and limit.seconds and not arguments.seconds:
+        limit = Limit(decisions=DEFAULT_REPLAY_DECISIONS)
+    number = DEFAULT_SEED if arguments.seed is None else arguments.seed
+    measurements = []
+    for label, controller in controllers:
+        played: list[Step] = []
+        if stepwise:
+            pieces = PieceStream(rules, number, 0) if sequence is None else sequence
+            played, score, seconds = play_steps(controller, rules, pieces, limit)
+        else:
+            with progress_bar(label, limit) as progress:
+                score, seconds = measure(controller, rules, limit, number, device, progress)
+        measurement = Measurement(
+            label=label,
+            controller=controller,
+            rules=rules,
+            pieces=arguments.pieces or "uniform" if sequence is None else arguments.piece_sequence.name,
+            seed=number if sequence is None else None,
+            device=device,
+            score=score,
+            seconds=seconds,
+        )
+        measurements.append(measurement)
+        if arguments.replay:
+            with one_line_errors():
+                write_text(
+                    arguments.replay, json.dumps(step_replay(measurement, played), allow_nan=False) + "\n"
+                )
+
+    if arguments.json:
+        print(json.dumps([measurement.to_dict() for measurement in measurements], indent=2, allow_nan=False))
+    else:
+        print(score_table(measurements))
+    return 0

@@ -1,0 +1,118 @@
+"""What `watch_tetris.py` writes instead of showing it: a replay of what is played, and files made of it."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+
+from kernels.files import check_writable, write_text
+from tetris.commands.command_line import one_line_errors, path_ending
+from tetris.commands.show import Show
+from tetris.features import AfterState
+from tetris.progress import progress
+from tetris.replay import MOST_PLACEMENTS, Replay
+from tetris.view.game_view import Scene, scenes
+from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
+from tetris.view.replay_page import player_page
+
+# The quickest first: they are there, should somebody have no patience for the pictures.
+_SUFFIXES = {"replay": ".json", "html": ".html", "gif": ".gif", "mp4": ".mp4"}
+_WHAT = {"gif": "an animation", "mp4": "a video", "html": "a page with a player", "replay": "a replay"}
+
+
+def add_exports(group: argparse._ArgumentGroup) -> None:
+    """Give a parser ``--gif``, ``--mp4``, ``--html`` and ``--replay``: files, None where not asked for."""
+    for name, what in _WHAT.items():
+        suffix = _SUFFIXES[name]
+        group.add_argument(
+            f"--{name}", type=path_ending(suffix), metavar=f"OUT{suffix}", help=f"write {what}"
+        )
+
+
+def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
+    """Return the files that were asked for, by what they are, in the order in which they are written."""
+    paths = {name: getattr(arguments, name) for name in _SUFFIXES}
+    return {name: path for name, path in paths.items() if path is not None}
+
+
+def check_exports(arguments: argparse.Namespace) -> None:
+    """Make sure before anything is played that all that was asked for can be written.
+
+    Raises:
+        OSError: If a file cannot be written.
+        ValueError: If a package that it needs is not installed, or the speed is beyond what a GIF shows.
+    """
+    paths = asked_for(arguments)
+    for path in paths.values():
+        check_writable(path)
+    if "gif" in paths:
+        check_gif(arguments.speed)
+    if "mp4" in paths:
+        check_mp4()
+
+
+def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
+    """Play into a replay, to the end or until Ctrl-C or SIGTERM; a second Ctrl-C raises KeyboardInterrupt.
+
+    Args:
+        played: What is played.
+        show: What it belongs to.
+        most: How many placements that is at most, for the bar; None if that is not known.
+
+    Returns:
+        The replay, and the number of the signal that ended it; None if none did.
+
+    Raises:
+        DamagedReplayError: If a replay is played that is damaged.
+    """
+    from tetris.training import StopRequest  # with torch: not for --help
+
+    if show.replay is not None:
+        most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
+    with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
+
+        def told() -> Iterator[AfterState]:
+            lines = games = 0
+            for after in played:
+                yield after
+                lines += after.lines
+                games += after.game_over
+                bar.set_postfix_str(f"lines {lines:,}, games over {games:,}", refresh=False)
+                bar.update()
+                if stop.requested:
+                    return
+
+        replay = Replay.of(told(), show.rules, show.seed, show.stream, show.controller)
+    if stop.signum is not None:
+        name, count = signal.Signals(stop.signum).name, len(replay.placements)
+        print(f"stopped by {name} after {count:,} pieces, writing these", file=sys.stderr)
+    return replay, stop.signum
+
+
+def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
+    """Write the files that were asked for, and say so."""
+    if not replay.placements:
+        print("nothing was played, nothing is written", file=sys.stderr)
+        return
+    for name, path in asked_for(arguments).items():
+        with one_line_errors():
+            if name == "replay":
+                replay.save(path)
+            elif name == "html":
+                write_text(path, player_page(replay, label, arguments.speed))
+            else:
+                write = write_gif if name == "gif" else write_mp4
+                with closing(_drawn(replay, path)) as shown:  # its bar goes before anything else is said
+                    write(path, shown, label, arguments.speed)
+        print(f"{path}: {len(replay.placements):,} pieces, {path.stat().st_size / 1e3:,.0f} kB")
+
+
+def _drawn(replay: Replay, path: Path) -> Generator[Scene, None, None]:
+    """The scenes of a replay, with a bar that follows who draws them."""
+    shown = scenes(replay.rules, replay.after_states())
+    total = len(replay.placements)
+    yield from progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)

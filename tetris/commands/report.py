@@ -1,0 +1,74 @@
+"""Write the report of a training run again, or a page that compares several.
+
+python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
+python scripts/report_tetris.py runs/a runs/b --out both.html
+python scripts/report_tetris.py runs/a runs/b --plot both.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels.files import check_writable
+from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending
+from tetris.report import ACROSS, PICTURE_SUFFIXES
+
+COMPARISON = Path("comparison.html")
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] RUN [RUN ...]")
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
+    )
+    parser.add_argument(
+        "--out",
+        type=path_ending(".html"),
+        metavar="FILE.html",
+        help=f"the page (default: report.html in the folder of one run, {COMPARISON} of several)",
+    )
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help=f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)",
+    )
+    parser.add_argument(
+        "--across",
+        type=one_of("axis", ACROSS),
+        metavar="AXIS",
+        help=f"the horizontal axis, at first: {', '.join(ACROSS)} (default: generation for one run, "
+        "decisions for several)",
+    )
+    arguments = parser.parse_args(argv)
+    arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
+    return arguments
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write what was asked for."""
+    arguments = parse_arguments(argv)
+    # torch: not for --help
+    from tetris.report.figures import check_picture
+    from tetris.report.learning_curve import draw_runs
+    from tetris.report.page import write_report
+    from tetris.report.run_record import read_run
+    from tetris.training.run_folder import RunFolder
+
+    one = len(arguments.runs) == 1
+    with one_line_errors():
+        if arguments.plot is not None:
+            check_picture(arguments.plot)
+        runs = [read_run(path) for path in arguments.runs]
+        out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
+        for path in filter(None, (out, arguments.plot)):
+            check_writable(path)
+        if arguments.plot is not None:
+            draw_runs(runs, arguments.plot, arguments.across)
+            print(f"{arguments.plot}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
+        write_report(out, runs, arguments.across)
+        print(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")
+    return 0

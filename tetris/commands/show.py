@@ -1,0 +1,123 @@
+"""What `watch_tetris.py` shows: a controller that plays, or a replay."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tetris.commands.arguments import controller_label, game_rules
+from tetris.controller import LinearController, resolve
+from tetris.evaluation import DEFAULT_SEED
+from tetris.explanation import decisions
+from tetris.features import AfterState
+from tetris.game import Pieces
+from tetris.piece_stream import PieceStream
+from tetris.replay import FORMAT, Replay
+from tetris.rules import Rules
+
+DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
+"""Who plays where nobody is named: the best controller that comes with the package, and on a board of another
+width than that one knows the best for any."""
+
+STREAM = 0
+"""The stream of pieces that is played."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """What is to be seen.
+
+    Attributes:
+        rules: The rules of the games.
+        controller: Who plays; None for a person's replay.
+        seed: Seed of the pieces; None where a replay has none.
+        stream: Number of their stream, likewise.
+        label: Who plays, in a word.
+        replay: The replay, if it is one.
+    """
+
+    rules: Rules
+    controller: LinearController | None
+    seed: int | None
+    stream: int | None
+    label: str
+    replay: Replay | None = None
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The pieces, where they are drawn; None where a replay holds them."""
+        if self.replay is not None:
+            return None
+        assert self.seed is not None
+        return PieceStream(self.rules, self.seed, STREAM)
+
+    @property
+    def title(self) -> list[str]:
+        """What is played by whom, in lines for the screen."""
+        source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
+        return [f"{self.label} on {self.rules.board}, {self.rules.rule} rule", f"pieces {source}"]
+
+    def played(self) -> Iterator[AfterState]:
+        """Yield what is played, from the beginning."""
+        if self.replay is not None:
+            yield from self.replay.after_states()
+        else:
+            assert self.controller is not None
+            pieces = self.pieces
+            assert pieces is not None
+            yield from decisions(self.controller, self.rules, pieces)
+
+
+def read_show(arguments: argparse.Namespace) -> Show:
+    """Return what is to be seen: see ``watch_tetris.py --help`` for the arguments.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If the controller, the replay or the rules are none, or do not go together, or the
+            replay is empty.
+    """
+    source = arguments.source
+    if source is not None and _is_replay(source):
+        given = [name for name in ("board", "rule", "pieces", "seed") if getattr(arguments, name) is not None]
+        if given or arguments.play:
+            raise ValueError(f"a replay has its own rules and pieces: expected no --{(*given, 'play')[0]}")
+        replay = Replay.load(source)
+        if not replay.placements:
+            raise ValueError(f"{source}: expected a replay of at least one placement, got none")
+        name = replay.controller.name if replay.controller else "a person"
+        label = name or Path(source).stem
+        return Show(replay.rules, replay.controller, replay.seed, replay.stream, label, replay)
+    rules = game_rules(arguments)
+    source = default_name(rules) if source is None else source
+    controller = resolve(source)
+    controller.names_on(rules)
+    label = controller_label(controller, _file_name(Path(source)))
+    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
+    return Show(rules, controller, seed, STREAM, label)
+
+
+def default_name(rules: Rules) -> str:
+    """Return who plays where nobody is named."""
+    known = resolve(DEFAULT_CONTROLLER).rules.width
+    return DEFAULT_CONTROLLER if rules.width == known else DEFAULT_ELSEWHERE
+
+
+def _file_name(path: Path) -> str:
+    """The name of a file or folder; of one that is named by where it lies, as ``.`` is, its own."""
+    return path.resolve().name if path.name in ("", "..") else path.name
+
+
+def _is_replay(source: str) -> bool:
+    """Tell whether a file says that it is a replay; what is wrong with any other is for others to say."""
+    path = Path(source)
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return f'"{FORMAT}"' in text  # one that was cut off
+    return isinstance(values, dict) and values.get("format") == FORMAT

@@ -1,0 +1,250 @@
+"""A training run from its arguments to its page: train, draw, measure, report, and say how good it is."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+import threading
+from contextlib import ExitStack
+
+from kernels.ahead import build_together
+from tetris import LinearController, feature_names, native
+from tetris.commands.command_line import command_of, one_line_errors
+from tetris.devices import settled_device
+from tetris.evaluation.comparison import (
+    Score,
+    boards,
+    compare,
+    comparison_table,
+    is_estimate,
+    references_to_play,
+    verdict,
+)
+from tetris.feature_sets import feature_label
+from tetris.numbers import lines
+from tetris.report.learning_curve import HINT, draw_learning_curve
+from tetris.report.page import write_report
+from tetris.report.run_record import read_metrics, read_run
+from tetris.training import Interrupted, StopRequest, TrainingResult
+from tetris.training.presets import PYTHON_PRESETS, Setting
+from tetris.training.recipe import Recipe, make_recipe, read_settings
+from tetris.training.run_folder import RunFolder, new_folder
+from tetris.training.training import Training, prepare_engine, tensorboard_writer
+
+_CPU = "--device cpu in a new run"
+_NOT_SETTINGS = ("config", "out", "resume", "time_limit", "tensorboard")
+
+
+def run_training(given: argparse.Namespace) -> int:
+    """Train a controller, from the beginning or from where a run was stopped; return the exit status."""
+    stop = StopRequest()
+    with ExitStack() as stack:
+        with one_line_errors():
+            if "resume" in given:
+                folder, new = RunFolder(given.resume), None
+                recipe = folder.recipe()
+                settled_device(recipe.device, _CPU)
+            else:
+                recipe = new = new_recipe(given)
+                folder = new_folder(getattr(given, "out", None), recipe.seed)
+                folder.check_free()
+            callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
+            training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
+            prepare_engine(recipe)
+            stack.enter_context(folder.claimed(new))
+            for rejected in training.restore():
+                note(f"passed over {rejected}")
+        if is_finished(training):
+            if not folder.report.is_file():
+                report(folder)
+            return 0
+        announce(training)
+        if callbacks:
+            note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
+        with stop:
+            return train(training, stop)
+
+
+def new_recipe(given: argparse.Namespace) -> Recipe:
+    """Put the recipe of a new run together from command line, config file and preset.
+
+    Raises:
+        BuildError: If the engine needs a compiler and there is none.
+        OSError: If the config file cannot be read.
+        TypeError: If a setting has the wrong type.
+        ValueError: If a setting is unknown or out of range, or there is no GPU.
+    """
+    options: dict[str, Setting] = {
+        name: value for name, value in vars(given).items() if name not in _NOT_SETTINGS
+    }
+    config: dict[str, Setting] = read_settings(given.config) if "config" in given else {}
+    device = settled_device(str((config | options).get("device", "auto")), _CPU)
+    return make_recipe(device, config, options)
+
+
+def note(text: object) -> None:
+    """Print a remark on stderr."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def is_finished(training: Training) -> bool:
+    """Tell whether nothing is left to do, and say so."""
+    recipe, folder = training.recipe, training.folder
+    if training.optimizer.generation < recipe.total_generations or not folder.controller.is_file():
+        return False
+    with one_line_errors():
+        controller = LinearController.load(folder.controller)
+    known = controller.provenance
+    if known.get("generation") != recipe.total_generations:
+        return False
+    measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
+    if recipe.score_decisions and not measured >= {rules.board for rules in boards(controller, recipe.rules)}:
+        return False
+    print(f"{folder.path} is finished: all {recipe.total_generations} generations are played and measured")
+    return True
+
+
+def announce(training: Training) -> None:
+    """Say on stderr what begins, or goes on, and where."""
+    recipe = training.recipe
+    cut_down = PYTHON_PRESETS.get(recipe.preset, {}).get("curriculum")
+    if recipe.device == "python" and recipe.curriculum == cut_down:
+        note(f"preset {recipe.preset} is cut down to what Python plays in about two minutes")
+    stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
+    begun = training.optimizer.generation
+    print(
+        f"{training.folder.path}: {f'going on after {begun} of ' if begun else ''}"
+        f"{recipe.total_generations} generations ({stages}), features {feature_label(recipe.features)}, "
+        f"population {recipe.population}, engine {recipe.device}, sampler {recipe.backend}, "
+        f"seed {recipe.seed}\n"
+        "lines per game of the best candidate of a generation, which is a lucky one, and of its elites:",
+        file=sys.stderr,
+    )
+
+
+def train(training: Training, stop: StopRequest) -> int:
+    """Train, draw, measure and report; return the exit status."""
+    recipe = training.recipe
+    build_references(training)
+    result = training.trainer.run()
+    controller = training.save_controller()
+    progress = f"after {result.generation} of {recipe.total_generations} generations"
+    interrupted = progress if result.reason == "signal" else None
+    said = None
+    if controller is not None:
+        if interrupted is None:
+            summarize(training, result)
+            draw(training)
+        written = report(training.folder)
+        if interrupted is None and recipe.score_decisions:
+            try:
+                said = measure(training, controller, stop)
+            except Interrupted:
+                interrupted = f"while measuring {training.folder.controller}"
+            if written:
+                report(training.folder, again=True)
+    elif interrupted is None:
+        note("the time limit came before the first generation was over: there is no controller yet")
+    if interrupted is not None:
+        return stopped(training, stop, interrupted)
+    if result.reason == "time_limit":
+        note(f"time is up {progress}; to go on: {resumption(training)}")
+    if said is not None:
+        watch = f"{command_of('watch')} {shlex.quote(str(training.folder.path))}"
+        print(f"\n{said}\nto watch it play: {watch}", flush=True)
+    return 0
+
+
+def build_references(training: Training) -> None:
+    """Compile while training goes on the engines of the published controllers that will have to play."""
+    recipe = training.recipe
+    if not recipe.score_decisions or recipe.device not in ("cpu", "cuda"):
+        return
+    needed = []
+    for each in references_to_play(boards(training.controller(), recipe.rules)):
+        names = feature_names(each.features, recipe.rules.width)
+        needed.append(native.extension(names))
+        if recipe.device == "cuda":
+            needed.append(native.cuda_extension(names))
+    if missing := [each for each in needed if not each.is_built()]:
+        threading.Thread(target=build_together, args=(missing,), daemon=True).start()
+
+
+def summarize(training: Training, result: TrainingResult) -> None:
+    """Say what came of the training."""
+    speed = training.decisions / max(result.elapsed_s, 1e-9)
+    print(
+        f"{training.folder.controller}: learned in {result.generation} of "
+        f"{training.recipe.total_generations} generations, {lines(training.decisions)} decisions, "
+        f"{result.elapsed_s:.0f} s ({lines(speed)} decisions/s)",
+        flush=True,
+    )
+
+
+def draw(training: Training) -> None:
+    """Draw the learning curve, or say what it takes."""
+    recipe, folder = training.recipe, training.folder
+    if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, recipe.title):
+        note(HINT)
+
+
+def measure(training: Training, controller: LinearController, stop: StopRequest) -> str:
+    """Print the scores of the learned controller beside published ones, and write them down, board by board.
+
+    Returns:
+        How good it is on the board that it is for.
+
+    Raises:
+        Interrupted: If the run is to stop.
+    """
+    recipe = training.recipe
+    found: list[Score] = []
+    said = ""
+    for rules in boards(controller, recipe.rules):
+        stop.check()
+        print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
+        scores = list(compare(controller, rules, recipe.score_decisions, recipe.device, stop.check))
+        found += scores
+        print(f"\n{comparison_table(scores)}", flush=True)
+        played = [dict(each) for each in found if not is_estimate(each)]
+        training.save_controller(played, [dict(each) for each in found if is_estimate(each)])
+        said = verdict(scores) if rules == recipe.rules or not said else said
+    return said
+
+
+def report(folder: RunFolder, *, again: bool = False) -> bool:
+    """Write the report and say where it is, or why there is none: no run is lost over it.
+
+    Args:
+        folder: Of the run.
+        again: Whether the scores alone are new.
+
+    Returns:
+        Whether it is there.
+    """
+    try:
+        write_report(folder.report, [read_run(folder.path)])
+    except Exception as error:
+        retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
+        note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")
+        return False
+    what = "now with the scores" if again else "curves, weights and a game, for a browser"
+    print(f"{folder.report}: {what}", flush=True)
+    return True
+
+
+def resumption(training: Training) -> str:
+    """Return the command that goes on with a run."""
+    return f"{command_of('train')} --resume {shlex.quote(str(training.folder.path))}"
+
+
+def stopped(training: Training, stop: StopRequest, where: str) -> int:
+    """Say how to go on, and return the exit status."""
+    number = signal.SIGINT if stop.signum is None else stop.signum
+    print(
+        f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
+        file=sys.stderr,
+    )
+    return 128 + number

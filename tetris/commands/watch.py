@@ -1,0 +1,156 @@
+"""Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page.
+
+python scripts/watch_tetris.py dt20 --board 10x10
+python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
+python scripts/watch_tetris.py --play        # yourself, the same pieces
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from tetris.commands.arguments import add_board, add_pieces, add_rule, add_seed
+from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
+from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
+from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
+from tetris.controller import known_names
+from tetris.explanation import judge
+from tetris.features import AfterState
+from tetris.replay import DamagedReplayError, Replay
+from tetris.view.game_view import Scene, scenes
+from tetris.view.human_player import Player
+from tetris.view.terminal import Terminal, is_interactive
+from tetris.view.text import scene_text
+from tetris.view.watcher import Watcher
+
+DEFAULT_DECISIONS = 500
+"""Pieces that are played into a file or a pipe; a terminal has no end."""
+
+DEFAULT_SPEED = 5.0
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]")
+    parser.add_argument(
+        "source",
+        nargs="?",
+        metavar="CONTROLLER",
+        help=f"one by name ({', '.join(known_names())}), a controller.json, a run folder, or a replay "
+        f"(default: {DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})",
+    )
+    game = parser.add_argument_group("game")
+    add_board(game)
+    add_rule(game)
+    add_pieces(game)
+    add_seed(game)
+    length = parser.add_argument_group("length, one of the first two, and speed")
+    limit = length.add_mutually_exclusive_group()
+    limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
+    limit.add_argument(
+        "--decisions",
+        type=positive_int,
+        metavar="N",
+        help=f"play N pieces (default: {DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal)",
+    )
+    length.add_argument(
+        "--speed",
+        type=_speed,
+        default=DEFAULT_SPEED,
+        metavar="N",
+        help="pieces a second (default: %(default)g)",
+    )
+    output = parser.add_argument_group("instead of watching in the terminal")
+    output.add_argument(
+        "--play", action="store_true", help="play yourself; h asks the controller for a suggestion"
+    )
+    add_exports(output)
+    arguments = parser.parse_args(argv)
+    if arguments.play and (arguments.games or arguments.decisions):
+        parser.error("--play goes on until you quit: expected no --games or --decisions")
+    return arguments
+
+
+def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:
+    """Yield so many placements, or so many games, of what is played; None for no end."""
+    games = 0
+    for after in islice(played, most):
+        yield after
+        games += after.game_over
+        if games == most_games:
+            return
+
+
+def print_frames(show: Show, shown: Iterator[Scene]) -> None:
+    """Print every scene in plain text."""
+    for scene in shown:
+        text = scene_text(scene)
+        if show.controller is not None:
+            judged = judge(scene.rows, scene.after, show.controller)
+            values = zip(judged.names, judged.features, strict=True)
+            margin = "-" if judged.margin is None else f"{judged.margin:.2f}"
+            text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
+            text += f"\nvalue {judged.value:.2f}, margin {margin}"
+        print(f"{text}\n")
+
+
+def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
+    """Let a person play; what they played is written however they leave."""
+    assert show.controller is not None
+    assert show.pieces is not None
+    terminal = Terminal(sys.stdout, sys.stdin.fileno())
+    title = replace(show, label="you").title
+    player = Player(terminal, show.rules, show.pieces, show.controller, title)
+    try:
+        with terminal:
+            player.run()
+    finally:
+        if exports:
+            export(Replay.of(player.played, show.rules, show.seed, show.stream), "a person", arguments)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Watch, play or write."""
+    arguments = parse_arguments(argv)
+    exports = bool(asked_for(arguments))
+    interactive = is_interactive(sys.stdout)
+    with one_line_errors():
+        show = read_show(arguments)
+        if arguments.play and not interactive:
+            raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
+        check_exports(arguments)
+    endless = arguments.games or show.replay or (interactive and not exports)
+    most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
+    played = limited(show.played(), most, arguments.games)
+    try:
+        if arguments.play:
+            play(show, arguments, exports)
+        elif exports:
+            replay, number = record(played, show, most)
+            export(replay, show.label, arguments)
+            return 0 if number is None else 128 + number
+        elif interactive:
+            with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
+                shown = scenes(show.rules, played, show.pieces)
+                Watcher(terminal, shown, show.controller, show.title, arguments.speed).run()
+        else:
+            print_frames(show, scenes(show.rules, played, show.pieces))
+    except DamagedReplayError as error:
+        fail(f"{arguments.source} holds no valid replay: {error}")
+    return 0
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0.1 <= speed <= 1000:
+        raise argparse.ArgumentTypeError(
+            f"expected a number of pieces a second from 0.1 to 1000, got {text!r}"
+        )
+    return speed

@@ -1,0 +1,91 @@
+"""The engines by the name of their device: which there are here, and which one plays.
+
+Imports torch only where it is asked: the help of a command names the devices.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kernels import CompilerMissingError
+from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
+from kernels.names import unknown_name
+from kernels.toolchain import find_compiler
+
+DEVICES = ("auto", "cpu", "cuda", "python")
+
+
+def choose_device(requested: str) -> str:
+    """Return the engine to play on.
+
+    ``auto`` takes CUDA where there are a GPU and nvcc, else C++ where there is a compiler, else readable
+    Python. It says on stderr why a GPU is left alone, or that Python plays.
+
+    Args:
+        requested: One of `DEVICES`.
+
+    Raises:
+        CompilerMissingError: If C++ or CUDA was asked for by name and there is no compiler for it.
+        ValueError: If CUDA was asked for by name and there is no GPU.
+    """
+    if requested == "python":
+        return "python"
+    if requested == "cuda":
+        check_gpu("device cuda", "--device cpu")
+    try:
+        find_compiler()
+    except CompilerMissingError as error:
+        if requested != "auto":
+            raise
+        print(f"note: playing in Python, some thousand times slower than in C++: {error}", file=sys.stderr)
+        return "python"
+    import torch
+
+    if requested == "cpu" or not torch.cuda.is_available():
+        return "cpu"
+    try:
+        find_nvcc(torch.version.cuda)
+    except CompilerMissingError as error:
+        if requested != "auto":
+            raise
+        print(f"note: playing on the CPU, not on the GPU: {error}", file=sys.stderr)
+        return "cpu"
+    return "cuda"
+
+
+def settled_device(requested: str, instead: str = "--device cpu") -> str:
+    """Return the engine to play on, see `choose_device`; the name may be anything.
+
+    Args:
+        requested: The name.
+        instead: What does without a GPU.
+
+    Raises:
+        BuildError: If it needs a compiler and there is none.
+        ValueError: If it is unknown, or needs a GPU and there is none.
+    """
+    if requested not in DEVICES:
+        raise unknown_name("device", requested, DEVICES)
+    if requested == "cuda":
+        check_gpu("device cuda", instead)
+    return choose_device(requested)
+
+
+def check_gpu(what: str, instead: str) -> None:
+    """Make sure that there is a GPU.
+
+    Args:
+        what: What needs it.
+        instead: What does without.
+
+    Raises:
+        ValueError: If torch finds none.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        return
+    remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
+    raise ValueError(
+        f"expected a GPU for {what}, torch {torch.__version__} finds none: {remedy}, or take {instead}"
+    )

@@ -1,0 +1,182 @@
+"""A learned controller beside published ones: on the boards of the literature, and on its own.
+
+Where games hardly ever end, a score is estimated by importance splitting instead of played. The scores of the
+published controllers on the boards of the literature come with the package: a score is a function of
+controller, rules, pieces and seed, whatever machine plays.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tetris.controller import LinearController, published
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.estimates import DEVICES, PLAYED, Estimate, estimate, games_ended, hardly_ends
+from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
+from tetris.evaluation.text_table import table
+from tetris.feature_sets import feature_label
+from tetris.numbers import lines
+from tetris.rules import Rules
+
+LEARNED = "learned"
+"""What a run's own controller is called among its scores."""
+
+REFERENCES = ("bcts", "dt20")
+BEST_PUBLISHED = "dt20"
+
+BOARDS = ((10, 10), (10, 20))
+"""The boards on which the literature scores controllers."""
+
+MOST_ESTIMATED = 1_000_000_000
+"""Decisions of an estimate: those of a score or that many, in whole batches of `estimate`."""
+
+Score = Mapping[str, Any]
+"""What `Measurement.to_dict` or `Estimate.to_dict` gives, or `published_score`."""
+
+_SHIPPED = Path(__file__).with_name("published_scores.json")
+
+
+def is_estimate(score: Score) -> bool:
+    """Tell whether a score was estimated by importance splitting, not played."""
+    return "estimates" in score
+
+
+@cache
+def _shipped() -> tuple[dict[str, Any], ...]:
+    content = json.loads(_SHIPPED.read_text(encoding="utf-8"))
+    return tuple({**score, "measured": content["measured"]} for score in content["scores"])
+
+
+def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
+    """Return the score of a published controller that comes with the package.
+
+    Args:
+        name: Of the controller.
+        rules: The rules with the board.
+
+    Returns:
+        Lines a game with their interval and counts, and under ``measured`` commit, date and machine; None
+        where none comes with it: they are those of the boards of the literature by the published rule.
+    """
+    wanted = name, rules.board, rules.rule, rules.pieces
+    keys = "controller", "board", "rule", "pieces"
+    return next((dict(each) for each in _shipped() if tuple(map(each.get, keys)) == wanted), None)
+
+
+def boards(controller: LinearController, own: Rules) -> list[Rules]:
+    """Return where to measure: the boards of the literature where a controller can play, and its own.
+
+    Args:
+        controller: Who plays.
+        own: The rules that it is for; they hold on the other boards, too.
+    """
+    known = [Rules(width, height, own.clear_on_overflow, own.pieces) for width, height in BOARDS]
+    return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
+
+
+def references_to_play(rules: Sequence[Rules]) -> list[LinearController]:
+    """Return the published controllers that have no score with the package on one of the boards."""
+    return [
+        published(name) for name in REFERENCES if any(published_score(name, each) is None for each in rules)
+    ]
+
+
+def compare(
+    controller: LinearController,
+    rules: Rules,
+    decisions: int,
+    device: str,
+    check: Callable[[], None] | None = None,
+) -> Iterator[Score]:
+    """Yield the score of the controller on a board, then those of the published ones.
+
+    Those that play do so on the same streams, those of ``evaluate_tetris.py``.
+
+    Args:
+        controller: The learned one.
+        rules: The rules with the board.
+        decisions: How long to play, or to estimate.
+        device: The engine.
+        check: Called a few times a second; what it raises ends the measurement.
+    """
+    yield _score(LEARNED, controller, rules, decisions, device, check).to_dict()
+    for name in REFERENCES:
+        known = published_score(name, rules)
+        yield known or _score(name, published(name), rules, decisions, device, check).to_dict()
+
+
+def _score(
+    label: str,
+    controller: LinearController,
+    rules: Rules,
+    decisions: int,
+    device: str,
+    check: Callable[[], None] | None,
+) -> Measurement | Estimate:
+    if device in DEVICES and decisions >= PLAYED:
+        ended = games_ended(controller, rules, device, DEFAULT_SEED)
+        if hardly_ends(ended, PLAYED):
+            least = min(decisions, MOST_ESTIMATED)
+            return estimate(
+                label, controller, rules, device, lambda found: found.decisions >= least, check=check
+            )
+    limit = Limit(decisions=decisions)
+    with progress_bar(f"{label} on {rules.board}", limit) as show:
+        score, seconds = measure(controller, rules, limit, DEFAULT_SEED, device, show, check)
+    return Measurement(label, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds)
+
+
+def comparison_table(scores: Sequence[Score]) -> str:
+    """Return the scores of one board side by side, with where they come from."""
+    first = scores[0]
+    title = (
+        f"board {first['board']}, {first['rule']} rule, pieces {first['pieces']}, engine {first['device']}"
+    )
+    rows = []
+    for score in scores:
+        features = feature_label(score.get("features") or published(score["controller"]).features)
+        rows.append([score["controller"], features, *_cells(score), origin(score)])
+    header = ["controller", "features", "lines/game", "95 % interval", "from"]
+    return f"{title}\n{table(header, rows)}"
+
+
+def origin(score: Score) -> str:
+    """Return what a score was made from, and of one that comes with the package when and where."""
+    if is_estimate(score):
+        return f"{score['estimates']} estimates"
+    games = f"{score['games']:,} game{'s'[: score['games'] != 1]}"
+    measured = score.get("measured")
+    return f"{games}, {measured['machine']}, {measured['date'][:10]}" if measured else games
+
+
+def verdict(scores: Sequence[Score]) -> str:
+    """Return in a line how good the learned controller is on a board, the first of the scores."""
+    learned = scores[0]
+    value = learned["lines_per_game"]
+    how = "estimated" if is_estimate(learned) else "played"
+    low, high = learned["ci95"]
+    if value is None:
+        return f"more than {lines(low)} lines a game on {learned['board']}: no game ended"
+    interval = f", 95 % interval {lines(low)} - {lines(high)}" if high is not None else ""
+    text = f"{lines(value)} lines a game on {learned['board']} ({how}{interval})"
+    best = next((each for each in scores if each["controller"] == BEST_PUBLISHED), None)
+    if best is None or not best["lines_per_game"]:
+        return text
+    return f"{text}: {value / best['lines_per_game']:.2g} times {BEST_PUBLISHED}, the best published"
+
+
+def _cells(score: Score) -> tuple[str, str]:
+    (low, high), value = score["ci95"], score["lines_per_game"]
+    return lines(value), f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}"
+
+
+def _can_play(controller: LinearController, rules: Rules) -> bool:
+    try:
+        controller.names_on(rules)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,263 @@
+"""Measuring controllers: how long to play, the fast engines, and the scores side by side."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tetris import LinearController, Rules, Score
+from tetris.evaluation.text_table import table
+from tetris.feature_sets import feature_label
+from tetris.progress import progress
+from tetris.rollouts import Rollout
+from tetris.score import ESTIMATOR
+
+STREAMS, MOST_STREAMS = 64, 1 << 17
+"""Games side by side: enough for every core, and so many that a large GPU is busy."""
+
+GPU_STREAMS = 132 * 1024
+"""Games side by side on a GPU while the clock runs: 1024 for each multiprocessor of an H200."""
+
+DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
+"""How long a stream is where their number is free: so long that its start on an empty board hardly counts."""
+
+_LARGEST_CHUNK = 1 << 14  # decisions on a stream
+_LARGEST_STEP = 1 << 26  # decisions on all streams
+_CHUNK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long to play; exactly one of the three is given.
+
+    Attributes:
+        games: At least so many games have to end.
+        decisions: So many decisions in all.
+        seconds: So many seconds.
+    """
+
+    games: int | None = None
+    decisions: int | None = None
+    seconds: float | None = None
+
+    def reached(self, score: Score, seconds: float) -> bool:
+        """Tell whether it is time to stop."""
+        if self.games is not None:
+            return score.games >= self.games
+        if self.decisions is not None:
+            return score.decisions >= self.decisions
+        assert self.seconds is not None
+        return seconds >= self.seconds
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one controller did.
+
+    Attributes:
+        label: What to call the controller.
+        controller: Who played.
+        rules: By which rules.
+        pieces: Piece source, as it was asked for, or the file they came from.
+        seed: Seed of the pieces; None where they came from a file.
+        device: On which engine.
+        score: What came of it.
+        seconds: How long it took.
+    """
+
+    label: str
+    controller: LinearController
+    rules: Rules
+    pieces: str
+    seed: int | None
+    device: str
+    score: Score
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurement as plain values, for JSON."""
+        return {
+            **who_played(self.label, self.controller, self.rules, self.pieces, self.device),
+            "estimator": ESTIMATOR,
+            "lines_per_game": self.score.lines_per_game,
+            "ci95": list(self.score.ci95),
+            "games": self.score.games,
+            "lines": self.score.lines,
+            "decisions": self.score.decisions,
+            "seconds": self.seconds,
+            "decisions_per_second": self.score.decisions / self.seconds if self.seconds else None,
+            "seed": self.seed,
+        }
+
+
+def who_played(
+    label: str, controller: LinearController, rules: Rules, pieces: str, device: str
+) -> dict[str, Any]:
+    """Return with what measurements and estimates begin, as plain values, for JSON."""
+    return {
+        "controller": label,
+        "features": controller.features,
+        "weights": list(controller.weights),
+        "board": rules.board,
+        "rule": rules.rule,
+        "pieces": pieces,
+        "device": device,
+    }
+
+
+def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
+    """Return a controller's measurement on a board from a list of them as plain values."""
+    return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
+
+
+def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[str, Any] | None:
+    """Return a controller's estimate on a board; None where a run has none, or no game ended in any."""
+    found = (
+        each
+        for each in run.get("estimates", ())
+        if (each["controller"], each["board"]) == (controller, board) and each["lines_per_game"] is not None
+    )
+    return next(found, None)
+
+
+def streams_for(limit: Limit, device: str) -> int:
+    """Return how many games to play side by side.
+
+    They are the more, the longer it takes: `STREAMS` to `MOST_STREAMS`. Where decisions are given, it is a
+    divisor of their number, so that exactly that many are played; only where there is none near is the number
+    rounded up. The device has a say only where the clock has one.
+    """
+    if limit.seconds is not None:
+        return GPU_STREAMS if device == "cuda" else STREAMS
+    if limit.games is not None:
+        return _clamped(limit.games // GAMES_PER_STREAM)
+    assert limit.decisions is not None
+    wanted = _clamped(limit.decisions // DECISIONS_PER_STREAM)
+    divisors = (n for n in range(wanted, wanted // 4 - 1, -1) if limit.decisions % n == 0)
+    return next(divisors, min(wanted, limit.decisions))
+
+
+def _clamped(streams: int) -> int:
+    return max(STREAMS, min(streams, MOST_STREAMS))
+
+
+def measure(
+    controller: LinearController,
+    rules: Rules,
+    limit: Limit,
+    seed: int,
+    device: str,
+    progress: Callable[[Score], object] = lambda score: None,
+    check: Callable[[], None] | None = None,
+) -> tuple[Score, float]:
+    """Play parallel streams of games and count.
+
+    The result is a pure function of the arguments, unless the limit is in seconds: the same on every device.
+
+    Args:
+        controller: Who plays.
+        rules: By which rules.
+        limit: How long.
+        seed: Seed of the pieces.
+        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        progress: Called now and then with the score so far.
+        check: Called a few times a second; what it raises ends the measurement.
+
+    Returns:
+        The score, and the seconds it took.
+
+    Raises:
+        BuildError: If the engine cannot be built.
+    """
+    streams = streams_for(limit, device)
+    weights = torch.tensor([controller.weights], dtype=torch.float32)
+    rollout = Rollout(weights, rules, streams, seed, device, features=controller.features)
+    began = time.perf_counter()
+    score, seconds, chunk = Score(0, 0, 0), 0.0, 0
+    while not limit.reached(score, seconds):
+        chunk = _next_chunk(limit, score, seconds, streams, chunk)
+        totals = rollout.advance(chunk, check)
+        score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
+        seconds = time.perf_counter() - began
+        progress(score)
+    return score, seconds
+
+
+@contextmanager
+def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
+    """Show on a terminal how far a measurement is; yields what is to be called with the score so far."""
+    unit = "games" if limit.games else "decisions"
+    with progress(desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False) as bar:
+
+        def update(score: Score) -> None:
+            bar.set_postfix_str(
+                "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
+            )
+            bar.update((score.games if limit.games else score.decisions) - bar.n)
+
+        yield update
+
+
+def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
+    """Return how many decisions a stream to make before looking at the limit again: a GPU then stands still.
+
+    At most twice as many as the last time, and no more than are likely to be needed. Where the limit is in
+    games or decisions, the clock has no say, so that the result depends on nothing but the arguments.
+    """
+    needed = float(_LARGEST_STEP // streams)
+    if limit.games is not None and score.games:
+        needed = min(needed, (limit.games - score.games) * score.decisions / (score.games * streams))
+    elif limit.decisions is not None:
+        needed = min(needed, (limit.decisions - score.decisions) / streams)
+    elif limit.seconds is not None and score.decisions:
+        rate = score.decisions / (seconds * streams)
+        needed = rate * min(limit.seconds - seconds, _CHUNK_SECONDS)
+    return max(1, min(math.ceil(needed), 2 * last, _LARGEST_CHUNK))
+
+
+def score_table(measurements: Sequence[Measurement]) -> str:
+    """Return scores side by side, with all that belongs beside a score."""
+    first = measurements[0]
+    origin = "from a file" if first.seed is None else f"seed {first.seed}"
+    title = (
+        f"board {first.rules.board}, {first.rules.rule} rule, pieces {first.pieces} ({origin}), "
+        f"engine {first.device}"
+    )
+    header = [
+        "controller",
+        "features",
+        "lines/game",
+        "95 % interval",
+        "games",
+        "lines",
+        "decisions",
+        "decisions/s",
+    ]
+    rows = []
+    for measurement in measurements:
+        score = measurement.score
+        low, high = score.ci95
+        speed = score.decisions / measurement.seconds if measurement.seconds else math.nan
+        rows.append(
+            [
+                measurement.label,
+                feature_label(measurement.controller.features),
+                "-" if score.lines_per_game is None else _number(score.lines_per_game),
+                f"> {_number(low)}" if high is None else f"{_number(low)} - {_number(high)}",
+                f"{score.games:,}",
+                f"{score.lines:,}",
+                f"{score.decisions:,}",
+                _number(speed),
+            ]
+        )
+    return f"{title}\n{table(header, rows)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

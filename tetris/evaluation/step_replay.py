@@ -1,0 +1,53 @@
+"""Every step of one controller on one board, played by the reference implementation."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from tetris.controller import LinearController
+from tetris.evaluation.scores import Limit, Measurement
+from tetris.game import Pieces, Step, steps
+from tetris.rules import Rules
+from tetris.score import Score
+
+FORMAT = "cem-tetris-replay"
+VERSION = 1
+
+
+def play_steps(
+    controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit
+) -> tuple[list[Step], Score, float]:
+    """Play one board on the reference implementation and keep every step.
+
+    Returns:
+        The steps, the score, and the seconds it took.
+    """
+    names = controller.names_on(rules)
+    began = time.perf_counter()
+    played: list[Step] = []
+    score, seconds = Score(0, 0, 0), 0.0
+    for step in steps((), pieces, controller.float32_weights, names, rules, 0, sys.maxsize):
+        played.append(step)
+        score += Score(step.lines, int(step.game_over), 1)
+        seconds = time.perf_counter() - began
+        if limit.reached(score, seconds):
+            break
+    return played, score, seconds
+
+
+def step_replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
+    """Return what was played, step by step, as plain values for JSON."""
+    controller, rules = measurement.controller, measurement.rules
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "controller": controller.to_dict(),
+        "feature_names": list(controller.names_on(rules)),
+        "rules": rules.to_dict(),
+        "pieces": measurement.pieces,
+        "seed": measurement.seed,
+        "stream": None if measurement.seed is None else 0,
+        "steps": [step.to_dict() for step in played],
+    }

@@ -1,0 +1,13 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def lines(value: float | None) -> str:
+    """Return a number of lines as a person reads it: three or four digits."""
+    if value is None:
+        return "-"
+    if value < 1e6:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    millions = float(f"{value:.3g}") / 1e6
+    return f"{millions:,.0f} M" if millions >= 1000 else f"{millions:.3g} M"

@@ -1,0 +1,76 @@
+"""How far a long task is: a bar on a terminal, a plain line now and then in a log."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tqdm import tqdm
+
+LOG_SECONDS = 10.0
+"""The time between two lines in a log."""
+
+
+def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
+    """Return a tqdm bar on stderr, or what stands for it in a log and where the cursor cannot move.
+
+    Args:
+        steps: What to go through, as for `tqdm.tqdm`.
+        options: As for `tqdm.tqdm`.
+    """
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return tqdm(steps, **options)
+    return LogLines(
+        steps,
+        str(options.get("desc") or "progress"),
+        options.get("total"),
+        str(options.get("unit", "")).strip(),
+    )
+
+
+class LogLines:
+    """The part of tqdm's interface that is used here; prints a line every `LOG_SECONDS`.
+
+    Attributes:
+        n: The steps done.
+    """
+
+    def __init__(self, steps: Iterable[Any] | None, label: str, total: float | None, unit: str) -> None:
+        """Begin; ``total`` is the number of steps in units, None where it is unknown."""
+        self.n = 0.0
+        self._steps = steps
+        self._label = label
+        self._total = total
+        self._unit = unit
+        self._text = ""
+        self._began = self._shown = time.monotonic()
+
+    def update(self, steps: float = 1) -> None:
+        """Count steps, and print a line when one is due."""
+        self.n += steps
+        now = time.monotonic()
+        if now - self._shown >= LOG_SECONDS:
+            done = f"{self.n / self._total:.0%}" if self._total else f"{self.n:,.0f} {self._unit}"
+            more = f", {self._text}" if self._text else ""
+            print(f"{self._label}: {done} after {now - self._began:.0f} s{more}", file=sys.stderr, flush=True)
+            self._shown = now
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """Take what the next line ends with."""
+        self._text = text
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the steps."""
+        for step in self._steps or ():
+            yield step
+            self.update()
+
+    def __enter__(self) -> LogLines:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing: a log keeps its lines."""

@@ -1,0 +1,79 @@
+"""What a report shows of a run: the values of its charts, the game that its player plays."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from tetris.evaluation import DEFAULT_SEED
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.replay import Replay
+from tetris.report.run_record import RunRecord, stages_of
+
+GAME_DECISIONS = 300
+"""Placements of the game that a report holds: for the nine of `dt` a third of a second of play in Python."""
+
+MOST_POINTS = 500
+"""Generations that charts and tables show at most; of longer runs every second, third, ... is shown."""
+
+_DIGITS = 5
+
+
+def shown_places(run: RunRecord) -> list[int]:
+    """Return the places of the generations to show: at most `MOST_POINTS` steps apart alike, and the last."""
+    last = run.generations - 1
+    step = math.ceil(run.generations / MOST_POINTS)
+    return [*range(0, last, step), last]
+
+
+def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
+    """Return what the charts draw of a run: lists with a value a generation, null where there is none.
+
+    Args:
+        run: The run.
+        name: What to call it.
+    """
+    places = shown_places(run)
+    metrics = [run.metrics[place] for place in places]
+    made = list(itertools.accumulate(record["decisions"] for record in run.metrics))
+    values: dict[str, Any] = {
+        "name": name,
+        "stages": [{"board": on, "first": first} for on, first, _ in stages_of(run.metrics)],
+        "generation": [record["generation"] for record in metrics],
+        "decisions": [made[place] for place in places],
+        "seconds": [_short(record["elapsed_s"]) for record in metrics],
+        "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
+        "features": list(run.feature_names),
+    }
+    for key in ("generation_best", "elite_mean", "elite_worst", "learned_mean_fitness", "std_mean"):
+        values[key] = [_short(record.get(key)) for record in metrics]
+    for key in ("mean", "std"):
+        values[key] = [
+            [_short(record[key][feature]) if key in record else None for record in metrics]
+            for feature in range(len(run.feature_names))
+        ]
+    return values
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
+
+
+def recorded_game(run: RunRecord) -> Replay:
+    """Play the game of a report: `GAME_DECISIONS` placements on the board that the controller is for."""
+    rules = run.recipe.rules
+    played = decisions(run.controller, rules, PieceStream(rules, DEFAULT_SEED, 0))
+    return Replay.of(islice(played, GAME_DECISIONS), rules, DEFAULT_SEED, 0, run.controller)
+
+
+def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
+    """Return the names of runs, numbered where they would be the same."""
+    names = [run.name for run in runs]
+    return [
+        name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"
+        for place, name in enumerate(names)
+    ]

@@ -1,0 +1,179 @@
+"""Pictures of training with matplotlib: lines per game of one run, stage by stage, or of several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+from tetris.report import ACROSS
+from tetris.report.data import distinct_names
+from tetris.report.figures import COLORS, new_figure, save_figure
+from tetris.report.run_record import Metrics, RunRecord, stages_of
+
+HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
+
+_Y_TITLE = "lines per game (in training, log scale)"
+_SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    # Told apart by dashes and markers as well as by colour.
+    ("generation_best", "best candidate", {"color": COLORS[1], "linestyle": ":", "marker": "^"}),
+    ("elite_mean", "mean of the elites", {"color": COLORS[4], "linestyle": "--", "marker": "s"}),
+    (
+        "learned_mean_fitness",
+        "learned mean",
+        {"color": COLORS[2], "linestyle": "-", "marker": "o", "zorder": 1.9},
+    ),
+)
+_DASHES = ("-", "--", ":", "-.")
+_MARKERS = "osv^DP"
+_MARKS = 10  # markers on a curve, about
+_LEAST_LABEL = 0.07  # of the axis, from one label of a stage to the next
+
+
+def draw_learning_curve(
+    metrics: Sequence[Metrics], picture: Path, title: str, across: str = "generation"
+) -> bool:
+    """Draw the best candidate, the elites and the mean of a run.
+
+    Args:
+        metrics: A record a generation, at least one.
+        picture: The file to write, whole or not at all; PNG, SVG or PDF by its name.
+        title: What stands above it.
+        across: One of `ACROSS`.
+
+    Returns:
+        False where matplotlib is not installed.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    figure = new_figure(8.0, 4.5)
+    if figure is None:
+        return False
+    axes, x = figure.add_subplot(), _across(metrics, across)
+    for name, label, style in _SERIES:
+        every = max(1, len(metrics) // _MARKS)
+        axes.plot(
+            x, _values(metrics, name), label=label, linewidth=1.4, markersize=4, markevery=every, **style
+        )
+    if any(record.get("elite_worst") is not None for record in metrics):
+        edges = (_values(metrics, name) for name in ("elite_worst", "generation_best"))
+        axes.fill_between(
+            x, *edges, color=COLORS[4], alpha=0.15, linewidth=0, label="elites, from worst to best"
+        )
+    _finish(axes, title, across)
+    if across == "generation":
+        axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
+    _mark_stages(axes, _stages(metrics, x))
+    axes.legend(loc="lower right", framealpha=0.9)
+    save_figure(figure, picture)
+    return True
+
+
+def draw_learning_curves(
+    runs: Mapping[str, Sequence[Metrics]], picture: Path, across: str = "decisions"
+) -> bool:
+    """Draw the mean of the elites of several runs over each other; see `draw_learning_curve`.
+
+    Args:
+        runs: The records of each run by its name.
+        picture: The file to write.
+        across: One of `ACROSS`.
+    """
+    figure = new_figure(8.0, 4.5)
+    if figure is None:
+        return False
+    axes = figure.add_subplot()
+    places = {name: _across(metrics, across) for name, metrics in runs.items()}
+    for number, (name, metrics) in enumerate(runs.items()):
+        every = max(1, len(metrics) // _MARKS)
+        axes.plot(
+            places[name],
+            _values(metrics, "elite_mean"),
+            label=name,
+            linewidth=1.6,
+            color=COLORS[number % len(COLORS)],
+            linestyle=_DASHES[number % len(_DASHES)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            markevery=(number * every // len(runs), every),  # not one above the other
+            markersize=4,
+        )
+    _finish(axes, "mean of the elites", across)
+    stages = [_stages(metrics, places[name]) for name, metrics in runs.items()]
+    if all(each == stages[0] for each in stages):
+        _mark_stages(axes, stages[0])
+    axes.legend(loc="lower right", framealpha=0.9)
+    save_figure(figure, picture)
+    return True
+
+
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
+    """Draw the learning curve of a run, or those of several over each other; see `draw_learning_curve`."""
+    if len(runs) == 1:
+        return draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
+    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
+    return draw_learning_curves(curves, picture, across)
+
+
+def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
+    if across == "decisions":
+        return list(accumulate(record["decisions"] for record in metrics))
+    return [record["elapsed_s" if across == "seconds" else across] for record in metrics]
+
+
+def _values(metrics: Sequence[Metrics], name: str) -> list[float]:
+    values = (record.get(name) for record in metrics)
+    return [float("nan") if value is None else value for value in values]
+
+
+def _finish(axes: Any, title: str, across: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.yaxis.set_major_formatter(EngFormatter(sep=" "))
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlabel(ACROSS[across])
+    axes.set_ylabel(_Y_TITLE)
+    if across == "decisions":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    axes.set_title(title, loc="left", fontsize="medium", pad=18)
+
+
+def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, float, float]]:
+    """Return the stages: board, and between where it is drawn, half-way to those beside it."""
+    places = {record["generation"]: place for place, record in enumerate(metrics)}
+    firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
+    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
+    return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
+
+
+def _labels(stages: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Return what to write above the stages: where they are too narrow for a label each, one for several."""
+    least = _LEAST_LABEL * (stages[-1][2] - stages[0][1])
+    labels: list[tuple[str, float, float]] = []
+    for board, begin, end in stages:
+        boards = labels[-1][0].count(",") + 1 if labels else 0
+        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least * (boards + 1) / 2:
+            together, first, _ = labels.pop()
+            labels.append((f"{together}, {board}", first, end))
+        else:
+            labels.append((board, begin, end))
+    return labels
+
+
+def _mark_stages(axes: Any, stages: Sequence[tuple[str, float, float]]) -> None:
+    for _, begin, _ in stages[1:]:
+        axes.axvline(begin, color="0.3", linewidth=0.8)
+    for boards, begin, end in _labels(stages):
+        axes.annotate(
+            boards,
+            ((begin + end) / 2, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize="small",
+        )

@@ -1,0 +1,249 @@
+"""The report of a training run, and the comparison of several: one HTML file each that needs no network.
+
+Every number comes from the run's folder; the game is what its controller plays on stream 0 of the pieces on
+which scores are measured, so that it is the same whenever a report is made. Look and charts are
+``page.css``, ``chart.js`` and ``page.js``, beside this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernels.files import write_text
+from tetris.evaluation.comparison import LEARNED, is_estimate
+from tetris.evaluation.estimates import METHOD
+from tetris.report.data import chart_values, distinct_names, recorded_game, shown_places
+from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
+from tetris.report.run_record import RunRecord
+from tetris.report.tables import (
+    cost_table,
+    generation_table,
+    lines_text,
+    score_tables,
+    settings_table,
+    stage_table,
+    weight_table,
+)
+from tetris.score import ESTIMATOR
+from tetris.view.replay_page import player_assets, player_fragment
+
+_FOLDER = Path(__file__).parent
+
+
+def report_page(run: RunRecord, across: str = "generation") -> str:
+    """Return the report of a run as a page; charts are across generation, decisions or seconds at first."""
+    recipe = run.recipe
+    state = f"{run.generations} of {recipe.total_generations} generations"
+    parts = [
+        paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
+        _tiles([*_best_scores(run), *_costs(run, state)]),
+        section("Learning curve", _axis_choice(), _figure("learning"), name="learning"),
+        section(
+            "Scores", *_scores([(_label(score, LEARNED), score) for score in _measured(run)]), name="scores"
+        ),
+        section("A game", _game(run, run.name), name="game"),
+        section("Weights", *_weights(run), name="weights"),
+        section("Throughput", paragraph(_throughput(run)), _figure("speed"), name="throughput"),
+        section("Configuration", stage_table(run), settings_table([run], [run.name]), name="configuration"),
+        section(
+            "Numbers",
+            details("Generation by generation", generation_table(run, shown_places(run))),
+            name="numbers",
+        ),
+    ]
+    return _page(run.name, parts, [chart_values(run, run.name)], across)
+
+
+def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str:
+    """Return a page that sets at least two runs side by side; see `report_page`."""
+    names = distinct_names(runs)
+    scored = [
+        (_label(score, name), score)
+        for name, run in zip(names, runs, strict=True)
+        for score in _measured(run)
+    ]
+    parts = [
+        paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
+        section("Learning curves", _axis_choice(), _curve_choice(), _figure("curves"), name="learning"),
+        section("Scores", *_scores(_without_repetitions(scored)), name="scores"),
+        section("Spread of the search", _figure("spread"), name="spread"),
+        section("Throughput", cost_table(runs, names), _figure("speed"), name="throughput"),
+        section("Configuration", settings_table(runs, names), name="configuration"),
+        section("Weights", weight_table(runs, names), name="weights"),
+        section("Games", *(_game(run, name) for name, run in zip(names, runs, strict=True)), name="game"),
+        section(
+            "Numbers",
+            *(
+                details(name, generation_table(run, shown_places(run)))
+                for name, run in zip(names, runs, strict=True)
+            ),
+            name="numbers",
+        ),
+    ]
+    values = [chart_values(run, name) for name, run in zip(names, runs, strict=True)]
+    return _page("Training runs compared", parts, values, across)
+
+
+def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generation") -> None:
+    """Write the report of a run, or the comparison of several, whole or not at all; see `report_page`.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    write_text(path, report_page(runs[0], across) if len(runs) == 1 else comparison_page(runs, across))
+
+
+def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], across: str) -> str:
+    style, *program = (
+        (_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "chart.js", "page.js")
+    )
+    data = json_script({"across": across, "runs": list(runs)}, "report-data")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escaped(title)}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<main>
+<h1>{escaped(title)}</h1>
+{"".join(parts)}</main>
+<noscript><p>Charts and player need JavaScript; the tables hold the same numbers.</p></noscript>
+{data}{player_assets()}<script>
+(() => {{
+{"".join(program)}}})();
+</script>
+</body>
+</html>
+"""
+
+
+def _tiles(figures: Sequence[tuple[str, str, str]]) -> Markup:
+    tiles = "".join(
+        f'<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd><dd class="more">{escaped(more)}</dd></div>\n'
+        for name, value, more in figures
+    )
+    return Markup(f'<dl class="tiles">\n{tiles}</dl>\n')
+
+
+def _best_scores(run: RunRecord) -> list[tuple[str, str, str]]:
+    """The learned controller's score on each board, or the estimate where there is one."""
+    measured = [*run.scores, *(each for each in run.estimates if each["lines_per_game"] is not None)]
+    learned = [score for score in measured if score["controller"] == LEARNED]
+    tiles = []
+    for score in {score["board"]: score for score in learned}.values():
+        (low, high), estimated = score["ci95"], is_estimate(score)
+        value = f"> {lines_text(low)}" if high is None else lines_text(score["lines_per_game"])
+        interval = f"95 %: {lines_text(low)} – {lines_text(high)}" if high is not None else ""
+        more = f"estimated; {interval}".rstrip("; ") if estimated else interval or "no game ended"
+        tiles.append((f"Lines a game, {score['board']}", value, more))
+    return tiles
+
+
+def _measured(run: RunRecord) -> list[dict[str, Any]]:
+    """All scores, played or estimated, those of the learned controller first."""
+    return sorted([*run.scores, *run.estimates], key=lambda score: score["controller"] != LEARNED)
+
+
+def _costs(run: RunRecord, state: str) -> list[tuple[str, str, str]]:
+    speed = run.decisions / max(run.seconds, 1e-9)
+    return [
+        ("Training", _duration(run.seconds), state),
+        ("Decisions", _amount(run.decisions), f"{_amount(speed)} a second"),
+    ]
+
+
+def _scores(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[Markup]:
+    if not scored:
+        return [paragraph("Nothing was measured yet: a run is scored when its training is over.")]
+    played = [score for _, score in scored if not is_estimate(score)]
+    told = f"Lines removed a game, by {ESTIMATOR}. All controllers of a table met the same pieces."
+    if any(score["ci95"][1] is None for score in played):
+        told += " Where no game ended there is a lower bound only."
+    if len(played) < len(scored):
+        told += f" Who hardly loses on a board is estimated there, too: {METHOD}."
+    return [score_tables(scored), paragraph(told)]
+
+
+def _label(score: dict[str, Any], learned: str) -> str:
+    return learned if score["controller"] == LEARNED else str(score["controller"])
+
+
+def _without_repetitions(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Runs measure the published controllers alike: each measurement is shown once, learned ones first."""
+    kept: dict[Any, tuple[str, dict[str, Any]]] = {}
+    for place, (label, score) in enumerate(scored):
+        learned = score["controller"] == LEARNED
+        what = (
+            label,
+            is_estimate(score),
+            *(score[name] for name in ("board", "rule", "pieces", "decisions")),
+        )
+        kept.setdefault(place if learned else what, (label, score))
+    return sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
+
+
+def _game(run: RunRecord, name: str) -> str:
+    return player_fragment(recorded_game(run), name, assets=False)
+
+
+def _weights(run: RunRecord) -> list[str]:
+    spread = [_figure("spread"), weight_table([run], [run.name])]
+    if not any("mean" in record for record in run.metrics):
+        return [paragraph("This run recorded no weights on its way, only how far they spread."), *spread]
+    return [_figure("weights"), *spread]
+
+
+def _throughput(run: RunRecord) -> str:
+    seconds = max(run.seconds, 1e-9)
+    return (
+        f"{_amount(run.decisions)} decisions and {_amount(run.lines)} lines in {_duration(run.seconds)}: "
+        f"{_amount(run.decisions / seconds)} decisions and {_amount(run.lines / seconds)} lines a second, "
+        f"on the engine {run.recipe.device}."
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 600:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _amount(value: float) -> str:
+    for unit, size in (("billion", 1e9), ("million", 1e6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _figure(chart: str) -> Markup:
+    return Markup(f'<figure data-chart="{chart}"></figure>\n')
+
+
+def _axis_choice() -> Markup:
+    choices = (("generation", "generations"), ("decisions", "decisions"), ("seconds", "wall time"))
+    inputs = "".join(
+        f'<label><input type="radio" name="across" value="{value}"> {text}</label>\n'
+        for value, text in choices
+    )
+    hint = "Point at a chart, or use the arrow keys where it has the focus, to read its values."
+    return Markup(
+        f'<fieldset class="choice"><legend>All charts across</legend>\n{inputs}</fieldset>\n'
+        f'<p class="hint">{hint}</p>\n'
+    )
+
+
+def _curve_choice() -> Markup:
+    choices = (
+        ("elite_mean", "mean of the elites"),
+        ("learned_mean_fitness", "learned mean"),
+        ("generation_best", "best candidate"),
+    )
+    options = "".join(f'<option value="{value}">{text}</option>' for value, text in choices)
+    return Markup(f'<p class="choice"><label>Curve <select name="curve">{options}</select></label></p>\n')

@@ -1,0 +1,189 @@
+"""The tables of a report: scores with their intervals, weights, settings, generations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from tetris.evaluation.comparison import LEARNED, Score, origin
+from tetris.evaluation.papers import PUBLISHED_SCORES
+from tetris.numbers import lines
+from tetris.report.html import Markup, details, escaped, html_table, paragraph
+from tetris.report.run_record import RunRecord, board, stages_of
+
+_WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # of an interval's picture, in pixels
+_LOG_FROM = 20.0  # intervals that span more than so many times are drawn on a log scale
+
+
+def lines_text(value: float) -> str:
+    """Return lines a game as a person reads them: three or four digits."""
+    return lines(value) if value >= 100 else f"{value:.3g}"
+
+
+def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
+    """Return a table for each board, every score with its interval in numbers and as a picture.
+
+    Args:
+        scored: Scores with what to call them, in the order of the tables and of their rows.
+    """
+    boards: dict[tuple[str, str, str], list[tuple[str, Score]]] = {}
+    for label, score in scored:
+        kind = (score["board"], score["rule"], score["pieces"])
+        boards.setdefault(kind, []).append((label, score))
+    return Markup("".join(_score_table(*kind, rows) for kind, rows in boards.items()))
+
+
+def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Score]]) -> Markup:
+    papers = _paper_figures(on, rule, pieces)
+    place = _Scale([score for _, score in scored])
+    header = ["controller", "lines a game", "95 % interval", place.label, "from", "decisions"]
+    rows = []
+    for label, score in scored:
+        low, high = score["ci95"]
+        interval = f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
+        name = Markup(f"<strong>{escaped(label)}</strong>") if score["controller"] == LEARNED else label
+        value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
+        row = [name, value, interval, place.picture(score), origin(score), f"{score['decisions']:,}"]
+        rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
+    if papers:
+        header.append("literature, about")
+    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}")
+
+
+def _paper_figures(on: str, rule: str, pieces: str) -> dict[str, str]:
+    if (rule, pieces) != ("published", "uniform"):
+        return {}
+    return {name: str(figures[on]) for name, figures in PUBLISHED_SCORES.items() if on in figures}
+
+
+class _Scale:
+    """Draws the intervals of one table side by side on one scale."""
+
+    def __init__(self, scores: Sequence[Score]) -> None:
+        ends = [end for score in scores for end in score["ci95"] if end]
+        self._low: float = min(ends, default=0.0)
+        self._high: float = max(ends, default=1.0)
+        open_ended = [score["ci95"][1] is None for score in scores]
+        if all(open_ended):
+            self._low = 0.0
+        if any(open_ended):  # room for the arrow
+            self._high *= 2
+        self._log = self._high > _LOG_FROM * self._low > 0
+        ends_shown = (lines_text(self._low), "log" * self._log, lines_text(self._high))
+        spans = "".join(f"<span>{end}</span>" for end in ends_shown)
+        self.label = Markup(f'<span class="ends">{spans}</span>')
+
+    def picture(self, score: Score) -> Markup:
+        """Return an interval as a small picture: a line with ends, the estimate as a dot."""
+        (low, high), estimate = score["ci95"], score["lines_per_game"]
+        middle, left = _HEIGHT / 2, self._at(low)
+        right = _WIDTH - 1.0 if high is None else self._at(high)
+        tip = f"M{right - 5:.1f} {middle - 4}l5 4l-5 4" if high is None else f"M{right:.1f} {middle - 4}v8"
+        dot = "" if estimate is None else f'<circle cx="{self._at(estimate):.1f}" cy="{middle}" r="3.5"/>'
+        name = f"more than {lines_text(low)}" if high is None else f"{lines_text(low)} to {lines_text(high)}"
+        return Markup(
+            f'<svg class="interval" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{name}">'
+            f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
+        )
+
+    def _at(self, value: float) -> float:
+        low, high = self._low, self._high
+        if self._log:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
+        share = (value - low) / (high - low) if high > low else 0.5
+        return _MARGIN + min(max(share, 0.0), 1.0) * (_WIDTH - 2 * _MARGIN)
+
+
+def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
+    """Return the learned weights, scaled to length 1, of runs side by side; with one run its spread, too."""
+    features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
+    columns = [dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs]
+    header = ["feature", *(names if len(runs) > 1 else ["weight"])]
+    spread = runs[0].spread if len(runs) == 1 else None
+    if spread is not None:
+        header.append("standard deviation")
+        columns.append(dict(zip(runs[0].feature_names, spread, strict=True)))
+    rows = [
+        [feature, *(f"{column[feature]:.4f}" if feature in column else "–" for column in columns)]
+        for feature in features
+    ]
+    return html_table(header, rows, label="Learned weights")
+
+
+def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
+    """Return what runs cost, and how fast they were."""
+    header = ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"]
+    rows = []
+    for name, run in zip(names, runs, strict=True):
+        seconds = max(run.seconds, 1e-9)
+        done = f"{run.generations} of {run.recipe.total_generations}"
+        speeds = [f"{count / seconds:,.0f}" for count in (run.decisions, run.lines)]
+        rows.append([name, run.recipe.device, done, f"{seconds:,.1f}", f"{run.decisions:,}", *speeds])
+    return html_table(header, rows, label="What the runs cost")
+
+
+def settings_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
+    """Return the settings of runs and what computed them; of several runs only what differs is unfolded."""
+    columns = [asdict(run.recipe) | {f"version of {k}": v for k, v in run.versions.items()} for run in runs]
+    settings = list(dict.fromkeys(name for column in columns for name in column))
+    rows = [[name, *(_setting(column.get(name)) for column in columns)] for name in settings]
+    if len(runs) == 1:
+        return html_table(["setting", "value"], rows, label="Settings and versions")
+    different = [row for row in rows if len(set(row[1:])) > 1]
+    same = [row[:2] for row in rows if len(set(row[1:])) == 1]
+    table = (
+        html_table(["setting", *names], different, "What differs")
+        if different
+        else paragraph("All runs have the same settings and versions.")
+    )
+    alike = html_table(["setting", "value"], same, label="What is the same")
+    return Markup(table + details("What is the same", alike))
+
+
+def _setting(value: object) -> str:
+    if value in ("", None):
+        return "–"
+    return str(value).replace(",", ", ") if isinstance(value, str) else str(value)
+
+
+def stage_table(run: RunRecord) -> Markup:
+    """Return the stages of the curriculum, and how far the run is."""
+    played = {number: last - first + 1 for number, (_, first, last) in enumerate(stages_of(run.metrics))}
+    rows = [
+        [
+            number + 1,
+            stage.rules.board,
+            f"{played.get(number, 0)} of {stage.generations}",
+            f"{stage.decisions:,}",
+            f"{run.recipe.population * run.recipe.streams:,}",
+        ]
+        for number, stage in enumerate(run.recipe.stages)
+    ]
+    header = ["stage", "board", "generations", "decisions a stream", "streams of games side by side"]
+    return html_table(header, rows, label="Stages")
+
+
+def generation_table(run: RunRecord, shown: Sequence[int]) -> Markup:
+    """Return the numbers of the charts.
+
+    Args:
+        run: The run.
+        shown: The places of the generations to show in its metrics.
+    """
+    header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
+    header += ["mean deviation", "seconds", "decisions", "decisions/s"]
+    rows = []
+    for record in (run.metrics[place] for place in shown):
+        figures = [_figure(record.get(name)) for name in ("generation_best", "elite_mean", "elite_worst")]
+        figures += [_figure(record["learned_mean_fitness"]), _figure(record["std_mean"])]
+        speed = record["decisions"] / record["seconds"] if record["seconds"] else None
+        spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]
+        rows.append([record["generation"], board(record), *figures, *spent])
+    return html_table(header, rows, label=f"Generations of {run.name}")
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

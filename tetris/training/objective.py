@@ -1,0 +1,106 @@
+"""The objective of a training run: candidates play a generation's games, and their fitness is lines per game.
+
+A linear controller plays the same whatever the length of its weight vector, so candidates are scaled to
+length 1 before they play, and the optimizer is told those. All candidates of a generation play the same
+streams (common random numbers), every generation has new ones, and no stream of a run is one that scores are
+measured on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cem import CrossEntropyMethod, Evaluation
+from tetris import RolloutResult, SplitResult, rollout, split_rollout
+from tetris.training.recipe import Recipe, Stage
+
+MOST_LINES = 1e12
+"""Lines per game of a candidate whose streams, split, met no end of a game at all."""
+
+
+def piece_seed(seed: int) -> int:
+    """Return the seed of the pieces of a run: the first 64 bits of SHA-256 of a text with the run's seed.
+
+    So training meets no stream on which scores are measured: those have a seed as a person types it.
+    """
+    digest = hashlib.sha256(f"cem-tetris training pieces {seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def unit_length(weights: Tensor) -> Tensor:
+    """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero."""
+    return torch.nn.functional.normalize(weights, dim=1)
+
+
+def learned_weights(state: Mapping[str, Any]) -> Tensor:
+    """Return what the search has learned, out of its state: shape (features,), float64, of length 1."""
+    return unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
+
+
+def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
+    """Return lines per game ended, shape (population,), float64; where none has ended, half a game counts.
+
+    So a candidate that survives is worth more than one that removes as many lines and then dies. With
+    importance splitting it is the estimate, at most `MOST_LINES`.
+    """
+    if isinstance(result, SplitResult):
+        return result.lines_per_game.clamp(max=MOST_LINES)
+    lines, games = result.lines.double(), result.games.double()
+    return torch.where(games > 0, lines / games.clamp(min=1), 2 * lines)
+
+
+class LinesPerGame:
+    """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
+
+    def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, check: Callable[[], None]) -> None:
+        """Take what it needs; the learned mean plays beside the candidates, to be watched.
+
+        Args:
+            recipe: The recipe of the run.
+            optimizer: The search.
+            check: Called a few times a second while a generation plays; what it raises ends it.
+        """
+        self._recipe = recipe
+        self._optimizer = optimizer
+        self._check = check
+        self._piece_seed = piece_seed(recipe.seed)
+
+    def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
+        """Play a generation; where that is on a GPU nothing waits for it, and the metrics are read later.
+
+        Raises:
+            Exception: What ``check`` raises.
+        """
+        number, stage = self._recipe.stage_at(generation)
+        players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
+        result = self._play(players, stage, generation)
+        fitness = lines_per_game(result)
+        metrics: dict[str, float | Tensor] = {
+            "stage": number + 1,
+            "board_width": stage.rules.width,
+            "board_height": stage.rules.height,
+            "learned_mean_fitness": fitness[-1],
+            "lines": result.lines.sum(),
+            "games": result.games.sum(),
+            "decisions": result.decisions.sum(),
+        }
+        return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
+
+    def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult | SplitResult:
+        recipe = self._recipe
+        return (split_rollout if stage.split else rollout)(
+            players,
+            stage.rules,
+            recipe.streams,
+            stage.decisions,
+            self._piece_seed,
+            recipe.device,
+            features=recipe.features,
+            first_stream=generation * recipe.streams,
+            check=self._check,
+        )

@@ -1,0 +1,131 @@
+"""The recipes that scripts/train_tetris.py knows by name: data only, read by `tetris.training.recipe`.
+
+Every preset names all settings of a recipe except device and backend. A curriculum is a list of stages
+BOARD:GENERATIONS:DECISIONS[:split], decisions on each stream. A low board comes first: its games are short
+and tell bad candidates apart quickly. What is best there is not best on a high board, where no game of a good
+candidate ends within the decisions; there importance splitting tells candidates apart. A little noise keeps
+the search from converging on what the low board rewards. It fades: the population comes near its mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Setting = str | int | float
+
+DEFAULT_PRESET = "quick"
+
+_COMMON: Mapping[str, Setting] = {
+    "board": "10x20",
+    "rule": "published",
+    "pieces": "uniform",
+    "features": "dt_full",
+    "generations": 0,
+    "seed": 1,
+}
+
+PRESETS: Mapping[str, Mapping[str, Setting]] = {
+    # 230 million decisions: about a minute on two cores. What has been learned on 10x10 plays 10x20 about as
+    # DT-20 does; the generations on 10x20 itself make it several times as good.
+    "quick": {
+        **_COMMON,
+        "noise": "hyperbolic:0.03",
+        "averaging": 0.1,
+        "curriculum": "10x10:15:500,10x20:10:1000:split",
+        "population": 100,
+        "elites": 15,
+        "streams": 128,
+        "decisions": 1_250,
+        "score_decisions": 12_000_000,
+    },
+    # 4.4 billion decisions: about a quarter of an hour on two cores.
+    "standard": {
+        **_COMMON,
+        "features": "dt_columns",
+        "noise": "hyperbolic:0.02",
+        "averaging": 0.2,
+        "curriculum": "10x10:20:500,10x20:80:2000:split",
+        "population": 200,
+        "elites": 30,
+        "streams": 128,
+        "decisions": 2_500,
+        "score_decisions": 64_000_000,
+    },
+    # 48 billion decisions: hours on a few cores. On a GPU it makes five times as many, in minutes.
+    "record": {
+        **_COMMON,
+        "features": "dt_columns",
+        "noise": "hyperbolic:0.01",
+        "averaging": 0.2,
+        "curriculum": "10x10:20:500,10x20:300:3000:split",
+        "population": 200,
+        "elites": 30,
+        "streams": 264,
+        "decisions": 5_000,
+        "score_decisions": 1_000_000_000,
+    },
+}
+
+PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
+    # 120 thousand decisions: about two minutes on the Python engine.
+    "quick": {
+        "features": "dt",
+        "noise": "constant:0.0003",
+        "averaging": 0.0,
+        "curriculum": "10x6:8:200,10x8:6:400",
+        "population": 30,
+        "elites": 5,
+        "streams": 1,
+        "decisions": 300,
+        "score_decisions": 6_400,
+    },
+}
+
+# 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. On
+# the board itself importance splitting tells candidates apart that end a game in a billion decisions. Its
+# estimates are noisy: hence many elites, and the average of many means. The features tell columns apart: the
+# best controllers sort the pieces into lanes.
+_CUDA: Mapping[str, Setting] = {
+    "population": 512,
+    "streams": 264,
+    "decisions": 10_000,
+    "features": "dt_columns",
+    "noise": "hyperbolic:0.01",
+    "averaging": 0.2,
+}
+
+CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
+    # 22 billion decisions, 0.47 billion a second, since splitting makes them four at a time: 47 seconds.
+    "quick": {
+        **_CUDA,
+        "curriculum": "10x10:20:1000,10x20:95:1500:split",
+        "elites": 50,
+        "score_decisions": 2_000_000_000,
+    },
+    # 76 billion decisions: less than three minutes.
+    "standard": {
+        **_CUDA,
+        "curriculum": "10x10:20:1000,10x20:360:1500:split",
+        "elites": 50,
+        "score_decisions": 2_000_000_000,
+    },
+    # 260 billion decisions: ten minutes.
+    "record": {
+        **_CUDA,
+        "curriculum": "10x10:30:2000,10x12:10:6000,10x20:600:3000:split",
+        "elites": 80,
+        "score_decisions": 20_000_000_000,
+    },
+}
+
+CUDA_PRESETS_MULTIPROCESSORS = 132
+"""Of the GPU that these are for. Another one has its share of their streams and of the scores' decisions."""
+
+LEAST_SPLIT_STREAMS = 128
+"""The streams that a preset with importance splitting keeps on a small GPU: see `tetris.split_rollout`."""
+
+DEVICE_PRESETS: Mapping[str, Mapping[str, Mapping[str, Setting]]] = {
+    "python": PYTHON_PRESETS,
+    "cuda": CUDA_PRESETS,
+}
+"""What a preset changes on an engine; one that is not here stays as it is."""

@@ -1,0 +1,376 @@
+"""The settings of a training run: where they come from, which wins, and what they may be."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cem import available_backends, describe_noise, parse_noise
+from cem.sampling import AUTO, choose_backend
+from kernels.names import unknown_name
+from tetris import LinearController, Rules, feature_names
+from tetris.feature_sets import feature_label
+from tetris.rules import RULES
+from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
+from tetris.training.curriculum import CurriculumStage, curriculum_text, cut_to_board, parse_curriculum
+from tetris.training.presets import (
+    CUDA_PRESETS_MULTIPROCESSORS,
+    DEFAULT_PRESET,
+    DEVICE_PRESETS,
+    LEAST_SPLIT_STREAMS,
+    PRESETS,
+    Setting,
+)
+
+FORMAT = "cem-tetris-run"
+VERSION = 1
+
+_LEAST = {
+    "generations": 0,
+    "population": 2,
+    "elites": 2,
+    "streams": 1,
+    "decisions": 1,
+    "seed": 0,
+    "score_decisions": 0,
+}
+_LARGEST_SEED = (1 << 64) - 1
+_MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
+_MOST_STEPS = 1 << 62  # decisions on a stream; streams of all generations
+_WITHOUT_EFFECT = ("preset", "device", "score_decisions")
+
+
+SPLIT_COST = 1.7
+"""What a decision costs with splitting on a high board, beside one without on a low board: 1.8 on an H200 and
+1.6 on two cores, in the training metrics of benchmarks/results. It weighs the time left."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a run in which all generations play alike.
+
+    Attributes:
+        rules: The rules they play by.
+        generations: How many generations there are.
+        decisions: Decisions of a candidate on each of its streams.
+        split: Whether fitness is estimated by importance splitting.
+    """
+
+    rules: Rules
+    generations: int
+    decisions: int
+    split: bool = False
+
+    @property
+    def cost(self) -> float:
+        """What a generation costs beside another: its decisions, those with splitting at `SPLIT_COST`."""
+        return self.decisions * (SPLIT_COST if self.split else 1.0)
+
+    @property
+    def entry(self) -> CurriculumStage:
+        """What stands for it in a curriculum, with its decisions."""
+        return CurriculumStage(
+            self.rules.width, self.rules.height, self.generations, self.decisions, self.split
+        )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a run is a function of, and how it is measured; ``config.json`` holds exactly this.
+
+    Attributes:
+        preset: The preset that gave what nobody set.
+        board: The board the controller is for, as WIDTHxHEIGHT.
+        rule: When a game ends: one of `RULES`.
+        pieces: Piece source, as in `Rules`.
+        features: Feature set or feature names.
+        curriculum: Stages before the one on ``board``, as `parse_curriculum` reads them; may be empty.
+        generations: Generations on ``board``, after the curriculum; may be 0.
+        population: Candidates a generation.
+        elites: How many of them give the next distribution.
+        noise: Noise schedule, as `cem.parse_noise` reads it.
+        averaging: The share of the generations, the last ones, over which most of the average is taken that
+            is learned, 0 to 1: `cem.CrossEntropyMethod`.
+        streams: Streams of games that each candidate plays.
+        decisions: Decisions on each stream, where a stage does not say otherwise.
+        backend: What draws the candidates: a backend of `cem`.
+        device: The engine that plays.
+        seed: Seed of candidates and pieces.
+        score_decisions: Decisions a controller in the final comparison; 0 leaves it out.
+
+    Raises:
+        TypeError: If a value has the wrong type.
+        ValueError: If a value, or what they are together, is out of range.
+    """
+
+    preset: str
+    board: str
+    rule: str
+    pieces: str
+    features: str
+    curriculum: str
+    generations: int
+    population: int
+    elites: int
+    noise: str
+    averaging: float
+    streams: int
+    decisions: int
+    backend: str
+    device: str
+    seed: int
+    score_decisions: int
+
+    def __post_init__(self) -> None:
+        """Validate, and put every text into its canonical form."""
+        _check_settings(asdict(self))
+        if self.rule not in RULES:
+            raise unknown_name("rule", self.rule, RULES)
+        canonical = {
+            "board": self.rules.board,
+            "pieces": self.rules.pieces,
+            "noise": describe_noise(parse_noise(self.noise)),
+            "averaging": float(self.averaging),
+            "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
+            "features": self._canonical_features(),
+        }
+        for name, value in canonical.items():
+            object.__setattr__(self, name, value)
+        if not self.stages:
+            raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
+        for name, count in (
+            ("decisions on a stream", max(stage.decisions for stage in self.stages)),
+            ("generations x streams", self.total_generations * self.streams),
+        ):
+            if count > _MOST_STEPS:
+                raise ValueError(f"expected {name} to be at most 2^62, got {count}")
+        if any(stage.split for stage in self.stages):
+            fewest = min(stage.decisions for stage in self.stages if stage.split)
+            if fewest < LEAST_DECISIONS or not 2 <= self.streams <= MOST_STREAMS:
+                raise ValueError(
+                    f"expected stages with split to have at least {LEAST_DECISIONS} decisions "
+                    f"on 2 to {MOST_STREAMS} streams, got {fewest} on {self.streams} "
+                    f"in the curriculum {self.curriculum}: give another one, too"
+                )
+        if self.elites > self.population:
+            raise ValueError(
+                f"expected elites to be at most the population of {self.population}, got {self.elites}"
+            )
+        if self.population * self.streams > _MOST_BOARDS:
+            raise ValueError(
+                f"expected population x streams to be at most {_MOST_BOARDS:,}, "
+                f"got {self.population:,} x {self.streams:,}"
+            )
+
+    @property
+    def rules(self) -> Rules:
+        """The rules that the controller is for."""
+        return self.rules_on(*Rules.parse_board(self.board))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of the run, in order."""
+        stages = [
+            Stage(
+                self.rules_on(each.width, each.height),
+                each.generations,
+                each.decisions or self.decisions,
+                each.split,
+            )
+            for each in parse_curriculum(self.curriculum)
+        ]
+        if self.generations:
+            stages.append(Stage(self.rules, self.generations, self.decisions))
+        return tuple(stages)
+
+    @property
+    def total_generations(self) -> int:
+        """The generations of all stages."""
+        return sum(stage.generations for stage in self.stages)
+
+    @property
+    def title(self) -> str:
+        """What is trained, in a line."""
+        return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
+
+    def rules_on(self, width: int, height: int) -> Rules:
+        """Return the rules of this run on another board."""
+        return Rules(width, height, self.rule == "clear-on-overflow", self.pieces)
+
+    def stage_at(self, generation: int) -> tuple[int, Stage]:
+        """Return the number of a generation's stage, from 0, and the stage; generations count from 0."""
+        end = 0
+        for number, stage in enumerate(self.stages):
+            end += stage.generations
+            if generation < end:
+                return number, stage
+        raise ValueError(f"expected a generation below {end}, got {generation}")
+
+    def fingerprint(self) -> dict[str, Setting]:
+        """Return what the outcome is a function of; the engines agree, so the device is not part of it."""
+        return {name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of ``config.json``."""
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+    def _canonical_features(self) -> str:
+        names = feature_names(self.features, self.rules.width)
+        for stage in self.stages:
+            if feature_names(self.features, stage.rules.width) != names:
+                raise ValueError(
+                    f"expected boards of one width for the features {self.features}, "
+                    f"got {self.rules.board} and {stage.rules.board}"
+                )
+        return LinearController(self.features, (0.0,) * len(names), self.rules).features
+
+
+def preset_name(*layers: Mapping[str, Setting]) -> str:
+    """Return the preset that the last of the layers names, or the default one."""
+    return next((str(layer["preset"]) for layer in reversed(layers) if "preset" in layer), DEFAULT_PRESET)
+
+
+def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
+    """Put a recipe together: the preset as the engine has it, then the layers, each beating the ones before.
+
+    Settings that hang together are kept together where a layer names only one of them: generations without a
+    curriculum mean no curriculum, a curriculum without generations means none after it, a population without
+    elites keeps their share, decisions without a curriculum hold for every stage of the one there is, and a
+    board without a curriculum cuts the preset's to its width and height.
+
+    Args:
+        device: The engine that plays, ``"auto"`` being settled.
+        layers: Some settings each: those of a config file, those of the command line.
+
+    Raises:
+        TypeError: If a value has the wrong type.
+        ValueError: If a setting or a name is unknown, or a value is out of range.
+    """
+    preset = preset_name(*layers)
+    if preset not in PRESETS:
+        raise unknown_name("preset", preset, PRESETS)
+    settings: dict[str, Any] = {"backend": "auto", **PRESETS[preset]}
+    settings |= _changes(preset, device)
+    board = next((layer["board"] for layer in reversed(layers) if "board" in layer), None)
+    if isinstance(board, str):
+        settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(board))
+    for layer in layers:
+        _check_settings(layer)
+        settings = _overlaid(settings, layer)
+    settings |= {
+        "preset": preset,
+        "device": device,
+        "backend": _settled_backend(settings["backend"], device),
+    }
+    return Recipe(**settings)
+
+
+def has_changed(config: Mapping[str, Any]) -> bool:
+    """Tell whether a preset gives another recipe here than the one that a run was made by.
+
+    Args:
+        config: The content of the run's ``config.json``. What the machine had a say in, backend and streams,
+            is taken as it is; so are the seed, how long is scored, and decisions that no stage takes.
+    """
+    layer = {name: config[name] for name in ("preset", "seed", "backend", "streams", "score_decisions")}
+    try:
+        now = make_recipe(config["device"], layer).to_dict()
+        if not config["generations"] and all(
+            each.decisions for each in parse_curriculum(config["curriculum"])
+        ):
+            now["decisions"] = config["decisions"]
+        return now != config
+    except ValueError:  # a preset or feature set that is no more
+        return True
+
+
+def _changes(preset: str, device: str) -> dict[str, Setting]:
+    """Return what a preset changes on an engine, and on a GPU of this size."""
+    changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))
+    if device == "cuda" and changes and torch.cuda.is_available():
+        share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
+        splits = any(stage.split for stage in parse_curriculum(str(changes["curriculum"])))
+        least = LEAST_SPLIT_STREAMS if splits else 1
+        changes["streams"] = max(least, round(int(changes["streams"]) * share))
+        changes["score_decisions"] = max(1, round(int(changes["score_decisions"]) * share))
+    return changes
+
+
+def read_settings(path: Path) -> dict[str, Setting]:
+    """Read a config file: some or all settings of a recipe.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it holds anything else; the message names the file.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError(f"expected an object with settings, got {type(values).__name__}")
+        for name, wanted in (("format", FORMAT), ("version", VERSION)):
+            if values.pop(name, wanted) != wanted:
+                raise ValueError(f"expected a config file of {name} {wanted}")
+        _check_settings(values)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    return values
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    types = {field.name: field.type for field in fields(Recipe)}
+    for name, value in settings.items():
+        if name not in types:
+            raise unknown_name("setting", name, types)
+        if types[name] == "str" and not isinstance(value, str):
+            raise TypeError(f"expected {name} to be a text, got {value!r}")
+        if types[name] == "float":
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise TypeError(f"expected {name} to be a number, got {value!r}")
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"expected {name} to be from 0 to 1, got {value}")
+        if types[name] == "int":
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"expected {name} to be a whole number, got {value!r}")
+            if value < _LEAST[name]:
+                raise ValueError(f"expected {name} to be at least {_LEAST[name]}, got {value}")
+    if settings.get("seed", 0) > _LARGEST_SEED:
+        raise ValueError(f"expected seed to be at most 2^64 - 1, got {settings['seed']}")
+
+
+def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**settings, **layer}
+    if "curriculum" not in layer:
+        if "generations" in layer:
+            merged["curriculum"] = ""
+        elif "decisions" in layer:
+            merged["curriculum"] = curriculum_text(
+                replace(each, decisions=None) for each in parse_curriculum(settings["curriculum"])
+            )
+    elif "generations" not in layer:
+        merged["generations"] = 0
+    if "population" in layer and "elites" not in layer:
+        share = settings["elites"] / settings["population"]
+        merged["elites"] = max(2, math.ceil(share * layer["population"]))
+    return merged
+
+
+def _settled_backend(requested: str, engine: str) -> str:
+    """Return what draws the candidates; ``auto`` draws them where they play.
+
+    Args:
+        requested: The name of a backend, or ``auto``.
+        engine: The engine that plays.
+
+    Raises:
+        ValueError: If it is unknown.
+    """
+    known = (AUTO, *available_backends())
+    if requested not in known:
+        raise unknown_name("backend", requested, known)
+    return choose_backend(requested, torch.device("cuda" if engine == "cuda" else "cpu"))

@@ -1,0 +1,150 @@
+"""The folder of a training run: what lies where, how it begins, and that one process works in it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from kernels.files import write_text
+from kernels.names import meant_path
+from tetris.controller import FILE_NAME
+from tetris.training.recipe import Recipe, read_settings
+
+RUNS = Path("runs")
+_BEFORE = {"averaging": 0.0}  # settings that older runs do not name, as they were
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps its files.
+
+    Attributes:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The recipe of the run; a folder without it holds no run."""
+        return self.path / "config.json"
+
+    @property
+    def controller(self) -> Path:
+        """The controller learned so far, with its provenance, in the end with its score."""
+        return self.path / FILE_NAME
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object a generation."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the newest checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def learning_curve(self) -> Path:
+        """The metrics as a picture."""
+        return self.path / "learning_curve.png"
+
+    @property
+    def report(self) -> Path:
+        """All that is known of the run, as a page."""
+        return self.path / "report.html"
+
+    @property
+    def tensorboard(self) -> Path:
+        """The metrics for TensorBoard, where they were asked for."""
+        return self.path / "tensorboard"
+
+    def check_free(self) -> None:
+        """Make sure before any work is done that a run can begin here.
+
+        Raises:
+            OSError: If the folder cannot be made, written to, or is a file.
+            ValueError: If something is in it.
+        """
+        if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
+            remedy = f"--resume {self.path}" if self.config.exists() else "another --out"
+            raise ValueError(f"expected a new or an empty folder for --out, got {self.path}: try {remedy}")
+        nearest = next(each for each in (self.path, *self.path.absolute().parents) if each.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(None, "expected a folder, got a file", str(nearest))
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise PermissionError(None, "expected a folder to write to, it is read-only", str(nearest))
+
+    def recipe(self) -> Recipe:
+        """Read the recipe of the run.
+
+        Raises:
+            OSError: If it cannot be read.
+            ValueError: If there is no run here, or its recipe is damaged.
+        """
+        if not self.config.is_file():
+            hint = "" if self.path.exists() else meant_path(self.path)
+            raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
+        settings = {**_BEFORE, **read_settings(self.config)}
+        missing = [field.name for field in fields(Recipe) if field.name not in settings]
+        try:
+            if missing:
+                raise ValueError(f"expected all settings of a run, found no {', '.join(missing)}")
+            return Recipe(**settings)  # type: ignore[arg-type]
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.config}: {error}") from error
+
+    @contextlib.contextmanager
+    def claimed(self, new: Recipe | None) -> Iterator[None]:
+        """Keep other processes from working in the folder; the system ends that when this one is killed.
+
+        Args:
+            new: The recipe of a run that begins here: the folder is made, and the recipe written into it.
+                None: there is one.
+
+        Raises:
+            OSError: If the folder or the recipe cannot be written; no folder without recipe is left behind.
+            ValueError: If another process works in it, or a run that begins finds something in it.
+        """
+        if new is not None:
+            self.path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _lock(descriptor, self.path)
+            if new is not None:
+                self.check_free()
+                self._write_recipe(new)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write_recipe(self, recipe: Recipe) -> None:
+        try:
+            write_text(self.config, json.dumps(recipe.to_dict(), indent=2) + "\n")
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+            raise
+
+
+def new_folder(out: Path | None, seed: int) -> RunFolder:
+    """Return the folder that a new run was given, or a free one under ``runs``, named after time and seed."""
+    if out is not None:
+        return RunFolder(out)
+    name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
+    numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
+    return RunFolder(next(path for path in numbered if not path.exists()))
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ValueError(f"expected {path} to be at rest, but another process is training there") from error

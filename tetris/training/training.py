@@ -1,0 +1,281 @@
+"""A training run: the cross-entropy method on one side, games on the other, and the files between them.
+
+What is learned is the mean of the last distribution, or the average of late ones, scaled to length 1: with a
+noisy fitness the best candidate is only the luckiest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cem import (
+    Callback,
+    Checkpointer,
+    CrossEntropyMethod,
+    MetricsWriter,
+    ProgressBar,
+    RejectedCheckpoint,
+    StopRequest,
+    TensorBoardWriter,
+    Trainer,
+)
+from cem.tensorboard import check_tensorboard
+from kernels import library
+from kernels.ahead import build_together
+from tetris import LinearController, Rollout, feature_names, native
+from tetris.devices import check_gpu, settled_device
+from tetris.numbers import lines
+from tetris.training.objective import LinesPerGame, learned_weights
+from tetris.training.presets import DEFAULT_PRESET, Setting
+from tetris.training.recipe import Recipe, make_recipe
+from tetris.training.run_folder import RunFolder, new_folder
+from tetris.versions import versions
+
+CHECKPOINT_SECONDS = 1.0
+"""The least time between two checkpoints."""
+
+
+def train(
+    preset: str = DEFAULT_PRESET,
+    *,
+    seed: int = 1,
+    out: str | Path | None = None,
+    device: str = "auto",
+    time_limit_s: float | None = None,
+    **settings: Setting,
+) -> LinearController:
+    """Train a controller from nothing, as ``scripts/train_tetris.py`` does, without its scores and its page.
+
+    >>> from tetris.training import train
+    >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
+
+    Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` goes on with the run.
+
+    Args:
+        preset: ``"quick"``, ``"standard"`` or ``"record"``.
+        seed: Same seed, same controller; 0 to 2^64 - 1.
+        out: The folder of the run, new or empty; None: one under ``runs``, named after time and seed.
+        device: The engine that plays: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
+        time_limit_s: How long to train at most, in seconds.
+        settings: Settings of a `Recipe` that the preset does not decide, such as ``board="8x16"``.
+
+    Returns:
+        The learned controller, which ``controller.json`` in the folder holds, too.
+
+    Raises:
+        BuildError: If the engine cannot be built here.
+        OSError: If the folder cannot be written.
+        RuntimeError: If the time limit came before the first generation was over.
+        TypeError: If a setting has the wrong type.
+        ValueError: If a setting is unknown or out of range, the folder holds something, or there is no GPU.
+    """
+    recipe = make_recipe(settled_device(device), {**settings, "preset": preset, "seed": seed})
+    folder = new_folder(None if out is None else Path(out), recipe.seed)
+    folder.check_free()
+    training = Training(recipe, folder, StopRequest(), time_limit_s)
+    prepare_engine(recipe)
+    with folder.claimed(recipe):
+        training.trainer.run()
+        controller = training.save_controller()
+    if controller is None:
+        raise RuntimeError(f"expected a generation within {time_limit_s} s, got none")
+    return controller
+
+
+def prepare_engine(recipe: Recipe) -> None:
+    """Compile what is played with where need be, so that what can fail has failed before anything is written.
+
+    Raises:
+        BuildError: If it cannot be built.
+    """
+    names = feature_names(recipe.features, recipe.rules.width)
+    splits = any(stage.split for stage in recipe.stages)
+    needed = []
+    if recipe.device in ("cpu", "cuda"):
+        needed.append(native.extension(names))
+    if recipe.device == "cuda":
+        needed.append(native.cuda_extension(names))
+        needed += [native.resampling_extension()] if splits else []
+    if recipe.backend == "cuda":
+        needed += [library.extension("normal", device) for device in ("cpu", "cuda")]
+    if missing := [each for each in needed if not each.is_built()]:
+        build_together(missing)
+    Rollout([[0.0] * len(names)], recipe.rules, device=recipe.device, features=recipe.features)
+    if recipe.device == "cuda" and splits:
+        native.resampling_operators()
+
+
+def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
+    """Return what writes the curves of a run for TensorBoard.
+
+    Raises:
+        ValueError: If TensorBoard is not installed.
+    """
+    check_tensorboard()
+    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
+    return TensorBoardWriter(
+        folder.tensorboard,
+        feature_names(recipe.features, recipe.rules.width),
+        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
+    )
+
+
+class Training:
+    """A run put together from its recipe and its folder.
+
+    Attributes:
+        recipe: The recipe.
+        folder: The folder.
+        optimizer: The search.
+        trainer: The loop around it.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        stop: StopRequest,
+        time_limit_s: float | None = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> None:
+        """Put it together; nothing is played or written yet. ``callbacks`` come after the run's own.
+
+        Raises:
+            ValueError: If the backend or the device is not to be had.
+        """
+        self.recipe = recipe
+        self.folder = folder
+        progress_bar = ProgressBar(("lines/s",), number=lines)
+
+        def check() -> None:
+            progress_bar.tick()
+            stop.check()
+
+        if recipe.backend == "cuda":
+            check_gpu("backend cuda", "--backend torch in a new run")
+        self.optimizer = CrossEntropyMethod(
+            torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
+            1.0,
+            recipe.population,
+            maximize=True,
+            num_elites=recipe.elites,
+            noise=recipe.noise,
+            averaging=recipe.averaging,
+            backend=recipe.backend,
+            device="cuda" if "cuda" in (recipe.device, recipe.backend) else "cpu",
+            seed=recipe.seed,
+        )
+        self.trainer = Trainer(
+            self.optimizer,
+            LinesPerGame(recipe, self.optimizer, check),
+            generations=recipe.total_generations,
+            time_limit_s=time_limit_s,
+            callbacks=(
+                MetricsWriter(folder.metrics, distribution=True),
+                _ControllerWriter(self),
+                progress_bar,
+                *callbacks,
+            ),
+            checkpointer=Checkpointer(
+                folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
+            ),
+            stop=stop,
+            costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
+        )
+
+    def restore(self) -> list[RejectedCheckpoint]:
+        """Go on from the newest usable checkpoint, or from the beginning where none was written yet.
+
+        Returns:
+            The newer checkpoints that could not be used.
+
+        Raises:
+            CheckpointError: If there are checkpoints, but none that can be used.
+        """
+        checkpoints = self.folder.checkpoints
+        if not checkpoints.is_dir() or not any(checkpoints.glob("checkpoint-*.json")):
+            return []
+        return list(self.trainer.resume().rejected)
+
+    @property
+    def decisions(self) -> int:
+        """The decisions of all generations so far."""
+        return self.decisions_after(self.optimizer.generation)
+
+    def controller(
+        self,
+        score: list[dict[str, Any]] | None = None,
+        estimates: list[dict[str, Any]] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> LinearController:
+        """Return what is learned so far.
+
+        Args:
+            score: Its measurements and those beside it, as plain values; None where there are none.
+            estimates: What it and those beside it are estimated to play, where they hardly lose; likewise.
+            state: The state of the optimizer that is meant, which ``trainer.elapsed_s`` belongs to; None: as
+                it is now.
+        """
+        state = self.optimizer.state_dict() if state is None else state
+        weights = learned_weights(state)
+        provenance = {
+            "made_by": "scripts/train_tetris.py",
+            "config": self.recipe.to_dict(),
+            "seed": self.recipe.seed,
+            "generation": state["generation"],
+            "generations": self.recipe.total_generations,
+            "decisions": self.decisions_after(state["generation"]),
+            "seconds": self.trainer.elapsed_s,
+            "versions": versions(),
+            "score": score,
+            **({"estimates": estimates} if estimates else {}),
+        }
+        return LinearController(
+            self.recipe.features,
+            tuple(weights.tolist()),
+            self.recipe.rules,
+            self.folder.path.resolve().name,
+            provenance,
+        )
+
+    def save_controller(
+        self,
+        score: list[dict[str, Any]] | None = None,
+        estimates: list[dict[str, Any]] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> LinearController | None:
+        """Write what is learned so far, see `controller`; before the first generation that is nothing.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        state = self.optimizer.state_dict() if state is None else state
+        if not state["generation"]:
+            return None
+        controller = self.controller(score, estimates, state)
+        controller.save(self.folder.controller)
+        return controller
+
+    def decisions_after(self, generations: int) -> int:
+        """Return the decisions of so many generations."""
+        recipe, left, made = self.recipe, generations, 0
+        for stage in recipe.stages:
+            played = min(left, stage.generations)
+            made += played * stage.decisions * recipe.streams * (recipe.population + 1)
+            left -= played
+        return made
+
+
+class _ControllerWriter(Callback):
+    """Keeps ``controller.json`` up with the checkpoints: a run can be looked at while it goes on."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Write it."""
+        self._training.save_controller(state=state)

@@ -1,0 +1,115 @@
+"""Playing by hand: the same game, the same pieces, and the controller's advice when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tetris import LinearController, Rules
+from tetris.explanation import decisions, judge
+from tetris.features import AfterState, column_heights
+from tetris.game import Pieces, choose, landing_row, place
+from tetris.pieces import PIECES
+from tetris.view.game_view import Scene, Stage
+from tetris.view.screen import IDLE, PANEL_HEAD, Look, judgement_lines, screen
+from tetris.view.terminal import Terminal
+
+FOOTER = "arrows move, turn   space drop   h hint   q quit"
+
+
+class Player:
+    """A person at the keyboard; the controller plays the same pieces beside, for comparison.
+
+    Args:
+        terminal: Where, entered.
+        rules: The rules of the games.
+        pieces: ``pieces[t]`` is the piece of decision t.
+        controller: Whose advice it is.
+        title: Lines that say what is played.
+    """
+
+    def __init__(
+        self, terminal: Terminal, rules: Rules, pieces: Pieces, controller: LinearController, title: list[str]
+    ) -> None:
+        """Set up an empty board; nothing is shown yet."""
+        self.terminal = terminal
+        self.rules = rules
+        self.pieces = pieces
+        self.controller = controller
+        self.title = title
+        self.stage = Stage(rules)
+        self.played: list[AfterState] = []
+        """What the person placed, for a replay."""
+        self._other = self._beside()
+        self._other_lines = 0
+        self._hint = False
+        self._over = ""
+        self._take_next()
+
+    def run(self) -> None:
+        """Play until a key says quit."""
+        while True:
+            self._draw()
+            for key in self.terminal.keys(IDLE):
+                if key in ("q", "Q"):
+                    return
+                self._press(key)
+
+    def _press(self, key: str) -> None:
+        if key in ("left", "right", "a", "d"):
+            self._put(self._orientation, self._column + (1 if key in ("right", "d") else -1))
+        elif key in ("up", "w"):
+            self._put((self._orientation + 1) % len(PIECES[self._piece]), self._column)
+        elif key in (" ", "\n", "down", "s"):
+            self._drop()
+        elif key in ("h", "H"):
+            self._hint = not self._hint
+
+    def _take_next(self) -> None:
+        self._piece = self.pieces[self.stage.pieces]
+        self._hint = False
+        self._put(0, (self.rules.width - PIECES[self._piece][0].width) // 2)
+
+    def _put(self, orientation: int, column: int) -> None:
+        """Turn and move the piece; at the walls it stays inside."""
+        shape = PIECES[self._piece][orientation]
+        self._orientation = orientation
+        self._column = min(max(column, 0), self.rules.width - shape.width)
+        rows = self.stage.rows
+        row = landing_row(column_heights(rows, self.rules.width), shape, self._column)
+        self._after = place(rows, shape, self._column, row, self.rules)
+
+    def _drop(self) -> None:
+        scene = self._scene()
+        self.stage.carry_out(scene)
+        self.played.append(self._after)
+        self._other_lines += next(self._other)
+        over = f"game over with {scene.game_lines:,} lines; the next one begins"
+        self._over = over if self._after.game_over else ""
+        self._take_next()
+
+    def _beside(self) -> Iterator[int]:
+        """The lines that the controller removes, piece by piece."""
+        for after in decisions(self.controller, self.rules, self.pieces):
+            yield after.lines
+
+    def _scene(self) -> Scene:
+        return self.stage.scene(self._after, self.pieces[self.stage.pieces + 1])
+
+    def _draw(self) -> None:
+        scene, size = self._scene(), self.terminal.size
+        rows, names = self.stage.rows, self.controller.names_on(self.rules)
+        weights = self.controller.float32_weights
+        hint = choose(rows, self._piece, weights, names, self.rules) if self._hint else None
+        panel = [
+            *self.title,
+            "",
+            f"lines {self.stage.lines:,}   {self.controller.name or 'controller'} {self._other_lines:,}",
+            f"pieces {self.stage.pieces:,}   games over {self.stage.games:,}",
+            self._over,
+            "",
+        ]
+        if self._hint:
+            panel += judgement_lines(judge(rows, self._after, self.controller), size.lines - PANEL_HEAD)
+        # Where the wall reaches the top, the piece is shown where it comes to rest.
+        look = Look(row=max(self.rules.height, self._after.landing_row), ghost=True, hint=hint)
+        self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth))

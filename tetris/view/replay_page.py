@@ -1,0 +1,109 @@
+"""A replay as a web page: a player in one file, without a network, and as a fragment for other pages.
+
+Markup and style are ``player.html``, the program is ``player_games.js`` and ``player.js``, beside this file.
+The player is an element, ``<tetris-player>``, with a shadow root, so that its look and the page's do not mix.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from pathlib import Path
+
+from tetris.pieces import PIECES
+from tetris.replay import Replay
+
+DEFAULT_SPEED = 5.0
+"""Pieces a second at which a player begins."""
+
+_FOLDER = Path(__file__).parent
+_PROGRAM = ("replay_games.js", "replay_page.js")
+
+
+def player_assets() -> str:
+    """Return what a page needs once, however many players it holds: markup, style and program."""
+    template = (_FOLDER / "replay_page.html").read_text(encoding="utf-8")
+    program = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in _PROGRAM)
+    # A page may hold the program once a player: the first time it defines the element, then it does nothing.
+    once = 'if (!customElements.get("tetris-player")) (() => {'
+    return f"{template}<script>\n{once}\n{program}}})();\n</script>\n"
+
+
+def player_fragment(
+    replay: Replay, title: str = "", speed: float = DEFAULT_SPEED, *, assets: bool = True
+) -> str:
+    """Return the player of a replay, to be put anywhere in the body of a page.
+
+    Args:
+        replay: What to play, at least one placement.
+        title: What to call it; the controller's name if empty.
+        speed: Pieces a second to begin with.
+        assets: Whether to add `player_assets`; without them the page has to hold them.
+
+    Raises:
+        ValueError: If the replay is empty, or the speed is not above 0.
+    """
+    return _element(replay, title, speed) + (player_assets() if assets else "")
+
+
+def player_page(replay: Replay, title: str = "", speed: float = DEFAULT_SPEED) -> str:
+    """Return a whole page with the player of a replay; see `player_fragment`."""
+    name = html.escape(title or "Tetris")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name}</title>
+<style>
+body {{ margin: 0; padding: 1rem; background: #ffffff; }}
+tetris-player {{ margin: 0 auto; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; }} }}
+</style>
+</head>
+<body>
+{_element(replay, title, speed, " page-keys")}{player_assets()}</body>
+</html>
+"""
+
+
+def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> str:
+    if not replay.placements:
+        raise ValueError("expected a replay of at least one placement, got none")
+    if not speed > 0:
+        raise ValueError(f"expected a speed above 0, got {speed}")
+    rules = replay.rules
+    values = {
+        "title": title or (replay.controller.name if replay.controller else "") or "Tetris",
+        "subtitle": _subtitle(replay),
+        "width": rules.width,
+        "height": rules.height,
+        "clear_on_overflow": rules.clear_on_overflow,
+        "speed": speed,
+        "shapes": _shapes(),
+        "placements": base64.b64encode(zlib.compress(replay.placements, 9)).decode("ascii"),
+    }
+    # "<" could end the script in which the JSON stands.
+    data = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return f'<tetris-player{attributes}><script type="application/json">{data}</script></tetris-player>\n'
+
+
+def _subtitle(replay: Replay) -> str:
+    rules = replay.rules
+    parts = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
+    return ", ".join([*parts, *([] if replay.seed is None else [f"seed {replay.seed}"])])
+
+
+def _shapes() -> list[dict[str, object]]:
+    return [
+        {
+            "piece": shape.piece,
+            "width": shape.width,
+            "height": shape.height,
+            "cells": [[x, y] for y, row in enumerate(shape.rows) for x in range(shape.width) if row >> x & 1],
+        }
+        for shapes in PIECES
+        for shape in shapes
+    ]

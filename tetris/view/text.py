@@ -1,0 +1,131 @@
+"""Pictures of a game as text: plain characters for a pipe or a log, coloured half blocks for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import groupby
+
+import numpy as np
+
+from tetris.features import AfterState
+from tetris.rules import PIECE_LETTERS
+from tetris.view.game_view import Cells, Scene, piece_cells
+from tetris.view.images import PAGE, PALETTE, Picture
+
+NOTHING, WALL, FALLING, FULL, SUGGESTED = " .", "[]", "##", "==", "<>"
+"""The cells of a plain board, two characters each, so that a cell is about square."""
+
+RESET = "\x1b[0m"
+
+_LEVELS = np.array([0, 95, 135, 175, 215, 255])  # of each colour in the 6 x 6 x 6 cube of 256 colours
+
+
+def board_lines(
+    cells: Cells,
+    height: int,
+    *,
+    falling: AfterState | None = None,
+    row: int | None = None,
+    full: Iterable[int] = (),
+    hint: AfterState | None = None,
+) -> list[str]:
+    """Return the board in plain characters, a line a row, the topmost first, and the floor.
+
+    Args:
+        cells: The wall, shape (rows, width), row 0 at the bottom, as in `Scene`.
+        height: Rows of the board; those of ``cells`` beyond it have no side walls.
+        falling: A placement whose piece is drawn.
+        row: Row of the falling piece's bottom; where it comes to rest if not given.
+        full: Rows to mark.
+        hint: A placement to mark, the suggestion of a controller.
+    """
+    grid = [[WALL if cell else NOTHING for cell in line] for line in cells]
+    grid[height:] = [[WALL if cell else "  " for cell in line] for line in cells[height:]]
+    for placement, at, mark in ((hint, None, SUGGESTED), (falling, row, FALLING)):
+        if placement is not None:
+            bottom = placement.landing_row if at is None else at
+            for x, y in piece_cells(placement):
+                if bottom + y < len(grid):
+                    grid[bottom + y][placement.column + x] = mark
+    for lit in full:
+        grid[lit] = [FULL] * len(grid[lit])
+    sides = ["|" if y < height else " " for y in range(len(grid))]
+    lines = [f"{side}{''.join(line)}{side}".rstrip() for side, line in zip(sides, grid, strict=True)]
+    return [*reversed(lines), f"+{'--' * cells.shape[1]}+"]
+
+
+def scene_text(scene: Scene) -> str:
+    """Return a scene in plain text: the counts, the board with the piece at rest, full rows marked."""
+    top = max(scene.rules.height, scene.after.landing_row + scene.after.shape.height)
+    return "\n".join(
+        [
+            counts_line(scene),
+            *board_lines(scene.cells[:top], scene.rules.height, falling=scene.after, full=scene.full),
+        ]
+    )
+
+
+def counts_line(scene: Scene) -> str:
+    """Return the counts of a scene in one line."""
+    next_piece = "" if scene.next_piece is None else f", next {PIECE_LETTERS[scene.next_piece]}"
+    over = ", game over" if scene.after.game_over else ""
+    return (
+        f"piece {scene.pieces} {PIECE_LETTERS[scene.after.shape.piece]}{next_piece}, "
+        f"lines {scene.lines}, games over {scene.games + scene.after.game_over}{over}"
+    )
+
+
+def half_blocks(picture: Picture, true_color: bool) -> list[str]:
+    """Return a picture as lines for a terminal, two rows of pixels a line.
+
+    Args:
+        picture: Indices into the palette, shape (height, width). The page around the board is left in the
+            terminal's own background.
+        true_color: Whether the terminal has 24-bit colours; otherwise the nearest of 256.
+    """
+    if len(picture) % 2:
+        picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
+    colors = _codes(true_color)
+    return [
+        "".join(_runs(top, bottom, colors)) for top, bottom in zip(picture[::2], picture[1::2], strict=True)
+    ]
+
+
+def _runs(top: Picture, bottom: Picture, colors: list[str | None]) -> Iterable[str]:
+    for (upper, lower), run in groupby(zip(top.tolist(), bottom.tolist(), strict=True)):
+        length = len(list(run))
+        above, below = colors[upper], colors[lower]
+        if above is None and below is None:
+            yield f"{RESET}{' ' * length}"
+        elif above is None:
+            yield f"{RESET}\x1b[38;{below}m{'▄' * length}"
+        elif below is None:
+            yield f"{RESET}\x1b[38;{above}m{'▀' * length}"
+        elif above == below:
+            yield f"\x1b[48;{below}m{' ' * length}"
+        else:
+            yield f"\x1b[38;{above};48;{below}m{'▀' * length}"
+    yield RESET
+
+
+@lru_cache
+def _codes(true_color: bool) -> list[str | None]:
+    """The end of the escape sequence of each colour; None for the page, which has the terminal's own."""
+    codes = [
+        f"2;{red};{green};{blue}" if true_color else f"5;{_nearest_of_256(red, green, blue)}"
+        for red, green, blue in PALETTE.tolist()
+    ]
+    return [None if index // 3 == PAGE else code for index, code in enumerate(codes)]
+
+
+def _nearest_of_256(red: int, green: int, blue: int) -> int:
+    """The number of the nearest colour: of the cube from 16 on, or of the 24 greys from 232 on."""
+    color = np.array([red, green, blue])
+    cube = np.abs(_LEVELS - color[:, None]).argmin(axis=1)
+    grey = int(np.clip(round((color.mean() - 8) / 10), 0, 23))
+    cube_error = np.abs(_LEVELS[cube] - color).sum()
+    grey_error = np.abs(8 + 10 * grey - color).sum()
+    if grey_error < cube_error:
+        return 232 + grey
+    return int(16 + 36 * cube[0] + 6 * cube[1] + cube[2])
