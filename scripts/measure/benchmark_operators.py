@@ -5,7 +5,6 @@ python scripts/benchmark_operators.py --json operators.json
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,24 +14,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels import BuildError
-from kernels.files import check_writable
+from measure.cli import make_parser, measurement, read
 from measure.elementwise import measure_elementwise
 from measure.lltm import PASSES, measure_lltm
 from measure.provenance import title, write_result
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, fail, one_line_errors, run
-from tetris.devices import choose_device
+from tetris.commands.command_line import run
 from tetris.evaluation.text_table import table
-
-
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
-    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
 
 
 def measured(device: str, quick: bool) -> tuple[dict[str, float], dict[str, Any]]:
@@ -75,21 +62,15 @@ def tables(figures: Mapping[str, float], data: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the tables, write the result."""
-    arguments = parse_arguments(argv)
-    with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
-        device = choose_device(arguments.device)
-    try:
-        figures, data = measured(device, arguments.quick)
-    except BuildError as error:
-        fail(error)
+    parser = make_parser(__doc__)
+    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
+    arguments, device = read(parser, argv)
+    figures, data = measured(device, arguments.quick)
     print(f"{title(device)}\n\n{tables(figures, data)}")
-    if arguments.json:
-        write_result(arguments.json, figures, data, device)
-    return 0
+    write_result(arguments.json, figures, data, device)
 
 
 if __name__ == "__main__":

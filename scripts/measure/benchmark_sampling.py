@@ -18,14 +18,11 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels import BuildError
-from kernels.files import check_writable
+from measure.cli import make_parser, measurement, read
 from measure.provenance import title, write_result
 from measure.sampling_methods import METHODS, Method, Sample, methods_for
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int, run
-from tetris.devices import choose_device
+from tetris.commands.command_line import positive_int, run
 from tetris.evaluation.text_table import table
 
 SAMPLES = 1024
@@ -49,23 +46,6 @@ _GRAPH = Plan(rounds=7, calls=5, warm_up=1)
 _LARGE = Plan(rounds=5, calls=8, warm_up=1)
 _CPU = Plan(rounds=5, calls=3, warm_up=0)
 _QUICK = Plan(rounds=3, calls=5, warm_up=1)
-
-
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
-    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
-    parser.add_argument(
-        "--dimensions",
-        type=_dimensions,
-        metavar="D,D,...",
-        help=f"instead of {ARTICLE[0]}, {ARTICLE[1]}, {ARTICLE[2]} ... {ARTICLE[-1]}, "
-        f"or on a CPU {', '.join(map(str, CPU))}",
-    )
-    parser.add_argument("--no-large", action="store_true", help="leave the sizes up to 4 GB out")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
 
 
 def _dimensions(text: str) -> tuple[int, ...]:
@@ -222,22 +202,19 @@ def tables(figures: Mapping[str, float], data: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the tables, write the result."""
-    arguments = parse_arguments(argv)
-    with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
-        device = choose_device(arguments.device)
-    try:
-        figures, data = (measure_cuda if device == "cuda" else measure_cpu)(arguments)
-    except BuildError as error:
-        fail(error)
+    parser = make_parser(__doc__)
+    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
+    sizes = f"of the article (default: {ARTICLE[0]}, {ARTICLE[1]} ... {ARTICLE[-1]}), or of a CPU"
+    parser.add_argument("--dimensions", type=_dimensions, metavar="D,D,...", help=sizes)
+    parser.add_argument("--no-large", action="store_true", help="leave the sizes up to 4 GB out")
+    arguments, device = read(parser, argv)
+    figures, data = (measure_cuda if device == "cuda" else measure_cpu)(arguments)
     print(f"{title(device)}, float32, d x {SAMPLES}, medians\n\n{tables(figures, data)}")
-    if arguments.json:
-        data = {"quick": arguments.quick, "samples": SAMPLES, **data}
-        write_result(arguments.json, figures, data, device)
-    return 0
+    data = {"quick": arguments.quick, "samples": SAMPLES, **data}
+    write_result(arguments.json, figures, data, device)
 
 
 if __name__ == "__main__":

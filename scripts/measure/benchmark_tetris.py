@@ -5,10 +5,8 @@ python scripts/benchmark_tetris.py --json speed.json
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,19 +15,19 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable
+from measure.cli import add_length, make_parser, measurement, read
 from measure.provenance import title, write_result
-from measure.speed import Course, Play, add_length, measure, median_and_range
+from measure.speed import Course, measure, median_and_range
 from tetris import LinearController, Rollout, Rules, resolve
-from tetris.commands.arguments import DEFAULT_BOARD, add_board, add_device
-from tetris.commands.command_line import Parser, one_line_errors, run
-from tetris.devices import choose_device
+from tetris.commands.arguments import DEFAULT_BOARD, add_board
+from tetris.commands.command_line import one_line_errors, run
 from tetris.evaluation.scores import GPU_STREAMS
 from tetris.evaluation.text_table import table
 
 SEED = 12345
 DEFAULT_CONTROLLERS = ("dt20", "bcts")
-SINGLE_GAME = "cuda, single game"
+SINGLE_GAME, SINGLE_GAME_TASK = "cuda, single game", "dt.10x20"
+"""An engine, and the only feature set and board on which it is measured."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,6 @@ ENGINES = (
 )
 """Every engine there is, the slow ones first; one that is added here is measured, by its device."""
 
-SINGLE_GAME_TASK = "dt.10x20"
-"""The only feature set and board on which a single game is measured."""
-
 DEVICES = ("auto", *dict.fromkeys(engine.device for engine in ENGINES))
 
 
@@ -83,45 +78,19 @@ def threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def player(rollout: Rollout, engine: Engine) -> Play:
+def player(rollout: Rollout, engine: Engine) -> Callable[[int], int]:
     """Return what plays decisions on each stream of a rollout, and waits for the device."""
 
-    def play(decisions: int) -> tuple[float, float, float]:
+    def play(decisions: int) -> int:
         with threads(engine.threads):
-            began, processor = time.perf_counter(), time.process_time()
-            played = rollout.advance(decisions)
-            int(played.lines.sum())  # waits for the device
-            seconds, of_processor = time.perf_counter() - began, time.process_time() - processor
-        return decisions * engine.streams, seconds, of_processor
+            int(rollout.advance(decisions).lines.sum())
+        return decisions * engine.streams
 
     return play
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER ...]")
-    parser.add_argument(
-        "controllers",
-        nargs="*",
-        metavar="CONTROLLER",
-        default=DEFAULT_CONTROLLERS,
-        help="by name, files or run folders, each of another feature set "
-        f"(default: {' '.join(DEFAULT_CONTROLLERS)})",
-    )
-    add_board(parser)
-    add_device(parser, DEVICES, what="engines, all with auto")
-    add_length(parser)
-    return parser.parse_args(argv)
-
-
-def choose_engines(requested: str) -> list[Engine]:
-    """Return the engines to measure: all that can work here, or those of one device.
-
-    Raises:
-        BuildError: If an engine that was asked for by name needs a compiler and there is none.
-        ValueError: If it needs a GPU and there is none.
-    """
-    best = choose_device(requested)
+def choose_engines(requested: str, best: str) -> list[Engine]:
+    """Return the engines to measure: all up to the best that works here, or those of one device."""
     # Where an engine works, the slower ones before it do too: CUDA is taken only where C++ compiles.
     chosen = DEVICES[: DEVICES.index(best) + 1] if requested == "auto" else (requested,)
     return [engine for engine in ENGINES if engine.device in chosen]
@@ -142,25 +111,17 @@ def make_courses(
     courses: list[tuple[str, Course]] = []
     for controller in controllers:
         controller.names_on(rules)
-        task = f"{controller.features}.{rules.board}"
-        for engine in engines:
-            if engine.name == SINGLE_GAME and task != SINGLE_GAME_TASK:
+        features = controller.features
+        task, weights = f"{features}.{rules.board}", torch.tensor([controller.weights])
+        for each in engines:
+            if each.name == SINGLE_GAME and task != SINGLE_GAME_TASK:
                 continue
-            figure = engine.figure.format(task=task)
+            figure = each.figure.format(task=task)
             if any(course.figure == figure for _, course in courses):
-                raise ValueError(
-                    f"expected controllers of different feature sets, got {controller.features} twice"
-                )
-            rollout = Rollout(
-                torch.tensor([controller.weights], dtype=torch.float32),
-                rules,
-                engine.streams,
-                SEED,
-                engine.device,
-                features=controller.features,
-                portable=engine.portable,
-            )
-            course = Course(engine.name, figure, player(rollout, engine), engine.warm_up)
+                raise ValueError(f"expected controllers of different feature sets, got {features} twice")
+            games = (weights, rules, each.streams, SEED, each.device)
+            rollout = Rollout(*games, features=features, portable=each.portable)
+            course = Course(each.name, figure, player(rollout, each), each.warm_up)
             courses.append((controller.name, course))
     return courses
 
@@ -171,15 +132,19 @@ def shown(course: Course) -> tuple[float, ...]:
     return median_and_range([1e6 / speed if single else speed for speed in course.speeds])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print the table, write the figures."""
-    arguments = parse_arguments(argv)
+    parser = make_parser(__doc__, "[CONTROLLER ...]", DEVICES)
+    names = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
+    parser.add_argument("controllers", nargs="*", default=DEFAULT_CONTROLLERS, help=names)
+    add_board(parser)
+    add_length(parser)
+    arguments, best = read(parser, argv)
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board or DEFAULT_BOARD))
         controllers = [resolve(text) for text in arguments.controllers]
-        if arguments.json:
-            check_writable(arguments.json)
-        courses = make_courses(choose_engines(arguments.device), controllers, rules)
+        courses = make_courses(choose_engines(arguments.device, best), controllers, rules)
     measure([course for _, course in courses], arguments.repeats, arguments.seconds)
     device = "cuda" if courses[-1][1].name.startswith("cuda") else "cpu"
     rows = []
@@ -188,17 +153,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.append([label, course.name, *(f"{value:,.{digits}f}" for value in shown(course)), unit])
     header = ["controller", "engine", "median", "least", "most", "unit"]
     print(f"board {rules.board}, {title(device)}\n{table(header, rows)}")
-    if arguments.json:
-        data = {
-            "board": rules.board,
-            "controllers": {each.name: list(each.names_on(rules)) for each in controllers},
-            "repeats": arguments.repeats,
-            "seconds": arguments.seconds,
-            "ranges": {course.figure: list(shown(course)[1:]) for _, course in courses},
-        }
-        figures = {course.figure: shown(course)[0] for _, course in courses}
-        write_result(arguments.json, figures, data, device)
-    return 0
+    data = {
+        "board": rules.board,
+        "controllers": {each.name: list(each.names_on(rules)) for each in controllers},
+        "repeats": arguments.repeats,
+        "seconds": arguments.seconds,
+        "ranges": {course.figure: list(shown(course)[1:]) for _, course in courses},
+    }
+    figures = {course.figure: shown(course)[0] for _, course in courses}
+    write_result(arguments.json, figures, data, device)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable
+from measure.cli import make_parser, measurement, read
 from measure.engines import build_engines
 from measure.processes import python
 from measure.provenance import write_result
-from tetris.commands.command_line import Parser, one_line_errors, run
+from tetris.commands.command_line import run
 from tetris.controller import resolve
 
 CONTROLLERS = ("best", "anywidth", "dt20")
@@ -24,14 +24,10 @@ DECISIONS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}
 """Of each controller: tens of thousands of games of the best one."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Play, print and write the scores."""
-    parser = Parser(description=__doc__, usage="%(prog)s [--json FILE]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments = parser.parse_args(argv)
-    with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
+    arguments, _ = read(make_parser(__doc__, devices=()), argv)
     build_engines((resolve(name).features, 10) for name in CONTROLLERS)
     found = []
     for board, decisions in DECISIONS.items():
@@ -42,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures[f"{each['controller']}.{each['board']}.lines_per_game"] = each["lines_per_game"]
         del each["features"], each["weights"]
     print(json.dumps(figures, indent=1))
-    if arguments.json:
-        write_result(arguments.json, figures, {"measurements": found}, "cuda")
-    return 0
+    write_result(arguments.json, figures, {"measurements": found}, "cuda")
 
 
 if __name__ == "__main__":

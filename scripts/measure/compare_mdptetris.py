@@ -11,7 +11,6 @@ board that is about half full.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import statistics
 import subprocess
@@ -25,28 +24,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable
+from measure.cli import make_parser, measurement, read
 from measure.provenance import title, write_result
 from tetris import Rollout, Rules, Score, published
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, run
+from tetris.commands.command_line import one_line_errors, positive_int, run
 from tetris.evaluation.text_table import table
 
 STREAMS, SEED, WARM_UP = 64, 12345, 1000
 BOARD = "10x10"
 _PIECES_A_LINE = 2.5  # four cells a piece, ten a line
 _LEFT = 12.5  # pieces on a board that is half full
-
-
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] FOLDER")
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a built copy of MDPTetris")
-    parser.add_argument(
-        "--games", type=positive_int, default=100, metavar="N", help="of theirs in a round (default: 100)"
-    )
-    parser.add_argument("--rounds", type=positive_int, default=7, metavar="N", help="(default: 7)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
 
 
 def play_theirs(folder: Path, games: int) -> tuple[list[int], float]:
@@ -80,12 +67,15 @@ def _cflags(folder: Path) -> str:
     return next((line.partition("=")[2].strip() for line in lines if line.startswith("CFLAGS =")), "unknown")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Play in alternation, print both speeds, write the result."""
-    arguments = parse_arguments(argv)
+    parser = make_parser(__doc__, "FOLDER", ())
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a built copy of MDPTetris")
+    parser.add_argument("--games", type=positive_int, default=100, help="of theirs in a round (default: 100)")
+    parser.add_argument("--rounds", type=positive_int, default=7, help="(default: 7)")
+    arguments, _ = read(parser, argv)
     with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
         play_theirs(arguments.folder, 1)
     controller = published("bcts")
     torch.set_num_threads(1)
@@ -118,25 +108,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         shown = (statistics.median(values), min(values), max(values))
         rows.append([name, *(f"{value:,.0f}" for value in shown), f"{scores[name].lines_per_game:,.0f}"])
     print(f"{title()}\n{table(header, rows)}\n{ratio:.1f} times")
-    if arguments.json:
-        figures = {
-            "mdptetris.bcts.10x10.decisions_per_second_per_core": statistics.median(theirs),
-            "mdptetris.ours.bcts.10x10.decisions_per_second_per_core": statistics.median(ours),
-            "mdptetris.speedup": ratio,
-        }
-        data = {
-            "controller": "bcts",
-            "board": BOARD,
-            "clock": "processor time",
-            "cflags": _cflags(arguments.folder),
-            "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
-            "scores": {
-                name: {"lines_per_game": each.lines_per_game, "ci95": each.ci95, "games": each.games}
-                for name, each in scores.items()
-            },
-        }
-        write_result(arguments.json, figures, data, "cpu")
-    return 0
+    figures = {
+        "mdptetris.bcts.10x10.decisions_per_second_per_core": statistics.median(theirs),
+        "mdptetris.ours.bcts.10x10.decisions_per_second_per_core": statistics.median(ours),
+        "mdptetris.speedup": ratio,
+    }
+    data = {
+        "controller": "bcts",
+        "board": BOARD,
+        "clock": "processor time",
+        "cflags": _cflags(arguments.folder),
+        "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
+        "scores": {
+            name: {"lines_per_game": each.lines_per_game, "ci95": each.ci95, "games": each.games}
+            for name, each in scores.items()
+        },
+    }
+    write_result(arguments.json, figures, data, "cpu")
 
 
 if __name__ == "__main__":

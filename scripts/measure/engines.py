@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from measure.processes import python
 from tetris import LinearController, feature_names, native, resolve
+from tetris.training.recipe import Recipe
 
 GOOD = {
     "dellacherie": "dellacherie",
@@ -52,3 +54,10 @@ def build_engines(features: Iterable[tuple[str, int]]) -> None:
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for build in [pool.submit(extension.build, quiet=True) for extension in extensions]:
             build.result()
+
+
+def build_for_training(recipe: Recipe, *others: tuple[str, int]) -> None:
+    """Compile what training on a GPU takes, and other engines; nothing where a CPU trains."""
+    if recipe.device == "cuda":
+        build_engines([(recipe.features, recipe.rules.width), *others])
+        python("-m", "kernels", "build", "normal")

@@ -22,10 +22,11 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from measure.cli import make_parser, measurement, read
 from measure.engines import build_engines, good_controller
 from measure.provenance import write_result
 from tetris import Rollout, Rules, feature_names
-from tetris.commands.command_line import Parser, one_line_errors, run
+from tetris.commands.command_line import one_line_errors, run
 from tetris.devices import check_gpu
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
@@ -229,26 +230,19 @@ def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Compare, print how much was, write the result; 1 where something differs."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments = parser.parse_args(argv)
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Compare, print how much was, write the result."""
+    arguments, _ = read(make_parser(__doc__, devices=()), argv)
     with one_line_errors():
         check_gpu("two engines", "pytest tests/tetris")
     chosen = configurations()
     build_engines((each.features, each.rules.width) for each in chosen)
     began = time.monotonic()
-    try:
-        figures = compare_all(chosen, "cuda")
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
+    figures = compare_all(chosen, "cuda")
     seconds = round(time.monotonic() - began, 1)
     print(f"equality: {figures['equality.decisions']:,} decisions in {seconds} s", flush=True)
-    if arguments.json:
-        write_result(arguments.json, figures, {"seconds": seconds}, "cuda")
-    return 0
+    write_result(arguments.json, figures, {"seconds": seconds}, "cuda")
 
 
 if __name__ == "__main__":

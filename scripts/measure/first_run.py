@@ -5,7 +5,6 @@ python scripts/measure/first_run.py --json first_run.json
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -18,12 +17,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable
+from measure.cli import make_parser, measurement, read
 from measure.processes import python
 from measure.provenance import write_result
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, run
-from tetris.devices import choose_device
+from tetris.commands.command_line import run
 from tetris.numbers import lines
 
 TIMEOUT_S = 900.0
@@ -52,16 +49,10 @@ def first_run(cache: Path, out: Path, device: str) -> tuple[float, dict[str, Any
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure both, print and write them."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments: argparse.Namespace = parser.parse_args(argv)
-    with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
-        device = choose_device(arguments.device)
+    arguments, device = read(make_parser(__doc__), argv)
     runs: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name:
         for state in ("cold", "warm"):
@@ -71,9 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     figures = {f"first_run.{state}.seconds": each["seconds"] for state, each in runs.items()}
     if (times := runs["warm"]["times_dt20"]) is not None:
         figures["first_run.times_dt20"] = times
-    if arguments.json:
-        write_result(arguments.json, figures, runs, device)
-    return 0
+    write_result(arguments.json, figures, runs, device)
 
 
 if __name__ == "__main__":

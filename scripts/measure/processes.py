@@ -13,13 +13,6 @@ from kernels.files import write_text
 from measure.provenance import ROOT, commit, machine
 from tetris.versions import versions
 
-UNFINISHED = 75
-"""Exit status of a measurement that is not done: the same command, run again, goes on with it."""
-
-
-class Unfinished(Exception):  # noqa: N818 - not an error: there is more to do
-    """A measurement is not done yet; the text says how far it is."""
-
 
 def python(*arguments: object, timeout_s: float | None = None) -> str:
     """Run Python as a person would in the checkout; what it prints on stdout.

@@ -29,6 +29,9 @@ RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"
 """Environment variable with the commit that is measured, for a copy of the files without git."""
 
+Measured = tuple[dict[str, float], dict[str, Any], dict[str, list[dict[str, Any]]]]
+"""Figures, details, and series by the end of their file's name."""
+
 _VECTORS = {
     "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
     "AVX2": {"avx2"},
@@ -44,7 +47,7 @@ _SMI_FIELDS = {
 
 
 def write_result(
-    path: Path,
+    path: Path | None,
     figures: Mapping[str, float],
     data: Mapping[str, Any],
     device: str,
@@ -54,13 +57,15 @@ def write_result(
     """Write a result, and its series.
 
     Args:
-        path: The file.
+        path: The file; None: nothing is written.
         figures: Numbers by name.
         data: The details.
         device: ``"cuda"`` where a GPU was measured; it then belongs to the machine.
         series: Records by the end of the file's name: ``-seed1`` is written to ``<measurement>-seed1.jsonl``.
         extra_versions: Of packages that only this measurement takes.
     """
+    if path is None:
+        return
     for ending, records in (series or {}).items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)

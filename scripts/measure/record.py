@@ -13,7 +13,6 @@ DT-20's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -24,13 +23,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable, write_text
-from measure.engines import build_engines
-from measure.processes import UNFINISHED, Unfinished, begin, python
-from measure.provenance import ROOT, read_result, write_result
+from kernels.files import write_text
+from measure.cli import Unfinished, make_parser, measurement, read
+from measure.engines import build_engines, build_for_training
+from measure.processes import begin, python
+from measure.provenance import ROOT, Measured, read_result, write_result
 from measure.training import metrics
 from tetris import LinearController, Score, published
-from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_seconds, run
+from tetris.commands.command_line import fail, one_line_errors, one_of, positive_seconds, run
 from tetris.devices import check_gpu
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
@@ -77,8 +77,8 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
     return {"value": value, "ci95": ends, "method": METHOD}
 
 
-def train(kept: Path, stop_after_s: float | None) -> tuple[dict[str, float], dict[str, Any], RunFolder]:
-    """Train, or go on; figures, details and the run's folder.
+def train(kept: Path, stop_after_s: float | None) -> Measured:
+    """Train, or go on; figures, details and the records by generation.
 
     Raises:
         ValueError: If what was kept is another run.
@@ -88,8 +88,7 @@ def train(kept: Path, stop_after_s: float | None) -> tuple[dict[str, float], dic
     began = time.monotonic()
     recipe = make_recipe(str(RECORD["device"]), RECORD, {"score_decisions": 0})
     begin(kept, recipe.device, recipe.to_dict())
-    build_engines([(recipe.features, recipe.rules.width)])
-    python("-m", "kernels", "build", "normal")
+    build_for_training(recipe)
     run = RunFolder(kept / "run")
     if run.config.is_file():
         arguments: tuple[object, ...] = ("--resume", run.path)
@@ -118,10 +117,10 @@ def train(kept: Path, stop_after_s: float | None) -> tuple[dict[str, float], dic
         "feature_names": list(controller.names_on(controller.rules)),
         "controller": controller.to_dict(),
     }
-    return figures, data, run
+    return figures, data, {"": metrics(run.path)}
 
 
-def score(trained: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
+def score(trained: Mapping[str, Any]) -> Measured:
     """Return figures and details of the learned controller beside the best published one.
 
     Args:
@@ -148,7 +147,7 @@ def score(trained: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]
     }
     high = reference["ci95"][1]
     beats = high is not None and learned["ci95"][0] > high
-    return figures, {"score": [learned, reference], "ratio": times, "beats": beats}
+    return figures, {"score": [learned, reference], "ratio": times, "beats": beats}, {}
 
 
 def _lines(measurement: Mapping[str, Any]) -> float:
@@ -184,50 +183,30 @@ def best_controller(trained: Mapping[str, Any], scored: Mapping[str, Any]) -> Li
     return LinearController(controller.features, controller.weights, controller.rules, "best", provenance)
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] train|score|ship")
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Take a step, print the figures, write the result."""
+    parser = make_parser(__doc__, "train|score|ship", ())
     parser.add_argument("step", type=one_of("step", ("train", "score", "ship")), metavar="STEP")
     parser.add_argument("--keep", type=Path, default=Path("runs/record"), metavar="FOLDER", help="of the run")
     parser.add_argument("--stop-after", type=positive_seconds, metavar="S", help="train for about S seconds")
     parser.add_argument("--training", type=Path, metavar="FILE", help="the result of train")
     parser.add_argument("--score", type=Path, metavar="FILE", help="the result of score")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Take a step; 1 where it failed, `UNFINISHED` where there was no time for all of it."""
-    arguments = parse_arguments(argv)
+    arguments, _ = read(parser, argv)
+    needed = {"train": (), "score": ("training",), "ship": ("training", "score")}[arguments.step]
+    if any(getattr(arguments, name) is None for name in needed):
+        fail(f"expected {' and '.join(f'--{name} FILE' for name in needed)}")
     with one_line_errors():
-        if arguments.step != "train" and (
-            arguments.training is None or (arguments.step == "ship" and arguments.score is None)
-        ):
-            fail("expected --training FILE, and for ship --score FILE")
-        trained = read_result(arguments.training) if arguments.training else {}
+        trained = read_result(arguments.training) if needed else {}
         if arguments.step == "ship":
             best = best_controller(trained, read_result(arguments.score))
             write_text(BEST, json.dumps(best.to_dict(), indent=1, allow_nan=False) + "\n")
-            return 0
+            return
         check_gpu("the record", "scripts/train_tetris.py")
-        if arguments.json:
-            check_writable(arguments.json)
-    try:
-        if arguments.step == "train":
-            figures, data, folder = train(arguments.keep, arguments.stop_after)
-            series = {"": metrics(folder.path)}
-        else:
-            (figures, data), series = score(trained), {}
-    except Unfinished as state:
-        print(f"{state}; the same command goes on", file=sys.stderr)
-        return UNFINISHED
-    except (RuntimeError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        found = train(arguments.keep, arguments.stop_after) if arguments.step == "train" else score(trained)
+    figures, data, series = found
     print(json.dumps(figures, indent=1))
-    if arguments.json:
-        write_result(arguments.json, figures, data, str(RECORD["device"]), series)
-    return 0
+    write_result(arguments.json, figures, data, str(RECORD["device"]), series)
 
 
 if __name__ == "__main__":

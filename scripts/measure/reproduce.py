@@ -16,18 +16,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable
 from kernels.toolchain import find_compiler
+from measure.cli import make_parser, measurement, read
 from measure.noisy_ce import Plan, Search, medians, run_experiment
-from measure.provenance import write_result
+from measure.provenance import Measured, write_result
 from measure.published import CPU_PRECISION, GPU_PRECISION, measure_published
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, run
-from tetris.devices import choose_device
+from tetris.commands.command_line import fail, one_line_errors, one_of, positive_int, positive_seconds, run
 from tetris.evaluation.text_table import table
 from tetris.numbers import lines
 from tetris.progress import progress
@@ -49,36 +46,6 @@ EXPERIMENTS = ("published", *PLANS)
 QUICK_SEEDS = 3
 SECONDS, QUICK_SECONDS = 60.0, 3.0
 _BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
-
-Measured = tuple[dict[str, float], dict[str, Any], dict[str, list[dict[str, Any]]]]
-"""Figures, details, and series by the end of their file's name."""
-
-
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] EXPERIMENT")
-    known = one_of("experiment", EXPERIMENTS)
-    names = ", ".join(EXPERIMENTS)
-    parser.add_argument("experiments", nargs="*", type=known, metavar="EXPERIMENT", help=names)
-    parser.add_argument(
-        "--quick", action="store_true", help="cut down: three searches of a kind, short games"
-    )
-    add_device(parser, ("auto", "cpu", "cuda"))
-    length = parser.add_argument_group("length")
-    length.add_argument(
-        "--seconds",
-        type=positive_seconds,
-        metavar="S",
-        help="for each published controller where nothing else says how long "
-        f"(default: {SECONDS:g}, with --quick {QUICK_SECONDS:g})",
-    )
-    length.add_argument("--seeds", type=positive_int, metavar="N", help="searches with each noise schedule")
-    length.add_argument("--generations", type=positive_int, metavar="N", help="of each search")
-    length.add_argument(
-        "--limit", type=positive_int, metavar="N", help="decisions of a search's game at most"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
 
 
 def published(arguments: argparse.Namespace, device: str) -> Measured:
@@ -132,23 +99,28 @@ def noisy_ce(name: str, arguments: argparse.Namespace, device: str) -> Measured:
     return figures, experiment, {"": series}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
     """Measure, print a table, write the result."""
-    arguments = parse_arguments(argv)
+    parser = make_parser(__doc__, "[EXPERIMENT ...]")
+    known, listed = one_of("experiment", EXPERIMENTS), ", ".join(EXPERIMENTS)
+    parser.add_argument("experiments", nargs="*", type=known, metavar="EXPERIMENT", help=listed)
+    parser.add_argument("--quick", action="store_true", help="cut down: three searches of a kind")
+    told = f"of a published controller (default: {SECONDS:g}, with --quick {QUICK_SECONDS:g})"
+    parser.add_argument("--seconds", type=positive_seconds, metavar="S", help=told)
+    parser.add_argument("--seeds", type=positive_int, metavar="N", help="searches with each noise schedule")
+    parser.add_argument("--generations", type=positive_int, metavar="N", help="of each search")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="decisions of a search's game")
+    arguments, device = read(parser, argv)
     names = arguments.experiments or [name for name in EXPERIMENTS if not name.endswith("10x20")]
+    if arguments.json and len(names) > 1:
+        fail(f"expected one experiment with --json, got {len(names)}")
     with one_line_errors():
         find_compiler()  # the reference implementation would play for weeks
-        device = choose_device(arguments.device)
-        if arguments.json and len(names) > 1:
-            raise ValueError(f"expected one experiment with --json, got {len(names)}")
-        if arguments.json:
-            check_writable(arguments.json)
     for name in names:
         measured = published(arguments, device) if name == "published" else noisy_ce(name, arguments, device)
         figures, data, series = measured
-        if arguments.json:
-            write_result(arguments.json, figures, data, device, series)
-    return 0
+        write_result(arguments.json, figures, data, device, series)
 
 
 if __name__ == "__main__":

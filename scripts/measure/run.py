@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.processes import UNFINISHED
+from measure.cli import UNFINISHED
 from measure.provenance import COMMIT, RESULTS, ROOT, commit, machine_name
 from tetris.commands.arguments import add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_seconds, run

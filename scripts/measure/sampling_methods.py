@@ -21,8 +21,8 @@ class Method:
 
     Attributes:
         name: How results call it.
-        label: How tables and pictures call it.
-        make: Returns the function that draws. It is called again for every size.
+        label: How tables call it.
+        make: Returns the function that draws; it is called again for every size.
         capturable: Whether a CUDA graph can hold it.
         independent: Whether every entry has noise of its own.
         devices: The kinds of device where it is of interest.
@@ -53,43 +53,32 @@ def _torch_normal(mean: Tensor, std: Tensor, count: int) -> Tensor:
     return torch.normal(mean.unsqueeze(1).expand(shape), std.unsqueeze(1).expand(shape))
 
 
+def _empty(mean: Tensor, count: int) -> Tensor:
+    return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
+
+
+def _filled(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return _empty(mean, count).fill_(1.0)
+
+
 def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
-    samples = torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype).normal_()
+    samples = _empty(mean, count).normal_()
     return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
 
 
-def _noise_only(mean: Tensor, std: Tensor, count: int) -> Tensor:
-    return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype).normal_()
-
-
-def _fill(mean: Tensor, std: Tensor, count: int) -> Tensor:
-    return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype).fill_(1.0)
-
-
-def _ours(dim_first: bool = True, shared_noise: bool = False) -> Sample:
-    """Return the operator with a seed, and a new generation for every call, as the optimizer has it."""
+def _ours(*, rows: bool = False, shared: bool = False, seeded: bool = True) -> Sample:
+    """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
     from kernels.normal import sample_normal
 
     generations = itertools.count()
 
     def sample(mean: Tensor, std: Tensor, count: int) -> Tensor:
+        number = next(generations)
         return sample_normal(
-            mean,
-            std,
-            count,
-            seed=SEED,
-            generation=next(generations),
-            dim_first=dim_first,
-            shared_noise=shared_noise,
+            mean, std, count, seed=SEED, generation=number, dim_first=not rows, shared_noise=shared
         )
 
-    return sample
-
-
-def _ours_unseeded() -> Sample:
-    from kernels.normal import sample_normal
-
-    return sample_normal
+    return sample if seeded else sample_normal
 
 
 def _optimizer_torch() -> Sample:
@@ -105,15 +94,15 @@ METHODS = (
     # It looks whether every std is >= 0, and waits for the answer.
     Method("torch_normal", "torch.normal", lambda: _torch_normal, capturable=False),
     Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
-    Method("noise", "Tensor.normal_ alone", lambda: _noise_only),
+    Method("noise", "Tensor.normal_ alone", lambda: lambda mean, std, n: _empty(mean, n).normal_()),
     Method("backend_torch", "cem backend torch", _optimizer_torch, devices=("cpu",)),
     Method("ours", "sample_normal", _ours),
     # The optimizer's layout: a candidate a row.
-    Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
+    Method("rows", "sample_normal as (N, d)", lambda: _ours(rows=True)),
     # Beside the kernel, one of torch's draws a seed from torch's generator.
-    Method("unseeded", "sample_normal without a seed", _ours_unseeded),
-    Method("shared", "sample_normal, shared noise", lambda: _ours(shared_noise=True), independent=False),
-    Method("fill", "fill_, the floor", lambda: _fill, independent=False),
+    Method("unseeded", "sample_normal without a seed", lambda: _ours(seeded=False)),
+    Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True), independent=False),
+    Method("fill", "fill_, the floor", lambda: _filled, independent=False),
 )
 """Every method there is."""
 

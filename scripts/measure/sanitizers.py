@@ -28,9 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels import BuildError
 from kernels.cuda import find_nvcc
+from measure.cli import make_parser, measurement, read
 from measure.engines import GOOD, build_engines
 from measure.provenance import ROOT, write_result
-from tetris.commands.command_line import Parser, one_line_errors, one_of, run
+from tetris.commands.command_line import one_line_errors, one_of, run
 from tetris.devices import check_gpu
 
 TESTS = "tests"
@@ -202,13 +203,13 @@ def run_tests() -> tuple[dict[str, int], dict[str, Any]]:
     return {"tests.cuda.passed": passed, "tests.cuda.failed": failed}, data
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run, print what was found, write the result; 1 where something was, or a test failed."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] TOOL")
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run, print what was found, write the result where nothing was."""
+    parser = make_parser(__doc__, "TOOL", ())
     names = (TESTS, *TOOLS)
     parser.add_argument("tool", type=one_of("tool", names), metavar="TOOL", help=", ".join(names))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments = parser.parse_args(argv)
+    arguments, _ = read(parser, argv)
     tool = arguments.tool
     with one_line_errors():
         check_gpu("the GPU tests", "pytest")
@@ -223,9 +224,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         figures = {f"sanitizer.{tool}.errors": found["errors"], f"sanitizer.{tool}.tests": found["passed"]}
         data, good = {"findings": found}, found["passed"] > 0 and not found["errors"] + found["failed"]
     print(json.dumps({**figures, **data}, indent=1), flush=True)
-    if good and arguments.json:
-        write_result(arguments.json, figures, data, "cuda")
-    return 0 if good else 1
+    if not good:
+        raise RuntimeError(f"expected {tool} to find nothing and all tests to pass")
+    write_result(arguments.json, figures, data, "cuda")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ its score is estimated instead, by importance splitting.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -28,14 +27,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import check_writable, write_text
-from measure.engines import build_engines
-from measure.processes import UNFINISHED, Unfinished, begin, python
+from kernels.files import write_text
+from measure.cli import Unfinished, make_parser, measurement, read
+from measure.engines import build_for_training
+from measure.processes import begin, python
 from measure.provenance import write_result
 from tetris import LinearController, Rollout, Rules, Score
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds, run
-from tetris.devices import choose_device
+from tetris.commands.command_line import one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.devices import DEVICES
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import Estimate, estimate
 from tetris.evaluation.scores import MOST_STREAMS, STREAMS
@@ -97,25 +96,24 @@ def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
     return high
 
 
-def estimate_until_clear(weights: Sequence[float], features: str, goal: Goal, device: str) -> Estimate:
-    """Estimate a controller until it is clear on which side of a goal it is."""
-    rules = Rules(*Rules.parse_board(goal.board))
-    controller = LinearController(features, tuple(weights), rules)
-
-    def enough(found: Estimate) -> bool:
-        low, high = found.interval(1 - 2 * _DOUBT)
-        clear = low > goal.lines or (high is not None and high < goal.lines)
-        return clear or len(found.rates) >= MOST_ESTIMATES
-
-    return estimate(goal.name, controller, rules, device, enough)
-
-
-def play_until_clear(
+def look(
     weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES
-) -> Score:
-    """Play a controller until it is clear on which side of a goal it is, or so many games have ended."""
-    streams = {"cuda": MOST_STREAMS, "cpu": STREAMS}.get(device, 1)
+) -> Score | Estimate:
+    """Score a controller until it is clear on which side of a goal it is, or certain enough.
+
+    It plays until so many games have ended; on a CPU a goal of many lines is estimated instead.
+    """
     rules = Rules(*Rules.parse_board(goal.board))
+    if device == "cpu" and goal.lines > PLAYED_LINES:
+        controller = LinearController(features, tuple(weights), rules)
+
+        def enough(found: Estimate) -> bool:
+            low, high = found.interval(1 - 2 * _DOUBT)
+            clear = low > goal.lines or (high is not None and high < goal.lines)
+            return clear or len(found.rates) >= MOST_ESTIMATES
+
+        return estimate(goal.name, controller, rules, device, enough)
+    streams = {"cuda": MOST_STREAMS, "cpu": STREAMS}.get(device, 1)
     rollout = Rollout(torch.tensor([weights]), rules, streams, DEFAULT_SEED, device, features=features)
     longest = max(_FIRST_STEP, round(goal.lines * _DECISIONS_A_LINE * games / _LOOKS / streams))
     step = _FIRST_STEP
@@ -141,10 +139,8 @@ def is_clear(score: Score, lines: int) -> bool:
 def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str) -> dict[str, Any] | None:
     """Return the first moment at which a run has reached a goal, with its score; None where it has not."""
     scores: dict[int, Score | Estimate] = {}
-    estimated = device == "cpu" and goal.lines > PLAYED_LINES
 
     def reached(index: int) -> bool:
-        look = estimate_until_clear if estimated else play_until_clear
         scores[index] = score = look(moments[index]["weights"], features, goal, device)
         return score.lines_per_game is None or score.lines_per_game >= goal.lines
 
@@ -245,78 +241,45 @@ def figures(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> dict[st
 
 def summary(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> str:
     """Return the seconds of every seed and goal as a table."""
-    medians = figures(runs, goals)
-    rows = []
+    medians, rows = figures(runs, goals), []
     for goal in goals:
-        when = [run["reached"][goal.name] for run in runs]
-        cells = [f"{each['seconds']:.1f}" if each else "-" for each in when]
-        median = medians.get(f"time_to_quality.{goal.name}.seconds")
-        last = "-" if median is None else f"{median:.1f}"
-        rows.append([f"{goal.lines:,} lines on {goal.board}", *cells, last])
+        seconds = [run["reached"][goal.name] and run["reached"][goal.name]["seconds"] for run in runs]
+        seconds.append(medians.get(f"time_to_quality.{goal.name}.seconds"))
+        cells = ["-" if value is None else f"{value:.1f}" for value in seconds]
+        rows.append([f"{goal.lines:,} lines on {goal.board}", *cells])
     return table(["goal", *(f"seed {run['seed']}" for run in runs), "median"], rows)
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    add_device(parser)
-    recipe = parser.add_mutually_exclusive_group()
-    recipe.add_argument("--preset", default="quick", metavar="NAME", help="to train by (default: quick)")
-    recipe.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON, as of a run's config")
-    parser.add_argument(
-        "--seeds", type=positive_int, default=5, metavar="N", help="seeds 1 to N (default: 5)"
-    )
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print the table, write the result."""
+    parser = make_parser(__doc__, devices=DEVICES)
+    recipes = parser.add_mutually_exclusive_group()
+    recipes.add_argument("--preset", default="quick", help="to train by (default: quick)")
+    recipes.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON, as of a run's config")
+    parser.add_argument("--seeds", type=positive_int, default=5, help="seeds 1 to that (default: 5)")
     names = [goal.name for goal in GOALS]
-    parser.add_argument(
-        "--goal",
-        type=one_of("goal", names),
-        action="append",
-        metavar="NAME",
-        help=f"this alone, may be given again: {', '.join(names)} (default: all)",
-    )
-    parser.add_argument("--time-limit", type=positive_seconds, metavar="S", help="cut every run off after S")
+    known, told = one_of("goal", names), f"this alone, may be given again: {', '.join(names)}"
+    parser.add_argument("--goal", type=known, action="append", metavar="NAME", help=told)
+    parser.add_argument("--time-limit", type=positive_seconds, metavar="S", help="cut every run off")
+    parser.add_argument("--stop-after", type=positive_seconds, metavar="S", help="begin no run after")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs there, go on with those there")
-    parser.add_argument(
-        "--stop-after", type=positive_seconds, metavar="S", help="begin no run that ends later"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    return parser.parse_args(argv)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 where a run failed, `UNFINISHED` where there was no time for all."""
-    arguments = parse_arguments(argv)
-    goals = [goal for goal in GOALS if goal.name in (arguments.goal or [goal.name])]
+    arguments, device = read(parser, argv)
+    goals = [goal for goal in GOALS if goal.name in (arguments.goal or names)]
+    limit = arguments.time_limit
     with one_line_errors(), tempfile.TemporaryDirectory() as name:
-        if arguments.json is not None:
-            check_writable(arguments.json)
-        device = choose_device(arguments.device)
         given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
         settings = {**given, "device": device}
         recipe = make_recipe(device, settings)
         kept = arguments.keep or Path(name)
-        begin(kept, device, [recipe.to_dict(), [goal.name for goal in goals], arguments.time_limit])
-        if device == "cuda":
-            build_engines([(recipe.features, recipe.rules.width)])
-            python("-m", "kernels", "build", "normal")
-        try:
-            runs = measure(settings, arguments.seeds, goals, arguments.time_limit, kept, arguments.stop_after)
-        except Unfinished as state:
-            print(f"{state}; the same command goes on", file=sys.stderr)
-            return UNFINISHED
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return 1
+        begin(kept, device, [recipe.to_dict(), [goal.name for goal in goals], limit])
+        build_for_training(recipe)
+        runs = measure(settings, arguments.seeds, goals, limit, kept, arguments.stop_after)
     print(f"seconds from the start of the process, preset {recipe.preset}, engine {device}")
     print(summary(runs, goals))
-    if arguments.json is not None:
-        data = {
-            "goals": [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals],
-            "time_limit": arguments.time_limit,
-            "runs": runs,
-        }
-        write_result(arguments.json, figures(runs, goals), data, device)
-    return 0
+    aims = [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals]
+    data = {"goals": aims, "time_limit": limit, "runs": runs}
+    write_result(arguments.json, figures(runs, goals), data, device)
 
 
 if __name__ == "__main__":

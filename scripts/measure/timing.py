@@ -74,7 +74,7 @@ def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     launch it included.
     """
     _wake()
-    return _in_rounds(functions, plan, _one_by_one(lambda function: _between_events(function)))
+    return _one_by_one(functions, plan, _between_events)
 
 
 def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) -> Times:
@@ -87,7 +87,7 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
         torch.cuda.synchronize()
         return _wall(function, burst)
 
-    times = _in_rounds(functions, plan, _one_by_one(once))
+    times = _one_by_one(functions, plan, once)
     torch.cuda.synchronize()
     return times
 
@@ -99,7 +99,7 @@ def graph_times(functions: Mapping[str, Function], plan: Plan, captured: int = 2
     """
     graphs = {name: _capture(function, captured).replay for name, function in functions.items()}
     _wake()
-    return _in_rounds(graphs, plan, _one_by_one(lambda replay: _between_events(replay) / captured))
+    return _one_by_one(graphs, plan, lambda replay: _between_events(replay) / captured)
 
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
@@ -108,7 +108,7 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
     for function in functions.values():
         function()
         bursts[function] = max(1, int(seconds * 1e6 / max(_wall(function, 1), 1e-3)))
-    return _in_rounds(functions, plan, _one_by_one(lambda function: _wall(function, bursts[function])))
+    return _one_by_one(functions, plan, lambda function: _wall(function, bursts[function]))
 
 
 def _wall(function: Function, burst: int) -> float:
@@ -127,25 +127,23 @@ def _between_events(function: Function) -> float:
     return float(start.elapsed_time(end)) * 1e3
 
 
-Batch = Callable[[Function, int], list[float]]
-"""Calls a function so many times and returns the time of each call in microseconds."""
+def _one_by_one(functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]) -> Times:
+    return _in_rounds(functions, plan, lambda function, count: [once(function) for _ in range(count)])
 
 
-def _one_by_one(once: Callable[[Function], float]) -> Batch:
-    return lambda function, count: [once(function) for _ in range(count)]
-
-
-def _in_rounds(functions: Mapping[str, Function], plan: Plan, batch: Batch) -> Times:
+def _in_rounds(
+    functions: Mapping[str, Function], plan: Plan, batch: Callable[[Function, int], list[float]]
+) -> Times:
+    """Return the times; ``batch`` calls a function so many times and returns those in microseconds."""
     rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
     for number in range(plan.rounds):
         for name, function in functions.items():
             batch(function, plan.warm_up * (10 if number == 0 else 1))
             rounds[name].append(batch(function, plan.calls))
-    return {name: summary(each) for name, each in rounds.items()}
+    return {name: _summary(each) for name, each in rounds.items()}
 
 
-def summary(rounds: list[list[float]]) -> dict[str, float]:
-    """Return the times of one function, all rounds together."""
+def _summary(rounds: list[list[float]]) -> dict[str, float]:
     times = [time for each in rounds for time in each]
     medians = [statistics.median(each) for each in rounds]
     return {

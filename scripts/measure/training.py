@@ -27,15 +27,13 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cem import StopRequest
-from kernels.files import check_writable
-from measure.engines import build_engines
+from measure.cli import make_parser, measurement, read
+from measure.engines import build_for_training
 from measure.processes import python
-from measure.provenance import write_result
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, run
-from tetris.devices import choose_device
+from measure.provenance import Measured, write_result
+from tetris.commands.command_line import positive_int, run
 from tetris.evaluation.scores import find_estimate, find_measurement
+from tetris.training import StopRequest
 from tetris.training.curriculum import curriculum_text
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
@@ -46,9 +44,6 @@ GOAL = 45e6
 
 SCORED = 200_000_000_000
 """Decisions a controller after training on a GPU: on 10x20 1,600 games of DT-20."""
-
-Measured = tuple[dict[str, float], dict[str, Any], dict[str, list[dict[str, Any]]]]
-"""Figures, details, and series by the end of their file's name."""
 
 
 def on_cpu(seeds: int, folder: Path) -> Measured:
@@ -61,17 +56,9 @@ def on_cpu(seeds: int, folder: Path) -> Measured:
         controller = json.loads((out / "controller.json").read_text())
         series[f"-seed{seed}"] = metrics(out)
         provenance = controller["provenance"]
-        keys = ("decisions", "score", "config")
-        runs.append(
-            {
-                "seed": seed,
-                "training_seconds": provenance["seconds"],
-                "total_seconds": total,
-                "weights": controller["weights"],
-                "estimates": provenance.get("estimates", []),
-                **{key: provenance[key] for key in keys},
-            }
-        )
+        told = {key: provenance.get(key, []) for key in ("decisions", "score", "estimates", "config")}
+        took = {"training_seconds": provenance["seconds"], "total_seconds": total}
+        runs.append({"seed": seed, **took, "weights": controller["weights"], **told})
     return cpu_figures(runs), {"runs": runs}, series
 
 
@@ -102,8 +89,7 @@ def on_gpu(folder: Path) -> Measured:
     """Return what the preset comes to on a GPU, seed 1."""
     settings: dict[str, str | int] = {"preset": "quick", "device": "cuda", "seed": 1}
     recipe = make_recipe("cuda", settings)
-    build_engines([(recipe.features, recipe.rules.width), ("dt", 10)])
-    python("-m", "kernels", "build", "normal")
+    build_for_training(recipe, ("dt", 10))
     flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
     learned, began = folder / "learned", time.monotonic()
     python("scripts/train_tetris.py", *flags, "--score-decisions", 0, "--out", learned)
@@ -128,8 +114,7 @@ def on_gpu(folder: Path) -> Measured:
         "gpu": busy,
         "weights": controller["weights"],
         "training_seconds": provenance["seconds"],
-        "decisions": provenance["decisions"],
-        "config": provenance["config"],
+        **{key: provenance[key] for key in ("decisions", "config")},
     }
     return figures, data, {}
 
@@ -194,30 +179,17 @@ def busy(seconds: float, spans: Iterable[tuple[float, float]]) -> dict[str, floa
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print the figures, write the result; 1 where a command failed."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
-    add_device(parser, ("auto", "cpu", "cuda"))
-    parser.add_argument(
-        "--seeds", type=positive_int, default=5, metavar="N", help="on a processor (default: 5)"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    arguments = parser.parse_args(argv)
-    with one_line_errors():
-        if arguments.json:
-            check_writable(arguments.json)
-        device = choose_device(arguments.device)
+@measurement
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure, print the figures, write the result."""
+    parser = make_parser(__doc__)
+    parser.add_argument("--seeds", type=positive_int, default=5, help="on a processor (default: 5)")
+    arguments, device = read(parser, argv)
     with tempfile.TemporaryDirectory() as name:
-        try:
-            found = on_gpu(Path(name)) if device == "cuda" else on_cpu(arguments.seeds, Path(name))
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return 1
-    figures, data, series = found
+        folder = Path(name)
+        figures, data, series = on_gpu(folder) if device == "cuda" else on_cpu(arguments.seeds, folder)
     print(json.dumps(figures, indent=1))
-    if arguments.json:
-        write_result(arguments.json, figures, data, device, series)
-    return 0
+    write_result(arguments.json, figures, data, device, series)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def test_a_step_that_only_begins_a_game_is_no_placement() -> None:
     for mode in ("NextStep", "SameStep"):
         envs = TetrisVectorEnv(3, 4, 4, output="torch", autoreset_mode=mode)
         course = benchmark_env._course("", "", envs, "torch")
-        placements[mode] = course.play(60)[0]
+        placements[mode] = course.play(60)
     assert 0 < placements["NextStep"] < placements["SameStep"] == 3 * 60
 
 

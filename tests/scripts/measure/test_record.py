@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from measure import record
-from measure.processes import Unfinished
+from measure.cli import Unfinished
 from measure.processes import python as run_python
 from measure.record import best_controller, score, train
 
@@ -35,6 +35,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
     monkeypatch.setattr(record, "python", python)
     monkeypatch.setattr(record, "build_engines", list)
+    monkeypatch.setattr(record, "build_for_training", lambda recipe: None)
     monkeypatch.setattr(record, "RECORD", TINY)
     monkeypatch.setattr(record, "BOARD", "5x6")
     monkeypatch.setattr(record, "SCORED", 1280)
@@ -45,13 +46,13 @@ def test_training_is_stopped_in_time_and_goes_on(tiny: list[tuple[str, ...]], tm
     kept = tmp_path / "kept"
     with pytest.raises(Unfinished, match=rf"of {GENERATIONS} generations"):
         train(kept, 0.1)
-    figures, data, run = train(kept, None)
+    figures, data, series = train(kept, None)
     trainings = [command for command in tiny if command[0] == "scripts/train_tetris.py"]
     assert trainings[0][-2:] == ("--time-limit", "1.0")
     assert trainings[1][1:] == ("--resume", str(kept / "run"))
     assert figures["record.generations"] == GENERATIONS
     assert figures["record.training_decisions"] == GENERATIONS * 7 * 30
-    metrics = record.metrics(run.path)
+    metrics = series[""]
     assert [each["generation"] for each in metrics] == list(range(1, GENERATIONS + 1))
     # The trainer's sum over both commands.
     assert figures["record.training_seconds"] == pytest.approx(metrics[-1]["elapsed_s"])
@@ -102,7 +103,7 @@ def scored(*, beats: bool = True, weights: list[float] = WEIGHTS) -> dict[str, A
 @pytest.mark.usefixtures("tiny")
 def test_both_controllers_play_as_many_decisions_on_the_same_pieces() -> None:
     pytest.importorskip("scipy")
-    figures, data = score(trained())
+    figures, data, _ = score(trained())
     learned, reference = data["score"]
     assert (learned["controller"], reference["controller"]) == ("learned", "dt20")
     # The learned one is dt20 itself here: whatever it meets, it plays alike.
@@ -145,7 +146,7 @@ def test_it_beats_dt20_where_the_intervals_are_apart(
         measured.append({"controller": "x", "lines_per_game": mean, "ci95": ends, **counts})
     monkeypatch.setattr(record, "python", lambda *arguments: json.dumps(measured))
     monkeypatch.setattr(record, "build_engines", build)
-    figures, data = score(trained())
+    figures, data, _ = score(trained())
     assert data["beats"] is beats
     assert all(isinstance(value, (int, float)) for value in figures.values())
     assert built == [("dt", 10), ("dt", 10)]  # before the clock starts

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from measure import run
-from measure.processes import UNFINISHED
+from measure.cli import UNFINISHED
 from measure.provenance import RESULTS, ROOT
 
 Script = Callable[..., Any]

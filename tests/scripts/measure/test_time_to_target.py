@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from measure import time_to_target
-from measure.processes import Unfinished
+from measure.cli import Unfinished
 from measure.time_to_target import (
     PLAYED_LINES,
     Goal,
     figures,
     first_reached,
     is_clear,
+    look,
     measure,
-    play_until_clear,
     reached_at,
 )
 from sample_runs import estimating
@@ -52,8 +52,8 @@ def test_what_is_never_reached_is_asked_once() -> None:
 def test_a_verdict_takes_no_more_games_than_it_needs() -> None:
     # dt20 plays about 4,300 lines a game: far from both goals.
     far_above, far_below = (
-        play_until_clear(GOOD, "dt", Goal("10x10", 500), "cpu"),
-        play_until_clear(GOOD, "dt", Goal("10x10", 10**6), "cpu"),
+        look(GOOD, "dt", Goal("10x10", 500), "cpu"),
+        look(GOOD, "dt", Goal("10x10", 10**6), "cpu"),
     )
     assert far_above.ci95[0] > 500
     assert far_above.games < 400

@@ -58,7 +58,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     busy = {"seconds": 40.0, "kernel_seconds": 38.0, "kernels": 1000, "longest_gap": 0.01}
     monkeypatch.setattr(training, "python", python)
-    monkeypatch.setattr(training, "build_engines", list)
+    monkeypatch.setattr("measure.engines.python", python)
+    monkeypatch.setattr("measure.engines.build_engines", list)
     monkeypatch.setattr(training, "watch_training", lambda recipe, folder: busy)
     monkeypatch.setattr(
         "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
