@@ -12,6 +12,14 @@
 ``Trainer`` adds the loop around it: progress, metrics, checkpoints, time limit and signals.
 """
 
+import kernels
+
+if not hasattr(kernels, "Extension"):
+    raise ImportError(
+        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a distribution "
+        "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
+    )
+
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, RunPlan
 from cem.checkpoint import (
     Checkpointer,

@@ -162,8 +162,9 @@ class ProgressBar(Callback):
     def on_generation(self, record: GenerationRecord) -> None:
         """Advance the bar, or print a line when one is due."""
         self._generation, self._began = record.generation, time.monotonic()
-        pace = record.seconds / self._cost(record.generation - 1, record.generation)
-        self._pace = pace if self._pace is None else self._pace + _SMOOTHING * (pace - self._pace)
+        if record.generation > self._plan.generation + 1:  # the first pays for what a process does once
+            pace = record.seconds / self._cost(record.generation - 1, record.generation)
+            self._pace = pace if self._pace is None else self._pace + _SMOOTHING * (pace - self._pace)
         text = self._text(record)
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)

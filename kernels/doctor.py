@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from kernels.toolchain import BuildError, find_compiler, find_ninja, find_torch
 DEVICES = ("cpu", "cuda")
 _HERE = Path(__file__).parent
 _TORCH_REMEDY = "run pip install 'torch>=2.10'"
+_PACKAGE_REMEDY = "run python -m pip uninstall kernels, and install cem-tetris again"
 _ORIGINS = {
     "CUDA_HOME": "of $CUDA_HOME",
     "PATH": "of a toolkit on PATH",
@@ -105,6 +107,7 @@ def examine(device: str = "cpu") -> Report:
     builds = not prebuilt.works  # where everything was built ahead, no tool is needed
     findings = [
         Finding("python", True, True, f"{platform.python_version()} on {platform.platform()}"),
+        _ask("package", True, _package, _PACKAGE_REMEDY),
         _ask("torch", True, _torch, _TORCH_REMEDY),
         _ask("compiler", builds, _compiler),
         _ask("ninja", builds, _ninja),
@@ -127,6 +130,19 @@ def _ask(name: str, needed: bool, question: Callable[[], str], remedy: str = "")
         return Finding(name, False, needed, error.problem, error.remedy or remedy)
     except Exception as error:  # an installation of torch can break in any way; the doctor has to survive it
         return Finding(name, False, needed, f"{type(error).__name__}: {error}", remedy)
+
+
+def _package() -> str:
+    """Looks for the distribution kernels of Hugging Face, whose package has the name of this one."""
+    try:
+        other = importlib.metadata.version("kernels")
+    except importlib.metadata.PackageNotFoundError:
+        return str(_HERE)
+    raise BuildError(
+        f"{_HERE}, and the distribution kernels {other} is installed: its package has the same name, and is "
+        "imported in place of this one or has replaced files of it",
+        _PACKAGE_REMEDY,
+    )
 
 
 def _torch() -> str:

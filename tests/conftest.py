@@ -12,15 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from chromium import Page, find_chromium
 
-from tetris.commands import command_line
-
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
-if WORKER:  # one of as many as there are cores
-    torch.set_num_threads(1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
+if WORKER:  # one of as many as there are cores; torch, which reads it, is not imported yet
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture
@@ -57,16 +53,16 @@ class Outcome:
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a GPU."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
 
 @pytest.fixture
 def gpu_and_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a GPU and nvcc, as far as the choice of a device looks at it."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("tetris.devices.find_nvcc", lambda cuda: None)
     large = SimpleNamespace(multi_processor_count=132)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda: large)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda: large)
 
 
 @pytest.fixture
@@ -77,7 +73,7 @@ def script(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         monkeypatch.setattr(sys, "argv", [f"scripts/{name}.py", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            command_line.run(importlib.import_module(name).main)
+            importlib.import_module("tetris.commands.command_line").run(importlib.import_module(name).main)
         captured = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return Outcome(ended.value.code, captured.out, captured.err)

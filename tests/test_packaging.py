@@ -162,7 +162,7 @@ def test_every_package_says_that_it_is_typed(package: str) -> None:
 
 def shipped_files() -> set[str]:
     """Returns the files under the packages that an installation needs."""
-    kept = (".py", ".typed", ".h", ".hpp", ".inc", ".cuh", ".cpp", ".cu", ".html", ".js", ".json")
+    kept = (".py", ".typed", ".h", ".hpp", ".inc", ".cuh", ".cpp", ".cu", ".html", ".css", ".js", ".json")
     files = (path for package in PACKAGES for path in (PROJECT / package).rglob("*"))
     return {str(path.relative_to(PROJECT)) for path in files if path.suffix in kept}
 

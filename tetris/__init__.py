@@ -7,6 +7,14 @@ command needs none.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import kernels
+
+if not hasattr(kernels, "Extension"):
+    raise ImportError(
+        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a distribution "
+        "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
+    )
+
 if TYPE_CHECKING:
     from tetris.controller import LinearController, published, resolve
     from tetris.feature_sets import feature_names

@@ -14,13 +14,14 @@ from pages.kernel_blocks import (
 )
 from pages.literature_blocks import noisy_ce, published
 from pages.record_blocks import model_card, record_claim
-from pages.score_blocks import gpu_claim, gpu_training, scores, time_to_target, training
+from pages.score_blocks import first_run, gpu_claim, gpu_training, scores, time_to_target, training
 
 __all__ = [
     "api",
     "elementwise",
     "environments",
     "equality",
+    "first_run",
     "gpu_claim",
     "gpu_training",
     "lltm",

@@ -56,6 +56,20 @@ def training() -> str:
     return with_provenance(words, result)
 
 
+def first_run() -> str:
+    """Return how long README's first command takes, on every machine where it was measured; empty without."""
+    results = load_all("first_run")
+    if not results:
+        return ""
+    words = [
+        f"takes {result.figures['first_run.cold.seconds']:.0f} s on {result.hardware} "
+        f"({result.figures['first_run.warm.seconds']:.0f} s once everything is compiled) and ends at "
+        f"{result.figures['first_run.times_dt20']:.2g} times dt20"
+        for result in results
+    ]
+    return with_provenance(f"The first command {'; it '.join(words)}.", *results)
+
+
 def gpu_claim() -> str:
     """Return in a sentence what the default preset comes to on a GPU."""
     result = load(f"{GPU}/training")

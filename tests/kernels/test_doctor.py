@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,7 +60,19 @@ def test_json_holds_the_findings_and_what_is_built(
     assert report["works"] is True
     names = [found["name"] for found in report["findings"]]
     assert names == [
-        *("python", "torch", "compiler", "ninja", "cache", "torch CUDA", "nvcc", "GPU", "operators", "probe")
+        *(
+            "python",
+            "package",
+            "torch",
+            "compiler",
+            "ninja",
+            "cache",
+            "torch CUDA",
+            "nvcc",
+            "GPU",
+            "operators",
+            "probe",
+        )
     ]
     assert [(built["name"], built["reason"]) for built in report["built"]] == [("answer", "a test")]
 
@@ -142,3 +157,34 @@ def test_cuda_works_where_the_operator_ran_on_the_gpu(
 ) -> None:
     assert main(["doctor", "--device", "cuda"]) == 0
     assert capsys.readouterr().out.endswith("device cuda: works here\n")
+
+
+def test_a_distribution_of_the_same_name_is_named(
+    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, no_operator: None
+) -> None:
+    assert finding(doctor.examine(), "package").works
+
+    monkeypatch.setattr("importlib.metadata.version", lambda name: {"kernels": "0.4.1"}[name])
+    found = finding(doctor.examine(), "package")
+    assert not found.works
+    assert "the distribution kernels 0.4.1 is installed" in found.found
+    assert "pip uninstall kernels" in found.remedy
+
+
+@pytest.mark.parametrize("package", ["cem", "tetris"])
+def test_an_import_names_a_package_that_hides_this_one(package: str, tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "__init__.py").write_text("from kernels.layer import get_kernel\n")
+    (tmp_path / "kernels" / "layer.py").write_text("get_kernel = None\n")
+    project = Path(doctor.__file__).parents[1]
+    answer = subprocess.run(
+        [sys.executable, "-c", f"import {package}"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(project)])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.splitlines()[-1].startswith("ImportError: expected this project's package kernels")
+    assert "Hugging Face" in answer.stderr

@@ -1,4 +1,4 @@
-"""sigmoid: its numbers over all of float32, its two gradients, and what every operator promises."""
+"""sigmoid alone: its numbers over all of float32, its gradient, its schema. The rest: test_elementwise.py."""
 
 from __future__ import annotations
 
@@ -86,13 +86,6 @@ def test_small_results_keep_their_accuracy_where_torch_gives_zero(device: str) -
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_gradients_are_right_in_float64(device: str) -> None:
-    x = sample(4, 5, device=device, dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(sigmoid, (x,))
-    assert torch.autograd.gradgradcheck(sigmoid, (x,))
-
-
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", FLOATING, ids=str)
 def test_the_gradient_matches_torch(device: str, dtype: torch.dtype) -> None:
     x, grad = (
@@ -104,33 +97,6 @@ def test_the_gradient_matches_torch(device: str, dtype: torch.dtype) -> None:
     # An ulp of the result, near 1, is the whole of 1 - result; the gradient multiplies it.
     eps = torch.finfo(dtype).eps
     assert_same(mine, torchs, rtol=8 * eps, atol=8 * eps * max(1.0, float(grad.abs().max())))
-
-
-def test_without_gradients_nothing_is_recorded() -> None:
-    x = sample(3).requires_grad_()
-    with torch.no_grad():
-        assert not sigmoid(x).requires_grad
-    assert not sigmoid(x.detach()).requires_grad
-    assert sigmoid(x).requires_grad
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", FLOATING, ids=str)
-def test_any_memory_gives_the_same_and_is_kept(device: str, dtype: torch.dtype) -> None:
-    contract.check_noncontiguous(sigmoid, sample(2, 3, 5, 7, device=device, dtype=dtype))
-
-
-def test_a_layout_without_gaps_is_kept() -> None:
-    x = sample(2, 3, 5, 7)
-    for view in (x.contiguous(memory_format=torch.channels_last), x.permute(3, 0, 2, 1), x[:, :1]):
-        assert sigmoid(view).stride() == torch.sigmoid(view).stride()
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (7,), (2049,)], ids=str)
-def test_any_number_of_elements(device: str, shape: tuple[int, ...]) -> None:
-    x = sample(*shape, device=device)
-    assert_same(sigmoid(x), torch.sigmoid(x), rtol=4e-7, atol=0.0)
 
 
 def test_what_is_no_floating_tensor_is_refused() -> None:
@@ -156,26 +122,6 @@ def test_torch_accepts_the_operators(device: str) -> None:
     contract.check_opcheck(ops.sigmoid_forward.default, (x,), (x[:, ::2],))
     arguments = x.clone().requires_grad_(), torch.sigmoid(x).requires_grad_()
     contract.check_opcheck(ops.sigmoid_backward.default, arguments)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_it_compiles_with_its_gradient(device: str) -> None:
-    contract.check_compiles(sigmoid, sample(33, device=device).requires_grad_(), rtol=1e-6, atol=1e-7)
-
-
-@cuda
-def test_a_cuda_graph_replays_it() -> None:
-    contract.check_graph_replay(sigmoid, sample(5000, device="cuda"))
-
-
-@cuda
-def test_the_current_stream_orders_it() -> None:
-    contract.check_side_stream(sigmoid, sample(5000, device="cuda"))
-
-
-@cuda
-def test_it_runs_on_a_device_that_is_not_current() -> None:
-    contract.check_second_device(sigmoid, sample(5000, device="cuda"))
 
 
 @pytest.mark.heavy

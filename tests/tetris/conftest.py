@@ -24,8 +24,8 @@ def golden() -> Path:
 
 
 @pytest.fixture
-def wall() -> Callable[..., tuple[int, ...]]:
-    """Read a drawing, top row first and ``X`` for a full cell, as the rows of a wall."""
+def stack() -> Callable[..., tuple[int, ...]]:
+    """Read a drawing, top row first and ``X`` for a full cell, as the rows of a stack."""
 
     def read(*drawing: str) -> tuple[int, ...]:
         return tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))

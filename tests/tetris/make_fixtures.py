@@ -55,12 +55,12 @@ def game_case(
 
 
 def placement_case(rng: random.Random) -> dict[str, Any]:
-    """Return a random wall, some placements on it, and all features of what they make of it."""
+    """Return a random stack, some placements on it, and all features of what they make of it."""
     rules = Rules(rng.choice([4, 7, 8, 10]), rng.choice([4, 6, 10, 20]), clear_on_overflow=rng.random() < 0.5)
     density = rng.choice([0.5, 0.8, 0.9])
     draws = [sum(1 << x for x in range(rules.width) if rng.random() < density) for _ in range(rules.height)]
-    wall = tuple(row for row in draws if row not in (0, rules.full_row))[: rng.randint(0, rules.height)]
-    heights = column_heights(wall, rules.width)
+    stack = tuple(row for row in draws if row not in (0, rules.full_row))[: rng.randint(0, rules.height)]
+    heights = column_heights(stack, rules.width)
     names = tuple(
         name for name in FEATURES if name in feature_names("bdu", rules.width) + feature_names("dt_full")
     )
@@ -68,10 +68,10 @@ def placement_case(rng: random.Random) -> dict[str, Any]:
     for _ in range(4):
         shape = rng.choice(PIECES[rng.randrange(len(PIECES))])
         column = rng.randint(0, rules.width - shape.width)
-        after = place(wall, shape, column, landing_row(heights, shape, column), rules)
+        after = place(stack, shape, column, landing_row(heights, shape, column), rules)
         outcome = [after.landing_row, list(after.rows), after.lines, after.game_over]
         placements.append([shape.piece, shape.orientation, column, *outcome, feature_values(after, names)])
-    return {"rules": rules.to_dict(), "rows": list(wall), "names": list(names), "placements": placements}
+    return {"rules": rules.to_dict(), "rows": list(stack), "names": list(names), "placements": placements}
 
 
 def write(name: str, cases: list[dict[str, Any]]) -> None:

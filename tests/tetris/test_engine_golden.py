@@ -82,9 +82,9 @@ def play(
     """Play on from an empty board by the weights; or each step from its own board, at the place given."""
     count = len(pieces)
     placed = torch.tensor(places if places is not None else [-1] * count, dtype=torch.int32)
-    walls = torch.zeros((count, rules.width), dtype=torch.int32)
+    stacks = torch.zeros((count, rules.width), dtype=torch.int32)
     if boards is not None:
-        walls = torch.tensor([columns(rows, rules.width) for rows in boards], dtype=torch.int32)
+        stacks = torch.tensor([columns(rows, rules.width) for rows in boards], dtype=torch.int32)
     results = torch.zeros((count, 3), dtype=torch.int32)
     values = torch.zeros((count, len(FEATURES)))
     vector = torch.tensor([(weights or {}).get(name, 0.0) for name in FEATURES])
@@ -92,7 +92,7 @@ def play(
         vector,
         torch.tensor(pieces, dtype=torch.int32),
         placed,
-        walls,
+        stacks,
         results,
         values,
         rules.height,
@@ -101,7 +101,7 @@ def play(
         LANES.index(lanes),
     )
     return Played(
-        placed.tolist(), [trimmed_rows(board) for board in walls.tolist()], results.tolist(), values.tolist()
+        placed.tolist(), [trimmed_rows(board) for board in stacks.tolist()], results.tolist(), values.tolist()
     )
 
 

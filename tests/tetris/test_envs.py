@@ -37,7 +37,7 @@ def make(rules: Rules, **options: Any) -> gymnasium.Env[Any, Any]:
 
 
 def cells(rows: Rows, rules: Rules) -> list[list[int]]:
-    """The visible part of a wall, cell by cell."""
+    """The visible part of a stack, cell by cell."""
     padded = [*rows, *[0] * rules.height][: rules.height]
     return [[row >> column & 1 for column in range(rules.width)] for row in padded]
 

@@ -37,11 +37,11 @@ def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
 
 
 def test_without_a_choice_there_is_no_margin() -> None:
-    wall = tuple([0b111110] * 8)
+    stack = tuple([0b111110] * 8)
     into_the_well, flat = (
-        next(after for after in after_states(wall, 0, RULES) if after.shape.orientation == orientation)
+        next(after for after in after_states(stack, 0, RULES) if after.shape.orientation == orientation)
         for orientation in (0, 1)
     )
     assert (into_the_well.lines, flat.game_over) == (4, True)
-    assert judge(wall, into_the_well, published("dt20")).margin is None
-    assert judge(wall, flat, published("dt20")).margin is None
+    assert judge(stack, into_the_well, published("dt20")).margin is None
+    assert judge(stack, flat, published("dt20")).margin is None

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from tetris.feature_sets import feature_names, feature_sets
+from tetris.feature_sets import feature_names
 from tetris.features import FEATURES, AfterState, column_heights, feature_values
 from tetris.game import landing_row, place
 from tetris.pieces import PIECES
 from tetris.rules import Rules
 
-Wall = Callable[..., tuple[int, ...]]
+Stack = Callable[..., tuple[int, ...]]
 
 
 def _after(rows: tuple[int, ...], rules: Rules) -> AfterState:
@@ -28,7 +26,7 @@ def _values(rows: tuple[int, ...], rules: Rules, *names: str) -> list[float]:
 
 
 def _by_definition(after: AfterState) -> dict[str, float]:
-    """The features of a wall read off cell by cell, with no bit operation in common with the engine."""
+    """The features of a stack read off cell by cell, with no bit operation in common with the engine."""
     width, height = after.rules.width, after.rules.height
     top = max(height, len(after.rows))
     full = {(x, y) for y, row in enumerate(after.rows) for x in range(width) if row >> x & 1}
@@ -59,7 +57,7 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         return all(tall[side] >= tall[x] + depth for side in (x - 1, x + 1) if 0 <= side < width)
 
     def places(letter: str) -> int:
-        """Columns where a piece can have a cell of the wall or the floor under each of its own.
+        """Columns where a piece can have a cell of the stack or the floor under each of its own.
 
         Only those that hold no fewer columns where it can.
         """
@@ -116,7 +114,7 @@ def _by_definition(after: AfterState) -> dict[str, float]:
     }
 
 
-def _random_wall(rng: random.Random, rules: Rules) -> tuple[int, ...]:
+def _random_stack(rng: random.Random, rules: Rules) -> tuple[int, ...]:
     density = rng.choice([0.3, 0.6, 0.85])
     rows = []
     for _ in range(rng.randint(0, rules.height)):
@@ -131,7 +129,7 @@ def test_board_features_follow_their_definitions(width: int) -> None:
     overflowed = 0
     for _ in range(60):
         rules = Rules(width, rng.randint(4, 24), clear_on_overflow=rng.random() < 0.5)
-        rows = _random_wall(rng, rules)
+        rows = _random_stack(rng, rules)
         shape = rng.choice(PIECES[rng.randrange(7)])
         column = rng.randint(0, width - shape.width)
         after = place(rows, shape, column, landing_row(column_heights(rows, width), shape, column), rules)
@@ -148,8 +146,8 @@ def test_empty_board() -> None:
     assert _values((), rules, *names) == [24, 6, 0, 0, 0, 0, 1, 0, 0]
 
 
-def test_a_covered_well_counts_too(wall: Wall) -> None:
-    rows = wall(
+def test_a_covered_well_counts_too(stack: Stack) -> None:
+    rows = stack(
         ".XX.",
         "X.X.",
         "X.XX",
@@ -157,8 +155,8 @@ def test_a_covered_well_counts_too(wall: Wall) -> None:
     assert _values(rows, Rules(4, 4), "wells", "holes") == [1 + 3 + 3, 2]  # columns 0, 1 and 3
 
 
-def test_wells_fast_counts_below_the_topmost_well_cell_even_where_there_is_no_wall(wall: Wall) -> None:
-    rows = wall(
+def test_wells_fast_counts_below_the_topmost_well_cell_even_where_there_is_no_wall(stack: Stack) -> None:
+    rows = stack(
         "X.XX",
         "..XX",
         "X.XX",
@@ -167,8 +165,8 @@ def test_wells_fast_counts_below_the_topmost_well_cell_even_where_there_is_no_wa
     assert _values(rows, Rules(4, 4), "wells_fast") == [3 + 2 + 1]
 
 
-def test_hole_depth_counts_the_run_on_the_hole_alone(wall: Wall) -> None:
-    rows = wall(
+def test_hole_depth_counts_the_run_on_the_hole_alone(stack: Stack) -> None:
+    rows = stack(
         "X...",
         "....",
         "X...",
@@ -179,8 +177,8 @@ def test_hole_depth_counts_the_run_on_the_hole_alone(wall: Wall) -> None:
     assert _values(rows, Rules(4, 8), "hole_depth") == [3]
 
 
-def test_a_well_is_deep_by_its_lower_neighbour_and_walls_are_higher_than_anything(wall: Wall) -> None:
-    rows = wall(
+def test_a_well_is_deep_by_its_lower_neighbour_and_walls_are_higher_than_anything(stack: Stack) -> None:
+    rows = stack(
         "...X....",
         ".X.X....",
         ".X.X..X.",
@@ -189,8 +187,8 @@ def test_a_well_is_deep_by_its_lower_neighbour_and_walls_are_higher_than_anythin
     assert _values(rows, Rules(8, 8), "deep_wells_2", "deep_wells_3") == [3, 2]  # columns 0, 2, 7; 0, 2
 
 
-def test_steps_and_their_pairs(wall: Wall) -> None:
-    rows = wall(
+def test_steps_and_their_pairs(stack: Stack) -> None:
+    rows = stack(
         "......X...",
         "..X.X.X...",
         "XXX.XXX.XX",
@@ -198,7 +196,7 @@ def test_steps_and_their_pairs(wall: Wall) -> None:
     steps = ("bumpiness", "flat_steps", "single_steps", "double_steps")
     assert _values(rows, Rules(10, 8), *steps) == [12, 2, 3, 3]
     assert _values(rows, Rules(10, 8), "flat_pairs", "rising_pairs", "falling_pairs") == [0, 1, 0]
-    flat = wall("X....", "XXXXX")
+    flat = stack("X....", "XXXXX")
     assert _values(flat, Rules(5, 8), "flat_pairs", "rising_pairs", "falling_pairs") == [2, 0, 1]
 
 
@@ -214,8 +212,8 @@ def test_steps_and_their_pairs(wall: Wall) -> None:
         (("X..X", "X..X", "X..X", "X.XX", "X.XX", "X.XX"), "I"),  # -6 3 3
     ],
 )
-def test_pieces_that_the_surface_admits(wall: Wall, drawing: tuple[str, ...], pieces: str) -> None:
-    values = _values(wall(*drawing), Rules(4, 8), "fitting_pieces", "fits_s", "fits_z")
+def test_pieces_that_the_surface_admits(stack: Stack, drawing: tuple[str, ...], pieces: str) -> None:
+    values = _values(stack(*drawing), Rules(4, 8), "fitting_pieces", "fits_s", "fits_z")
     assert values == [len(pieces), "S" in pieces, "Z" in pieces]
 
 
@@ -228,12 +226,12 @@ def test_pieces_that_the_surface_admits(wall: Wall, drawing: tuple[str, ...], pi
         (("X...X.", "X...X.", "X...X.", "X...X."), "IOJL"),  # -4 0 0 4 -4: two flat steps, one pair of them
     ],
 )
-def test_pieces_that_the_surface_admits_twice(wall: Wall, drawing: tuple[str, ...], pieces: str) -> None:
-    assert _values(wall(*drawing), Rules(6, 8), "spare_pieces") == [len(pieces)]
+def test_pieces_that_the_surface_admits_twice(stack: Stack, drawing: tuple[str, ...], pieces: str) -> None:
+    assert _values(stack(*drawing), Rules(6, 8), "spare_pieces") == [len(pieces)]
 
 
-def test_thin_covers_and_rows_of_holes(wall: Wall) -> None:
-    rows = wall(
+def test_thin_covers_and_rows_of_holes(stack: Stack) -> None:
+    rows = stack(
         "X.....",
         "..XX.X",
         "X..X.X",
@@ -246,8 +244,8 @@ def test_thin_covers_and_rows_of_holes(wall: Wall) -> None:
     assert _values(rows, Rules(6, 8), *names) == [4, 3, 5, 5]
 
 
-def test_gaps_over_rows_of_holes_that_lie_apart(wall: Wall) -> None:
-    rows = wall(
+def test_gaps_over_rows_of_holes_that_lie_apart(stack: Stack) -> None:
+    rows = stack(
         "....X.",
         "X...XX",
         "X.X..X",
@@ -261,15 +259,15 @@ def test_gaps_over_rows_of_holes_that_lie_apart(wall: Wall) -> None:
     assert _values(rows, Rules(6, 10), *names) == [5, 4, 3, 3]
 
 
-def test_what_the_placement_did(wall: Wall) -> None:
-    rows = wall(
+def test_what_the_placement_did(stack: Stack) -> None:
+    rows = stack(
         "XXX.",
         "XX..",
     )
     rules = Rules(4, 8)
     after = place(rows, PIECES[0][0], 3, 0, rules)  # I upright: the upper row goes with one of its cells
     assert feature_values(after, ("landing_height", "eroded_cells")) == [1.5, 1]
-    after = place(wall("XX..", "XX.."), PIECES[1][0], 2, 0, rules)  # O: two lines with two cells each
+    after = place(stack("XX..", "XX.."), PIECES[1][0], 2, 0, rules)  # O: two lines with two cells each
     assert feature_values(after, ("landing_height", "eroded_cells")) == [0.5, 8]
 
 
@@ -350,11 +348,3 @@ def test_column_that_the_board_does_not_have_is_refused() -> None:
 def test_registry_names_every_feature_of_the_widest_board() -> None:
     names = {name for features in ("dt_full", "bdu") for name in feature_names(features)}
     assert names == set(FEATURES)
-
-
-def test_the_documentation_lists_every_feature_and_set() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    numbered = {re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES}
-    assert listed == numbered | set(feature_sets())

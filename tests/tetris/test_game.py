@@ -14,7 +14,7 @@ from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
 
-Wall = Callable[..., tuple[int, ...]]
+Stack = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2
 
 
@@ -26,12 +26,12 @@ def _dt20() -> Weights:
     return _weights(-2.68, 1.38, -2.41, -6.32, 2.03, -2.71, -0.43, -9.48, 0.89)
 
 
-def test_heights_are_those_of_the_highest_full_cells(wall: Wall) -> None:
-    assert column_heights(wall("X...", "..X.", "XX.."), 4) == [3, 1, 2, 0]
+def test_heights_are_those_of_the_highest_full_cells(stack: Stack) -> None:
+    assert column_heights(stack("X...", "..X.", "XX.."), 4) == [3, 1, 2, 0]
 
 
-def test_piece_rests_on_the_column_that_stops_it_first(wall: Wall) -> None:
-    heights = column_heights(wall("X...", "X..X", "XX.X"), 4)
+def test_piece_rests_on_the_column_that_stops_it_first(stack: Stack) -> None:
+    heights = column_heights(stack("X...", "X..X", "XX.X"), 4)
     flat, upright, pointing_down = (
         PIECES[BAR][1],
         PIECES[BAR][0],
@@ -42,10 +42,10 @@ def test_piece_rests_on_the_column_that_stops_it_first(wall: Wall) -> None:
     assert [landing_row(heights, pointing_down, column) for column in range(2)] == [2, 1]
 
 
-def test_lines_go_and_what_is_above_moves_down(wall: Wall) -> None:
-    rows = wall("..X.", "XXX.", ".XX.", "XXX.")
+def test_lines_go_and_what_is_above_moves_down(stack: Stack) -> None:
+    rows = stack("..X.", "XXX.", ".XX.", "XXX.")
     after = place(rows, PIECES[BAR][0], 3, 0, Rules(4, 8))
-    assert after.rows == wall("..XX", ".XXX")
+    assert after.rows == stack("..XX", ".XXX")
     assert (after.lines, after.piece_cells_removed, after.game_over) == (2, 2, False)
 
 
@@ -54,24 +54,24 @@ def test_piece_up_to_the_top_row_does_not_end_the_game() -> None:
     assert (after.rows, after.game_over) == ((1,) * 8, False)
 
 
-def test_published_rule_ends_the_game_and_lines_do_not_count(wall: Wall) -> None:
-    rows = wall("XXX.", "X.X.", "XXX.", "X.X.")
+def test_published_rule_ends_the_game_and_lines_do_not_count(stack: Stack) -> None:
+    rows = stack("XXX.", "X.X.", "XXX.", "X.X.")
     after = place(rows, PIECES[BAR][0], 3, 1, Rules(4, 4))
-    assert after.rows == wall("...X", "XXXX", "X.XX", "XXXX", "X.X.")
+    assert after.rows == stack("...X", "XXXX", "X.XX", "XXXX", "X.X.")
     assert (after.lines, after.piece_cells_removed, after.game_over) == (0, 0, True)
 
 
-def test_clear_on_overflow_goes_on_where_the_lines_make_room(wall: Wall) -> None:
-    rows = wall("XXX.", "X.X.", "XXX.", "X.X.")
+def test_clear_on_overflow_goes_on_where_the_lines_make_room(stack: Stack) -> None:
+    rows = stack("XXX.", "X.X.", "XXX.", "X.X.")
     after = place(rows, PIECES[BAR][0], 3, 1, Rules(4, 4, clear_on_overflow=True))
-    assert after.rows == wall("...X", "X.XX", "X.X.")
+    assert after.rows == stack("...X", "X.XX", "X.X.")
     assert (after.lines, after.game_over) == (2, False)
 
 
-def test_clear_on_overflow_counts_the_lines_of_the_placement_that_ends_the_game(wall: Wall) -> None:
-    rows = wall("XXX.", "X.X.", "X.X.", "X.XX")
+def test_clear_on_overflow_counts_the_lines_of_the_placement_that_ends_the_game(stack: Stack) -> None:
+    rows = stack("XXX.", "X.X.", "X.X.", "X.XX")
     after = place(rows, PIECES[BAR][0], 3, 3, Rules(4, 4, clear_on_overflow=True))
-    assert after.rows == wall("...X", "...X", "...X", "X.X.", "X.X.", "X.XX")
+    assert after.rows == stack("...X", "...X", "...X", "X.X.", "X.X.", "X.XX")
     assert (after.lines, after.game_over) == (1, True)
 
 
@@ -92,14 +92,14 @@ def test_greatest_value_is_chosen() -> None:
     assert (after.shape.orientation, after.column) == (1, 0)
 
 
-def test_placement_that_ends_the_game_is_not_preferred_however_good(wall: Wall) -> None:
-    rows = wall("XX..", "XX..", "XX..", "XX..")
+def test_placement_that_ends_the_game_is_not_preferred_however_good(stack: Stack) -> None:
+    rows = stack("XX..", "XX..", "XX..", "XX..")
     after = choose(rows, BAR, _weights(1), ("max_height",), Rules(4, 4))
     assert (after.shape.orientation, after.column, after.game_over) == (0, 2, False)
 
 
-def test_orientation_0_column_0_is_played_where_every_placement_ends_the_game(wall: Wall) -> None:
-    rows = wall("X.X.", ".X.X", "X.X.", ".X.X")
+def test_orientation_0_column_0_is_played_where_every_placement_ends_the_game(stack: Stack) -> None:
+    rows = stack("X.X.", ".X.X", "X.X.", ".X.X")
     after = choose(rows, SQUARE, _weights(-1), ("landing_height",), Rules(4, 4))
     assert (after.shape.orientation, after.column, after.game_over) == (0, 0, True)
 
@@ -109,8 +109,8 @@ def test_value_that_overflows_to_minus_infinity_is_never_preferred() -> None:
     assert (after.shape.orientation, after.column) == (0, 0)
 
 
-def test_value_that_is_not_a_number_is_never_preferred(wall: Wall) -> None:
-    rows = wall("XXX.")
+def test_value_that_is_not_a_number_is_never_preferred(stack: Stack) -> None:
+    rows = stack("XXX.")
     names = ("max_height", "column_height_3")  # inf - inf where the I stands in column 3, a number elsewhere
     after = choose(rows, BAR, _weights(-3e38, 3e38), names, Rules(4, 8))
     assert (after.shape.orientation, after.column) == (1, 0)

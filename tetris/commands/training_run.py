@@ -50,9 +50,9 @@ def run_training(given: argparse.Namespace) -> int:
                 recipe = new = new_recipe(given)
                 folder = new_folder(getattr(given, "out", None), recipe.seed)
                 folder.check_free()
+            prepare_engine(recipe)
             callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
             training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
-            prepare_engine(recipe)
             stack.enter_context(folder.claimed(new))
             for rejected in training.restore():
                 note(f"passed over {rejected}")

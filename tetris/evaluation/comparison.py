@@ -31,7 +31,7 @@ BEST_PUBLISHED = "dt20"
 BOARDS = ((10, 10), (10, 20))
 """The boards on which the literature scores controllers."""
 
-MOST_ESTIMATED = 1_000_000_000
+MOST_ESTIMATED = 300_000_000
 """Decisions of an estimate: those of a score or that many, in whole batches of `estimate`."""
 
 Score = Mapping[str, Any]

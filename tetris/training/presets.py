@@ -100,14 +100,14 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         **_CUDA,
         "curriculum": "10x10:20:1000,10x20:95:1500:split",
         "elites": 50,
-        "score_decisions": 2_000_000_000,
+        "score_decisions": 500_000_000,
     },
     # 76 billion decisions: less than three minutes.
     "standard": {
         **_CUDA,
         "curriculum": "10x10:20:1000,10x20:360:1500:split",
         "elites": 50,
-        "score_decisions": 2_000_000_000,
+        "score_decisions": 500_000_000,
     },
     # 260 billion decisions: ten minutes.
     "record": {

@@ -76,8 +76,8 @@ def train(
     recipe = make_recipe(settled_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
     folder.check_free()
-    training = Training(recipe, folder, StopRequest(), time_limit_s)
     prepare_engine(recipe)
+    training = Training(recipe, folder, StopRequest(), time_limit_s)
     with folder.claimed(recipe):
         training.trainer.run()
         controller = training.save_controller()

@@ -16,7 +16,7 @@ from measure.record import best_controller, score, train
 from tetris import LinearController, published
 
 Script = Callable[..., Any]
-GENERATIONS = 200
+GENERATIONS = 100
 TINY = {
     **{"preset": "quick", "device": "python", "seed": 1, "board": "5x6", "generations": GENERATIONS},
     **{"features": "holes,max_height,landing_height", "population": 6, "streams": 1, "decisions": 30},

@@ -99,6 +99,15 @@ def test_a_target_that_seeds_miss_says_how_many_reach_it(results: Path) -> None:
     assert "not within 9 s, 0 of 2 seeds" in text
 
 
+def test_the_first_command_is_timed_on_every_machine(results: Path) -> None:
+    assert score_blocks.first_run() == ""
+    figures = {"first_run.cold.seconds": 112.4, "first_run.warm.seconds": 80.2, "first_run.times_dt20": 5.94}
+    write(results, "here/first_run", figures=figures)
+    text = score_blocks.first_run()
+    assert "takes 112 s on 2 cores of Test CPU (80 s once everything is compiled)" in text
+    assert "5.9 times dt20" in text
+
+
 def test_the_model_card_shows_the_scores_on_other_boards(
     monkeypatch: pytest.MonkeyPatch, results: Path
 ) -> None:
@@ -109,7 +118,7 @@ def test_the_model_card_shows_the_scores_on_other_boards(
         "ci95": [129e3, 218e3],
         "games": 40,
     }
-    write(results, "h200/best_scores", data=[card, {**card, "controller": "dt20"}])
+    write(results, "h200/best_scores", data={"measurements": [card, {**card, "controller": "dt20"}]})
     kept = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
     for name in ("record_training", "record_score"):
         (results / "h200" / f"{name}.json").write_text((kept / f"{name}.json").read_text())
