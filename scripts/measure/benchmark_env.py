@@ -50,12 +50,7 @@ def stepper(envs: Any, actions: Sequence[Any]) -> Callable[[int], int]:
 
 
 def make_courses(arguments: argparse.Namespace, device: str) -> list[tuple[int, Course]]:
-    """Return what is measured on this machine, each with its number of games.
-
-    Raises:
-        BuildError: If the engine could not be built.
-        ValueError: If there is no such device here.
-    """
+    """Return what is measured on this machine, each with its number of games."""
     name, mode, count = arguments.id, _MODES[arguments.autoreset], arguments.num_envs
     single = gymnasium.make_vec(name, 1, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
     courses = [(1, _course("python", "env.python", single, "numpy"))]

@@ -23,11 +23,7 @@ from tetris.evaluation.text_table import table
 
 
 def measured(device: str, quick: bool) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return figures and details.
-
-    Raises:
-        BuildError: If an operator cannot be built here.
-    """
+    """Return figures and details."""
     where = torch.device(device)
     data = {"elementwise": measure_elementwise(where, quick), "lltm": measure_lltm(where, quick)}
     figures = {name: value for each in data.values() for name, value in each["figures"].items()}

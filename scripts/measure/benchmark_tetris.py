@@ -99,13 +99,9 @@ def choose_engines(requested: str, best: str) -> list[Engine]:
 def make_courses(
     engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
 ) -> list[tuple[str, Course]]:
-    """Return every engine with every controller that it is measured with, compiled and ready.
-
-    Returns:
-        The name of the controller, and what is measured.
+    """Return every engine with every controller that it is measured with, compiled, and whose it is.
 
     Raises:
-        BuildError: If an engine could not be built.
         ValueError: If a controller cannot play on the board, or two would have the same figure.
     """
     courses: list[tuple[str, Course]] = []

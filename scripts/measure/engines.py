@@ -24,11 +24,7 @@ GOOD = {
 
 
 def good_controller(features: str) -> LinearController:
-    """Return a good controller of a feature set, for boards ten columns wide.
-
-    Raises:
-        KeyError: If there is none of that name.
-    """
+    """Return a good controller of a feature set, for boards ten columns wide."""
     controller = resolve(GOOD[features])
     if controller.features == features:
         return controller
@@ -40,14 +36,7 @@ def good_controller(features: str) -> LinearController:
 
 
 def build_engines(features: Iterable[tuple[str, int]]) -> None:
-    """Compile C++ and CUDA engines, several at once, and what importance splitting takes on a GPU.
-
-    Args:
-        features: Feature sets, each with the number of columns.
-
-    Raises:
-        kernels.build.BuildError: If one cannot be built.
-    """
+    """Compile the engines of feature sets on boards of a width, and what splitting takes, several at once."""
     names = dict.fromkeys(feature_names(name, width) for name, width in features)
     extensions = [make(each) for each in names for make in (native.extension, native.cuda_extension)]
     extensions.append(native.resampling_extension())

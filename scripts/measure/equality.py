@@ -74,19 +74,11 @@ _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
 
 @dataclass(frozen=True)
 class Configuration:
-    """A rollout that two engines play.
+    """A rollout that two engines play: the arguments of `tetris.Rollout`.
 
     Attributes:
-        features: Feature set.
-        rules: Rules of the games.
         weights: Kind of the weights: one of `WEIGHTS`.
-        population: Candidates.
-        streams: Streams of each.
         parts: Decisions on each stream, one number a call of ``advance``.
-        share_streams: Whether all candidates play on the same streams.
-        games_per_stream: After how many games a stream stops; None: never.
-        first_stream: Number of the first stream.
-        seed: Seed of pieces and weights.
     """
 
     features: str
@@ -109,13 +101,7 @@ class Configuration:
 def configurations(
     count: int = CONFIGURATIONS, features: Sequence[str] = tuple(WIDTHS), shapes: Sequence[Shape] = SHAPES
 ) -> list[Configuration]:
-    """Return so many configurations, the same for the same arguments: feature sets and shapes in rotation.
-
-    Args:
-        count: How many.
-        features: Feature sets, out of `WIDTHS`.
-        shapes: How many candidates, streams and decisions.
-    """
+    """Return so many configurations, the same for the same arguments: feature sets and shapes in rotation."""
     chance = random.Random(_SEED)
     found = []
     for number in range(count):

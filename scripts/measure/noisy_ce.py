@@ -118,14 +118,9 @@ def make_searches(plan: Plan) -> list[Search]:
 def run_experiment(
     plan: Plan, device: str, progress: Callable[[Sequence[Search]], object] = lambda searches: None
 ) -> dict[str, Any]:
-    """Run the searches of a plan.
+    """Run the searches of a plan, with a call of ``progress`` after every generation.
 
     The result is a function of the plan alone: the searches are on the CPU, and the engines agree.
-
-    Args:
-        plan: The plan.
-        device: ``"cpu"`` or ``"cuda"``, where the games are played.
-        progress: Called after every generation.
 
     Returns:
         The plan, the searches with their scores, and how long it took, as plain values for JSON.

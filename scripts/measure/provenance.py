@@ -84,12 +84,7 @@ def write_result(
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a result.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is none.
-    """
+    """Read a result; ValueError where the file is none."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -78,13 +78,7 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
 
 
 def train(kept: Path, stop_after_s: float | None) -> Measured:
-    """Train, or go on; figures, details and the records by generation.
-
-    Raises:
-        ValueError: If what was kept is another run.
-        RuntimeError: If training fails.
-        Unfinished: If there was no time for all generations.
-    """
+    """Train, or go on with what is kept; raises Unfinished without time for all generations."""
     began = time.monotonic()
     recipe = make_recipe(str(RECORD["device"]), RECORD, {"score_decisions": 0})
     begin(kept, recipe.device, recipe.to_dict())
@@ -121,14 +115,7 @@ def train(kept: Path, stop_after_s: float | None) -> Measured:
 
 
 def score(trained: Mapping[str, Any]) -> Measured:
-    """Return figures and details of the learned controller beside the best published one.
-
-    Args:
-        trained: The result of training.
-
-    Raises:
-        RuntimeError: If scoring fails.
-    """
+    """Return figures and details of the learned controller beside the best published one."""
     controller = LinearController.from_dict(trained["data"]["controller"])
     build_engines((each.features, controller.rules.width) for each in (controller, published(REFERENCE)))
     with tempfile.TemporaryDirectory() as folder:

@@ -12,10 +12,12 @@ searches are those of Szita & Lőrincz (2006) and of Thiery & Scherrer (2009), s
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -23,8 +25,12 @@ from kernels.toolchain import find_compiler
 from measure.cli import make_parser, measurement, read
 from measure.noisy_ce import Plan, Search, medians, run_experiment
 from measure.provenance import Measured, write_result
-from measure.published import CPU_PRECISION, GPU_PRECISION, measure_published
+from tetris import Rules
 from tetris.commands.command_line import fail, one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.controller import PUBLISHED
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.papers import PUBLISHED_SCORES
+from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 from tetris.evaluation.text_table import table
 from tetris.numbers import lines
 from tetris.progress import progress
@@ -39,6 +45,17 @@ PLANS: Mapping[str, Plan] = {
         Plan("bcts", "10x20", 10, 20, 4_000_000, 6_400_000_000),
     )
 }
+CPU_PRECISION: Mapping[str, float] = {"10x10": 0.03}
+GPU_PRECISION: Mapping[str, float] = {"10x10": 0.005, "10x20": 0.05}
+"""How far from the score its interval may reach at most, by board, as a share of the score."""
+
+BOARDS = ("10x10", "10x20")
+
+_LINES_PER_DECISION = 0.4  # four cells a piece, ten a line
+_UNKNOWN = 4000.0  # lines a game on 10x10, where no paper says anything
+_SPARE = 1.25  # for a controller that is better than its paper says, and for luck
+_ROUND = 10**6
+
 CPU_SCORE_DECISIONS = 20_000_000
 """The most decisions by which a search is scored where a CPU plays."""
 
@@ -46,6 +63,41 @@ EXPERIMENTS = ("published", *PLANS)
 QUICK_SEEDS = 3
 SECONDS, QUICK_SECONDS = 60.0, 3.0
 _BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
+
+
+def decisions_for(controller: str, board: str, precision: float) -> int:
+    """Return so many decisions that the 95 % interval reaches no further than ``precision`` from the score.
+
+    That is so, but for one time in a thousand, for a controller that is as good as its paper says, or a
+    seventh better: the interval of n games reaches some 1.96 / sqrt(n) down and somewhat further up. The
+    number does not depend on how the games go, so that a score is the same on every machine, and no stopping
+    rule bends it.
+
+    Args:
+        controller: Name of a published one.
+        board: ``"10x10"`` or ``"10x20"``.
+        precision: As a share of the score, above 0.
+    """
+    paper = PUBLISHED_SCORES[controller].get(board)
+    lines = _UNKNOWN if paper is None else paper.middle
+    games = (1.96 * (1 + precision) / precision) ** 2
+    return math.ceil(games * lines / _LINES_PER_DECISION * _SPARE / _ROUND) * _ROUND
+
+
+def measure_published(device: str, precision: Mapping[str, float], seconds: float) -> list[dict[str, Any]]:
+    """Measure every published controller on both boards, for so many seconds where there is no precision."""
+    measured = []
+    for board in BOARDS:
+        rules = Rules(*Rules.parse_board(board))
+        for name, controller in PUBLISHED.items():
+            limit = Limit(seconds=seconds)
+            if board in precision:
+                limit = Limit(decisions=decisions_for(name, board, precision[board]))
+            with progress_bar(f"{name} on {board}", limit) as show:
+                score, took = measure(controller, rules, limit, DEFAULT_SEED, device, show)
+            found = Measurement(name, controller, rules, rules.pieces, DEFAULT_SEED, device, score, took)
+            measured.append(found.to_dict())
+    return measured
 
 
 def published(arguments: argparse.Namespace, device: str) -> Measured:

@@ -118,12 +118,7 @@ def count_tests(output: str) -> tuple[int, int]:
 
 
 def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
-    """Run the GPU tests of a file under a tool; what it found there.
-
-    Raises:
-        ValueError: If there is no compute-sanitizer.
-        RuntimeError: If it is not done in time.
-    """
+    """Run the GPU tests of a file under a tool; what it found there."""
     words, own = command(find_sanitizer(), tool, log, test), environment(tool)
     with subprocess.Popen(
         words, env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -147,23 +142,14 @@ def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
 
 
 def find_tests() -> list[Path]:
-    """Return the files that hold tests for a tool, those with most tests first.
-
-    Raises:
-        RuntimeError: If pytest cannot collect them.
-    """
+    """Return the files that hold tests for a tool, those with most tests first."""
     collected = python(*PYTEST, "--collect-only", "-m", MARKED, *SANITIZED)
     counts = Counter(line.split("::")[0] for line in collected.splitlines() if "::" in line)
     return [ROOT / name for name, _ in counts.most_common()]
 
 
 def run_tool(tool: str) -> dict[str, Any]:
-    """Run all files of GPU tests under a tool, a few side by side; what it found.
-
-    Raises:
-        ValueError: If there is no compute-sanitizer.
-        RuntimeError: If a file is not done in time.
-    """
+    """Run all files of GPU tests under a tool, a few side by side; what it found."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
         logs = Path(folder)

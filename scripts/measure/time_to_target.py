@@ -80,10 +80,7 @@ Moment = Mapping[str, Any]
 
 
 def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
-    """Return the first of so many moments that reaches a goal, by bisection; None where the last does not.
-
-    Once one does, later ones are taken to do so as well.
-    """
+    """Return the first of so many moments that reaches a goal, by bisection; None where the last does not."""
     if count == 0 or not reached(count - 1):
         return None
     low, high = -1, count - 1  # low does not, high does
@@ -126,11 +123,7 @@ def look(
 
 
 def is_clear(score: Score, lines: int) -> bool:
-    """Tell whether a score that is looked at again and again is clearly on one side of a number of lines.
-
-    It is, where the interval of 99.9 % leaves it out: one of 95 % would too often do so by luck, at one of so
-    many looks.
-    """
+    """Tell whether the 99.9 % interval leaves a goal out; one of 95 % would too often do so by luck."""
     low = 2 * score.lines / chi2_quantile(1 - _DOUBT, 2 * score.games + 2)
     high = 2 * score.lines / chi2_quantile(_DOUBT, 2 * score.games) if score.games else math.inf
     return not low <= lines <= high

@@ -120,15 +120,7 @@ def on_gpu(folder: Path) -> Measured:
 
 
 def watch_training(recipe: Recipe, folder: Path) -> dict[str, float]:
-    """Return what the GPU does in a training run.
-
-    Args:
-        recipe: Of the run.
-        folder: For two runs and the trace, about a kilobyte a kernel.
-
-    Raises:
-        RuntimeError: If the profiler saw no kernel.
-    """
+    """Return what the GPU does in a training run; the folder takes the trace, a kilobyte a kernel."""
 
     def train(recipe: Recipe, path: Path) -> None:
         run = RunFolder(path)
@@ -150,11 +142,7 @@ def watch_training(recipe: Recipe, folder: Path) -> dict[str, float]:
 
 
 def kernel_spans(events: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
-    """Return start and end of every kernel among a profiler's events, in seconds.
-
-    Raises:
-        RuntimeError: If there is none: who profiles a GPU may need rights, in a container for one.
-    """
+    """Return start and end of every kernel among a profiler's events, in seconds."""
     kernels = [event for event in events if event.get("cat") == "kernel"]
     if not kernels:
         raise RuntimeError(

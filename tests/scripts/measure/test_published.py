@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from measure import published
-from measure.published import BOARDS, CPU_PRECISION, GPU_PRECISION, decisions_for, measure_published
+from measure import reproduce
+from measure.reproduce import BOARDS, CPU_PRECISION, GPU_PRECISION, decisions_for, measure_published
 
 from tetris import Score
 from tetris.controller import PUBLISHED
@@ -47,7 +47,7 @@ def test_the_interval_is_as_narrow_as_asked_for(
 
 
 def test_every_controller_is_measured_on_both_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published, "decisions_for", lambda controller, board, precision: 64_000)
+    monkeypatch.setattr(reproduce, "decisions_for", lambda controller, board, precision: 64_000)
     measured = measure_published("cpu", {"10x10": 0.03}, 0.01)
     assert [(each["board"], each["controller"]) for each in measured] == [
         (board, name) for board in BOARDS for name in PUBLISHED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from measure import published, reproduce
+from measure import reproduce
 from measure.noisy_ce import Plan
 
 from kernels.build import CompilerMissingError
@@ -23,7 +23,7 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = Plan("dellacherie", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
     monkeypatch.setattr(reproduce, "PLANS", dict.fromkeys(reproduce.PLANS, plan))
     monkeypatch.setattr(reproduce, "QUICK_SEEDS", 1)
-    monkeypatch.setattr(published, "decisions_for", lambda controller, board, precision: 6400)
+    monkeypatch.setattr(reproduce, "decisions_for", lambda controller, board, precision: 6400)
     monkeypatch.setattr(reproduce, "QUICK_SECONDS", 0.01)
 
 
