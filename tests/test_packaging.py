@@ -178,49 +178,59 @@ def test_every_native_source_is_package_data(pyproject: dict[str, Any]) -> None:
     assert missed == set()
 
 
-@pytest.mark.slow
-def test_a_wheel_holds_the_packages_and_nothing_else(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
     # A copy: building in the checkout would leave a build folder, whose old files later wheels pick up.
-    copy = tmp_path / "copy"
-    shutil.copytree(
-        PROJECT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", "build", "*.egg-info", "runs")
-    )
-    result = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--no-deps",
-            "--quiet",
-            "--wheel-dir",
-            tmp_path / "wheels",
-            copy,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    folder = tmp_path_factory.mktemp("wheel")
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "runs")
+    shutil.copytree(PROJECT, folder / "copy", ignore=ignored)
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", folder]
+    result = subprocess.run([*command, folder / "copy"], capture_output=True, text=True, check=False)
     if "No matching distribution found for setuptools" in result.stdout + result.stderr:
         pytest.skip("pip cannot fetch setuptools here")
     assert result.returncode == 0, result.stderr
+    (built,) = folder.glob("cem_tetris-*-py3-none-any.whl")
+    return built
 
-    (wheel,) = (tmp_path / "wheels").glob("cem_tetris-*-py3-none-any.whl")
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name for name in names if ".dist-info/" not in name} == shipped_files()
 
+
+@pytest.mark.slow
+def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) -> None:
+    # An environment of its own that holds the wheel alone; torch and the rest come from this one's.
+    installed = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", installed], check=True)
+    site = next(installed.glob("lib/python*/site-packages"))
+    pip = [sys.executable, "-m", "pip", "--python", installed / "bin" / "python", "install"]
+    subprocess.run([*pip, "--no-deps", "--quiet", wheel], check=True)
+    (site / "dependencies.pth").write_text("\n".join(path for path in sys.path if "site-packages" in path))
+    environment = {**os.environ, "CEM_TETRIS_CACHE": str(tmp_path / "cache")}
+    environment.pop("PYTHONPATH", None)
+
+    def run(*words: object) -> str:
+        command = [str(installed / "bin" / str(words[0])), *map(str, words[1:])]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = run("python", "-c", "import cem, kernels, tetris; print(cem.__file__, tetris.__file__)")
+    assert all(path.startswith(str(site)) for path in where.split())
+    tiny = ("--board", "10x6", "--generations", 2, "--population", 6, "--streams", 2, "--decisions", 40)
+    trained = run("cem-tetris", "train", *tiny, "--device", "cpu", "--score-decisions", 640, "--out", "run")
+    assert trained.splitlines()[-1] == "to watch it play: cem-tetris watch run"
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert "dt20" in run("cem-tetris", "evaluate", "run", "dt20", "--board", "10x6", "--decisions", 640)
+    assert "bcts" in run("python", "-m", "tetris", "estimate", "bcts", "--decisions", 1)
+    assert "pieces" in run("python", "-m", "tetris", "watch", "run", "--board", "10x6", "--decisions", 3)
+    assert "report.html" in run("cem-tetris", "report", "run")
+    program = "from tetris.training import train; print(train(features='holes', board='6x6', generations=1, "
+    assert "holes" in run("python", "-c", program + "population=4, streams=1, decisions=20, device='cpu'))")
     # Every folder is a package and every header is there: an operator builds from the wheel alone.
-    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    result = subprocess.run(
-        [sys.executable, "-m", "kernels", "build", "--device", "cpu"],
-        cwd=tmp_path / "installed",
-        env={
-            **os.environ,
-            "CEM_TETRIS_CACHE": str(tmp_path / "cache"),
-            "PYTHONPATH": str(tmp_path / "installed"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    run("python", "-m", "kernels", "build", "--device", "cpu")

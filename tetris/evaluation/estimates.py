@@ -18,7 +18,7 @@ from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
 from tetris.numbers import lines
 from tetris.progress import progress
-from tetris.splitting import BURN_IN, lines_per_game
+from tetris.splitting import BURN_IN, least_rate, lines_per_game
 
 DEVICES = ("cpu", "cuda")
 """The engines: in Python it would take hours."""
@@ -55,6 +55,8 @@ class Estimate:
         rates: Ends of games a decision, independent estimates, at least two.
         decisions: Decisions of all of them.
         seconds: How long they took.
+        resolved: Whether the rates are high enough for the weights of streams to be exact enough: see
+            `tetris.splitting.least_rate`.
     """
 
     label: str
@@ -66,6 +68,7 @@ class Estimate:
     rates: Sequence[float]
     decisions: int
     seconds: float
+    resolved: bool = True
 
     @property
     def lines_per_game(self) -> float | None:
@@ -100,6 +103,7 @@ class Estimate:
             "decisions": self.decisions,
             "seconds": self.seconds,
             "seed": self.seed,
+            "resolved": self.resolved,
         }
 
 
@@ -167,7 +171,9 @@ def estimate(
             made += int(found.decisions.sum())
             bar.update(ESTIMATES)
             passed = time.perf_counter() - began
-            estimated = Estimate(label, controller, rules, device, seed, streams, tuple(rates), made, passed)
+            resolved = not statistics.fmean(rates) or statistics.fmean(rates) >= least_rate(streams)
+            who = label, controller, rules, device, seed, streams
+            estimated = Estimate(*who, tuple(rates), made, passed, resolved)
             if enough(estimated):
                 return estimated
 
@@ -199,4 +205,8 @@ def estimate_table(estimates: Sequence[Estimate]) -> str:
         counts = f"{len(each.rates)}", f"{each.decisions:,}", f"{each.seconds:.1f}"
         features = feature_label(each.controller.features)
         rows.append([each.label, features, lines(each.lines_per_game), interval, *counts])
-    return table(header, rows)
+    shown = table(header, rows)
+    for each in estimates:
+        if not each.resolved:
+            shown += f"\n{each.label}: beyond what the weights of streams resolve; the estimate is biased"
+    return shown
