@@ -21,7 +21,8 @@ def python(*arguments: object, timeout_s: float | None = None) -> str:
         RuntimeError: If it fails or is not done in time.
     """
     words = [sys.executable, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     try:
         done = subprocess.run(
             words,

@@ -129,7 +129,8 @@ def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | N
         words += ["--keep", str(KEPT / folder.name / one.name)]
         words += ["--stop-after", str(stop_after_s)] if stop_after_s is not None else []
     command = [sys.executable, str(_HERE / script), *words, "--json", str(target)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     try:

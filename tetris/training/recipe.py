@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from cem import available_backends, describe_noise, parse_noise
-from cem.sampling import AUTO, choose_backend
+from cem.sampling import AUTO
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
 from tetris.feature_sets import feature_label
@@ -373,4 +373,6 @@ def _settled_backend(requested: str, engine: str) -> str:
     known = (AUTO, *available_backends())
     if requested not in known:
         raise unknown_name("backend", requested, known)
-    return choose_backend(requested, torch.device("cuda" if engine == "cuda" else "cpu"))
+    if requested != AUTO:
+        return requested
+    return "cuda" if engine == "cuda" else "torch"  # what compiles the engine compiles the sampler

@@ -91,7 +91,10 @@ def prepare_engine(recipe: Recipe) -> None:
 
     Raises:
         BuildError: If it cannot be built.
+        ValueError: If the sampler needs a GPU and there is none.
     """
+    if recipe.backend == "cuda":
+        check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
     splits = any(stage.split for stage in recipe.stages)
     needed = []
@@ -155,8 +158,6 @@ class Training:
             progress_bar.tick()
             stop.check()
 
-        if recipe.backend == "cuda":
-            check_gpu("backend cuda", "--backend torch in a new run")
         self.optimizer = CrossEntropyMethod(
             torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
             1.0,

@@ -25,11 +25,12 @@ def estimate(*rates: float) -> Estimate:
 
 def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     ended = script("estimate_tetris", "dt20", *HIGH, "--streams", 256, "--decisions", 1, "--json")
-    assert (ended.status, ended.err) == (0, "")
+    assert ended.status == 0
     (measured,) = json.loads(ended.out)
     assert list(measured) == [
         *("controller", "features", "weights", "board", "rule", "pieces", "device", "estimator"),
         *("lines_per_game", "ci95", "estimates", "streams", "decisions", "seconds", "seed"),
+        "resolved",
     ]
     assert (measured["device"], measured["streams"], measured["seed"]) == ("cpu", 256, DEFAULT_SEED)
     assert (measured["controller"], measured["board"], measured["estimator"]) == ("dt20", "10x16", METHOD)
@@ -42,11 +43,13 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
 
 def test_the_table_says_what_it_holds_for(script: Script) -> None:
     arguments = ("--board", "10x20", "--pieces", "bag", "--rule", "clear-on-overflow", *FEW)
-    title, header, _, row = script("estimate_tetris", "DT-20", *arguments).out.splitlines()
+    title, header, _, row, note = script("estimate_tetris", "DT-20", *arguments).out.splitlines()
     assert title == "board 10x20, clear-on-overflow rule, pieces bag, engine cpu"
     assert header.split("  ")[0] == "controller"
     assert row.startswith("dt20 ")
     assert " 16 " in row
+    # Sixteen streams find hardly an end on this board.
+    assert note == "dt20: beyond what the weights of streams resolve; the estimate is biased"
 
 
 def test_the_same_seed_gives_the_same_estimate_and_another_batch_goes_on(script: Script) -> None:

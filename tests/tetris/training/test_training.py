@@ -17,7 +17,7 @@ from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, unit_length
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
-from tetris.training.training import Training
+from tetris.training.training import Training, prepare_engine
 
 
 def _recipe(**settings: str | int) -> Recipe:
@@ -216,11 +216,9 @@ def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
     assert counted == [each * 20, each * 40, each * 70]
 
 
-def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(
         ValueError, match=r"expected a GPU for backend cuda.*or take --backend torch in a new run"
     ):
-        _training_run(tmp_path, _recipe(backend="cuda"))
+        prepare_engine(_recipe(backend="cuda"))
