@@ -1,4 +1,4 @@
-"""Every .cu file compiles for old, usual and the newest GPUs: needs nvcc, but no GPU and no CUDA torch."""
+"""Every .cu file compiles for old and the newest GPUs: needs nvcc, but no GPU and no CUDA torch."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ def test_it_compiles_for_every_gpu(source: Path) -> None:
     except CompilerMissingError as error:
         pytest.skip(str(error))
 
-    assert compile_check(source, ["sm_80", "sm_90", newest], include_dirs=(FOLDER,)) > 0
+    assert compile_check(source, ["sm_80", newest], include_dirs=(FOLDER,)) > 0
