@@ -38,7 +38,7 @@ class Rules:
         height: Rows of the board, 4 to 24.
         clear_on_overflow: What happens when a piece comes to rest with a cell above the top row. False, the
             published rule: the game is over, and lines the piece completed neither count nor clear. True:
-            lines clear and count first, and the game is over only if the wall is still higher than the board.
+            lines clear and count first; the game is over only if the stack is still higher than the board.
         pieces: ``"uniform"``: the seven pieces, drawn independently and uniformly. ``"bag"``: seven at a
             time, each piece once in a random order. Letters of ``IOTZSJL`` such as ``"SZ"``: these pieces
             alone, uniformly; they are kept in the order of the piece numbers, and all seven are
