@@ -36,7 +36,6 @@ from cem._checks import (
     check_bounds,
     check_device,
     check_distribution,
-    check_integer,
     check_real,
     check_shape,
     check_vector,
@@ -44,6 +43,7 @@ from cem._checks import (
 from cem.noise import NoiseSchedule, describe_noise, resolve_noise
 from cem.sampling import choose_backend, make_sampler
 from cem.snapshot import USABLE, Snapshot, check_state
+from kernels.checks import check_integer
 
 DEFAULT_ELITE_FRACTION = 0.1
 MIN_ELITES = 2  # one elite has no variance: the search would stop dead

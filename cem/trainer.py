@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import torch
 
-from cem._checks import check_integer, check_real
+from cem._checks import check_real
 from cem.callbacks import Callback, GenerationRecord, RunPlan
 from cem.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
 from cem.evaluation import Evaluation, Metrics, Objective
 from cem.optimizer import CrossEntropyMethod
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
+from kernels.checks import check_integer
 
 GRACE_SECONDS = 1.0
 """How long a run that was asked to stop waits for the results of generations that were told."""

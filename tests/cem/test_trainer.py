@@ -129,7 +129,7 @@ class TestLoop:
         ("options", "error", "message"),
         [
             ({"generations": -1}, ValueError, "expected generations >= 0, got -1"),
-            ({"generations": 1.5}, TypeError, "expected an int for generations, got 1.5"),
+            ({"generations": 1.5}, TypeError, "expected generations to be an int, got 1.5"),
             ({"time_limit_s": -1}, ValueError, "expected time_limit_s finite and >= 0, got -1"),
         ],
     )

@@ -167,7 +167,7 @@ def test_without_a_compiler_it_plays_in_python_and_says_so_once(
         ((), "required: CONTROLLER"),
         (("dt200",), f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
-        (("dt20", "--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
+        (("dt20", "--board", "30x3"), "expected the board's width from 4 to 10, got 30"),
         (("dt20", "--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
         (("dt20", "--pieces", "QQ"), "letters of IOTZSJL; got 'QQ'"),
