@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from kernels.cuda import CUDA_TORCH_REMEDY
-
-
-def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """Return ``value`` if it is an int in ``low .. high``; ``high = None`` means no upper end.
-
-    Raises:
-        TypeError: If it is no int (a bool is none).
-        ValueError: If it is out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"expected an int for {name}, got {value!r}")
-    number = int(value)
-    if number < low or (high is not None and number > high):
-        wanted = f">= {low}" if high is None else f"in {low}..{high}"
-        raise ValueError(f"expected {name} {wanted}, got {number}")
-    return number
 
 
 def check_real(

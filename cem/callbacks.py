@@ -46,7 +46,7 @@ class GenerationRecord:
         best_fitness: The best fitness of all generations.
         generation_best: The best fitness of this one.
         elite_mean: The mean fitness of its elites.
-        elite_worst: The fitness of the worst of its elites: the threshold that the others missed.
+        elite_threshold: The fitness of its worst elite: no other candidate is fitter.
         std_mean: The mean of the new standard deviation over the dimensions.
         seconds: The wall time it took, in seconds: on the CPU from asking for its candidates to knowing its
             statistics; on other devices from the moment the results of the generation before (for the first
@@ -61,7 +61,7 @@ class GenerationRecord:
     best_fitness: float
     generation_best: float
     elite_mean: float
-    elite_worst: float
+    elite_threshold: float
     std_mean: float
     seconds: float
     elapsed_s: float

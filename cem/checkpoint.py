@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import check_integer, check_real
+from cem._checks import check_real
+from kernels.checks import check_integer
 from kernels.files import write_bytes
 
 FORMAT = "cem-checkpoint"

@@ -164,5 +164,5 @@ def resolve_noise(noise: NoiseSchedule | str | None) -> NoiseSchedule:
     if isinstance(noise, str):
         return parse_noise(noise)
     if not callable(noise):
-        raise TypeError(f"expected None, a text or a callable for noise, got {type(noise).__name__}")
+        raise TypeError(f"expected None, a text or a callable for extra_variance, got {type(noise).__name__}")
     return noise

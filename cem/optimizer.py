@@ -36,7 +36,6 @@ from cem._checks import (
     check_bounds,
     check_device,
     check_distribution,
-    check_integer,
     check_real,
     check_shape,
     check_vector,
@@ -44,6 +43,7 @@ from cem._checks import (
 from cem.noise import NoiseSchedule, describe_noise, resolve_noise
 from cem.sampling import choose_backend, make_sampler
 from cem.snapshot import USABLE, Snapshot, check_state
+from kernels.checks import check_integer
 
 DEFAULT_ELITE_FRACTION = 0.1
 MIN_ELITES = 2  # one elite has no variance: the search would stop dead
@@ -91,15 +91,16 @@ class CrossEntropyMethod:
         maximize: bool,
         elite_fraction: float | None = None,
         num_elites: int | None = None,
-        noise: NoiseSchedule | str | None = None,
+        extra_variance: NoiseSchedule | str | None = None,
         smoothing: float = 1.0,
         bounds: tuple[Any, Any] | None = None,
         std_floor: float = 0.0,
-        averaging: float = 0.0,
+        mean_averaging: float = 0.0,
         backend: str = "torch",
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
         seed: int = 0,
+        noise: NoiseSchedule | str | None = None,
     ) -> None:
         """Start a search.
 
@@ -113,25 +114,28 @@ class CrossEntropyMethod:
             elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up
                 and is at least 2. 0.1 where neither this nor ``num_elites`` is given.
             num_elites: The number of elites, in 2..population_size, instead of a share.
-            noise: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``, its text
-                such as ``"linear:5,10"``, or any callable from the generation to a finite variance ``>= 0``.
+            extra_variance: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``,
+                its text such as ``"linear:5,10"``, or any callable from the generation to a finite variance
+                ``>= 0``.
             smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old distribution; 1 forgets
                 the old one.
             bounds: (low, high), each one number or shape (dim,), low <= high, infinities allowed: every
                 candidate is clamped into them. ``None``: no bounds.
             std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-            averaging: ``beta`` in [0, 1]: the share of the generations, the last ones, that have most of the
-                weight in ``averaged_mean``, two thirds of it and more. 0: the last alone.
+            mean_averaging: ``beta`` in [0, 1]: the last share ``beta`` of the generations has at least two
+                thirds of the weight in ``averaged_mean``. 0: the last generation has all of it.
             backend: The name of the sampler, one of ``cem.available_backends()``: ``"torch"`` draws anywhere,
                 ``"cuda"`` with one kernel on CUDA devices. ``"auto"`` takes ``"cuda"`` where it works. They
                 draw different candidates for the same seed.
             device: Where candidates, mean and std lie.
             dtype: Their dtype, ``torch.float32`` or ``torch.float64``.
             seed: The seed of the whole search, ``0 <= seed < 2**64``.
+            noise: An alias of ``extra_variance``.
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range, shapes differ, or the backend or the device is not to be had.
+            ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
+                both ``extra_variance`` and ``noise`` are given.
         """
         if not isinstance(maximize, bool):
             raise TypeError(f"expected a bool for maximize, got {maximize!r}")
@@ -142,10 +146,14 @@ class CrossEntropyMethod:
         self.maximize = maximize
         self.population_size = check_integer("population_size", population_size, MIN_ELITES)
         self.num_elites = _count_elites(self.population_size, elite_fraction, num_elites)
-        self.noise = resolve_noise(noise)
+        if extra_variance is not None and noise is not None:
+            raise ValueError(
+                f"expected extra_variance or its alias noise, got both: {extra_variance!r} and {noise!r}"
+            )
+        self.extra_variance = resolve_noise(noise if extra_variance is None else extra_variance)
         self.smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         self.std_floor = check_real("std_floor", std_floor, 0.0)
-        self.averaging = check_real("averaging", averaging, 0.0, 1.0)
+        self.mean_averaging = check_real("mean_averaging", mean_averaging, 0.0, 1.0)
         self.backend = choose_backend(backend, self.device)
         self.seed = check_integer("seed", seed, 0, 2**64 - 1)
 
@@ -188,7 +196,7 @@ class CrossEntropyMethod:
 
     @property
     def averaged_mean(self) -> Tensor:
-        """A copy of ``a_t``, shape (dim,): ``mean`` averaged over late generations; see ``averaging``."""
+        """A copy of ``a_t``, shape (dim,): ``mean`` averaged over generations; see ``mean_averaging``."""
         return self._averaged_mean.clone()
 
     @property
@@ -246,13 +254,14 @@ class CrossEntropyMethod:
             RuntimeError: If there was no ``ask()`` before and no ``candidates`` are given.
             TypeError: If fitness or candidates are not real numbers.
             ValueError: If a shape is wrong, the asked candidates were changed in place and not passed back,
-                the noise schedule gives no variance, no fitness is finite, or an elite of ``candidates`` is
+                the extra variance is no variance, no fitness is finite, or an elite of ``candidates`` is
                 not finite.
         """
         scores = check_shape("fitness", fitness, (self.population_size,))
         scores = scores.to(self.device, scores.dtype if scores.is_floating_point() else torch.float64)
         population = self._evaluated(candidates)
-        noise = check_real(f"the noise of generation {self._generation}", self.noise(self._generation), 0.0)
+        added = self.extra_variance(self._generation)
+        extra_variance = check_real(f"the extra variance of generation {self._generation}", added, 0.0)
 
         # Ascending and stable: NaN sorts last, equals keep their order.
         ranking = torch.sort(-scores if self.maximize else scores, stable=True).indices[: self.num_elites]
@@ -261,13 +270,13 @@ class CrossEntropyMethod:
 
         # torch.var over rows is 14 times slower than these two passes on one core (dim 1000, 100 elites).
         mean = elites.mean(dim=0)
-        std = (elites - mean).square_().mean(dim=0).add_(noise).sqrt_()
+        std = (elites - mean).square_().mean(dim=0).add_(extra_variance).sqrt_()
         if self.smoothing != 1.0:
             mean = torch.lerp(self._mean, mean, self.smoothing)
             std = torch.lerp(self._std, std, self.smoothing)
         if self.std_floor > 0.0:
             std.clamp_(min=self.std_floor)
-        share = 1.0 / (1.0 + self.averaging * self._generation)
+        share = 1.0 / (1.0 + self.mean_averaging * self._generation)
         averaged = mean if share == 1.0 else torch.lerp(self._averaged_mean, mean, share)
 
         top = elite_fitness[0]
@@ -310,7 +319,7 @@ class CrossEntropyMethod:
         figures = {
             "generation_best": self._elite_fitness[0],
             "elite_mean": self._elite_fitness.mean(),
-            "elite_worst": self._elite_fitness[-1],
+            "elite_threshold": self._elite_fitness[-1],
             "std_mean": self._std.mean().double(),
         }
         tensors = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
@@ -347,9 +356,9 @@ class CrossEntropyMethod:
         """Read the figures of the last generation, all at once.
 
         Returns:
-            ``best_fitness`` so far, ``generation_best``, ``elite_mean`` and ``elite_worst`` fitness of the
-            last generation (NaN before the first), and ``std_mean``, the mean of the standard deviation over
-            the dimensions.
+            ``best_fitness`` so far; ``generation_best``, ``elite_mean`` and ``elite_threshold`` of the last
+            generation (NaN before the first): the fitness of its best candidate, of its elites on average, of
+            its worst elite; and ``std_mean``, the mean of the standard deviation over the dimensions.
 
         Raises:
             ValueError: As ``check``.
@@ -401,17 +410,21 @@ class CrossEntropyMethod:
         self._snapshot = None
 
     def _settings(self) -> dict[str, Any]:
-        """What a resumed search must have in common with the saved one, as JSON can hold it."""
+        """The settings that a resumed search shares with the saved one, as JSON values.
+
+        The keys are those of older checkpoints: ``noise`` is ``extra_variance``, ``averaging`` is
+        ``mean_averaging``.
+        """
         return {
             "dim": self.dim,
             "population_size": self.population_size,
             "num_elites": self.num_elites,
             "maximize": self.maximize,
-            "noise": describe_noise(self.noise),
+            "noise": describe_noise(self.extra_variance),
             "smoothing": self.smoothing,
             "bounds": self._bounds_text,
             "std_floor": self.std_floor,
-            "averaging": self.averaging,
+            "averaging": self.mean_averaging,
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": self.seed,

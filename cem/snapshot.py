@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from cem._checks import check_integer
 from cem.host_copy import HostCopy
+from kernels.checks import check_integer
 
 USABLE = "expected at least one finite fitness and finite elites"
-_STATISTICS = ("best_fitness", "generation_best", "elite_mean", "elite_worst", "std_mean")
+_STATISTICS = ("best_fitness", "generation_best", "elite_mean", "elite_threshold", "std_mean")
 
 
 class Snapshot:

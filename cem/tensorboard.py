@@ -11,7 +11,7 @@ from cem.callbacks import Callback, GenerationRecord, RunPlan
 _TAGS = {
     "generation_best": "fitness/best",
     "elite_mean": "fitness/elites",
-    "elite_worst": "fitness/worst elite",
+    "elite_threshold": "fitness/worst elite",
     "learned_mean_fitness": "fitness/learned_mean",
     "best_fitness": "fitness/best so far",
     "std_mean": "search/std",

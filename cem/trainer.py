@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 import torch
 
-from cem._checks import check_integer, check_real
+from cem._checks import check_real
 from cem.callbacks import Callback, GenerationRecord, RunPlan
 from cem.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
 from cem.evaluation import Evaluation, Metrics, Objective
 from cem.optimizer import CrossEntropyMethod
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
+from kernels.checks import check_integer
 
 GRACE_SECONDS = 1.0
 """How long a run that was asked to stop waits for the results of generations that were told."""
@@ -27,8 +28,8 @@ _LONGEST_NAP = 0.005  # seconds between two looks at the device
 Reason = Literal["finished", "time_limit", "signal", "requested"]
 
 
-def reads_late(device: torch.device) -> bool:
-    """Tell whether to record a generation on this device only when the next one is queued behind it."""
+def defers_sync(device: torch.device) -> bool:
+    """Return whether a generation on this device is recorded only after the next one is queued."""
     return device.type != "cpu"
 
 
@@ -88,13 +89,11 @@ class Trainer:
     ``trainer.stop.check()`` now and then is left at once and its generation dropped; one that does not is
     finished and told first.
 
-    Where the optimizer is on a GPU, results are read late: a generation is recorded and saved when the next
-    one has been told, that is, queued. So the device has work while the host writes, if the objective only
-    queues its own (see ``Evaluation``). The files are those of immediate reading. What is still to be
-    recorded when a run ends or the objective fails is recorded then; but a run that was asked to stop waits
-    ``GRACE_SECONDS`` for it and then drops it, as it drops a generation in progress. A generation that was
-    told but not recorded, for that reason or since recording the one before it failed, counts for nothing:
-    the optimizer is rewound.
+    On a GPU host sync is deferred: a generation is recorded and saved after the next one is told, that is,
+    queued. The device has work while the host writes, if the objective only queues its own (see
+    ``Evaluation``). The files are those of immediate sync. When the run ends or the objective fails, pending
+    generations are recorded. A run that is asked to stop waits ``GRACE_SECONDS`` for them and then drops
+    them. The optimizer is rewound to the last generation recorded.
 
     Attributes:
         optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
@@ -144,7 +143,7 @@ class Trainer:
         self._costs = tuple(costs)
         self._saved: int | None = None
         self._saved_at = 0.0
-        self._reads_late = reads_late(optimizer.device)
+        self._defers_sync = defers_sync(optimizer.device)
         self._pending: deque[_Told] = deque()
         self._give_up_at: float | None = None
         self._recorded: Snapshot  # of the last generation recorded, or of the beginning of the run
@@ -175,8 +174,8 @@ class Trainer:
                 called: a fresh run would mix with them.
             KeyboardInterrupt: On the second Ctrl-C.
             OSError: If metrics or a checkpoint cannot be written.
-            ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. Where results are read
-                late, it rises when the next generation has been told, and names the one meant.
+            ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. With deferred
+                sync it rises when the next generation is told, and names the refused one.
         """
         self._refuse_to_mix()
         with ExitStack() as stack:
@@ -219,7 +218,7 @@ class Trainer:
                     self._record_all_but(0)
                 raise
             self._pending.append(told)
-            self._record_all_but(1 if self._reads_late else 0)
+            self._record_all_but(1 if self._defers_sync else 0)
         self._record_all_but(0)
 
     def _reason_to_stop(self) -> Reason | None:
@@ -272,7 +271,7 @@ class Trainer:
         statistics = told.snapshot.statistics()
         before, self._recorded = self._recorded, told.snapshot
         taken = time.monotonic() - told.began
-        seconds = told.snapshot.seconds_since(before) if self._reads_late else taken
+        seconds = told.snapshot.seconds_since(before) if self._defers_sync else taken
         self.elapsed_s += seconds
         record = GenerationRecord(
             generation=told.snapshot.generation,

@@ -1,4 +1,4 @@
-"""What a controller plays, and what it thinks of a placement: feature values, their sum, the margin."""
+"""The decisions of a controller, and the explanation of one: feature values, weighted sum, margin."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tetris.rules import Rules
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """A placement in the eyes of a controller.
+class Explanation:
+    """The features, the value and the margin of a placement under a controller.
 
     Attributes:
         names: Names of the features, in summation order.
         features: Their values.
         contributions: Each value times its weight, in float32.
         value: The weighted sum, in float32 as the engines add it up.
-        margin: By how much the value exceeds that of the best other placement; negative where the controller
+        margin: The value minus that of the best other placement; negative where the controller
             prefers another. None where the placement, or every other one, ends the game.
     """
 
@@ -34,10 +34,10 @@ class Judgement:
 
 
 def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Iterator[AfterState]:
-    """Yield what a controller plays, without end; after a game over the next piece has an empty board.
+    """Yield the after-state of every decision, without end; a game over is followed by an empty board.
 
     Args:
-        controller: Who plays.
+        controller: Chooses the placements.
         rules: The rules of the games.
         pieces: ``pieces[t]`` is the piece of decision t.
 
@@ -54,13 +54,13 @@ def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Ite
         t += 1
 
 
-def judge(rows: Rows, after: AfterState, controller: LinearController) -> Judgement:
-    """Return what a controller thinks of one placement.
+def explain(rows: Rows, after: AfterState, controller: LinearController) -> Explanation:
+    """Return the features, the value and the margin of one placement.
 
     Args:
-        rows: The wall before.
-        after: What the placement makes of it.
-        controller: Who judges.
+        rows: The stack before the placement.
+        after: The after-state of the placement.
+        controller: The weights.
 
     Raises:
         ValueError: If the controller cannot play on that board.
@@ -76,4 +76,4 @@ def judge(rows: Rows, after: AfterState, controller: LinearController) -> Judgem
     with np.errstate(over="ignore"):
         contributions = tuple((values[0] * weights).tolist())
     margin = sums[0] - max(sums[1:]) if others and not after.game_over else None
-    return Judgement(names, tuple(values[0].tolist()), contributions, sums[0], margin)
+    return Explanation(names, tuple(values[0].tolist()), contributions, sums[0], margin)

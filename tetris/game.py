@@ -1,7 +1,7 @@
 """The game and the decision: how a piece falls, when a game ends, which placement a controller prefers.
 
-This module is the specification that the fast engines follow bit for bit. A wall is a tuple of rows, from the
-bottom; bit c of a row is column c, and there is no empty row on top, so that the empty board is ``()``.
+This module is the reference implementation; the fast engines match it bit for bit. A stack is a tuple of rows
+from the bottom. Bit c of a row is column c. The top row is not empty, so that the empty board is ``()``.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Step:
         column: Column of the left edge of its bounding box, from 0.
         lines: Lines removed.
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
-        rows: Rows of the wall afterwards, from the bottom; bit c is column c. Where the game ended, the wall
-            that overflowed the board.
+        rows: Rows of the stack afterwards, from the bottom; bit c is column c. After a game over,
+            the stack that overflowed the board.
         features: Feature values of the after-state, in summation order.
         value: Their weighted sum in float32.
         game_over: Whether the game ended; the next piece then falls on an empty board.
@@ -63,10 +63,10 @@ class Step:
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:
-    """Return the row in which a piece's bottom comes to rest when it falls straight down from above the wall.
+    """Return the row of a piece's bottom after a straight drop from above the stack.
 
     Args:
-        heights: Height of each column of the wall.
+        heights: Height of each column of the stack.
         shape: The piece as it is turned.
         column: Column of the left edge of its bounding box, from 0.
     """
@@ -77,24 +77,24 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
     """Return what a placement makes of the board: the piece comes to rest, full rows go, the game may end.
 
     Args:
-        rows: The wall before.
+        rows: The stack before.
         shape: The piece as it is turned.
         column: Column of the left edge of its bounding box, from 0.
         row: Row in which its bottom comes to rest.
         rules: The rules of the game.
     """
-    wall = list(rows) + [0] * (row + shape.height - len(rows))
+    stack = list(rows) + [0] * (row + shape.height - len(rows))
     for y, cells in enumerate(shape.rows, start=row):
-        wall[y] |= cells << column
+        stack[y] |= cells << column
     overflow = row + shape.height > rules.height
     if overflow and not rules.clear_on_overflow:
-        return AfterState(rules, shape, column, row, tuple(wall), 0, 0, game_over=True)
+        return AfterState(rules, shape, column, row, tuple(stack), 0, 0, game_over=True)
     full = rules.full_row
-    removed = [cells.bit_count() for y, cells in enumerate(shape.rows, start=row) if wall[y] == full]
+    removed = [cells.bit_count() for y, cells in enumerate(shape.rows, start=row) if stack[y] == full]
     if removed:
-        wall = [cells for cells in wall if cells != full]
-    game_over = len(wall) > rules.height
-    return AfterState(rules, shape, column, row, tuple(wall), len(removed), sum(removed), game_over)
+        stack = [cells for cells in stack if cells != full]
+    game_over = len(stack) > rules.height
+    return AfterState(rules, shape, column, row, tuple(stack), len(removed), sum(removed), game_over)
 
 
 def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
@@ -131,7 +131,7 @@ def choose(rows: Rows, piece: int, weights: Weights, names: tuple[str, ...], rul
     (or none has a value above minus infinity), it is orientation 0 in column 0.
 
     Args:
-        rows: The wall.
+        rows: The stack.
         piece: Number of the piece that falls.
         weights: Shape (features,), float32.
         names: Names of the features, in summation order.
@@ -161,7 +161,7 @@ def steps(
     """Yield the decisions start to start + decisions - 1; after a game over the next one has an empty board.
 
     Args:
-        rows: The wall before the first of them.
+        rows: The stack before the first of them.
         pieces: ``pieces[t]`` is the piece of decision t.
         weights: Shape (features,), float32.
         names: Names of the features, in summation order.
@@ -200,7 +200,7 @@ def play(
     """Play a stretch of a stream of games; a game that ends is followed by the next one on an empty board.
 
     Args:
-        rows: The wall before the first decision.
+        rows: The stack before the first decision.
         weights: Shape (features,), float32.
         names: Names of the features, in summation order.
         rules: The rules of the game.
@@ -211,7 +211,7 @@ def play(
         last_game: How many games to end at most: with the last one it stops. None: any number.
 
     Returns:
-        The wall after the last decision, lines removed (those of unfinished games included), games ended,
+        The stack after the last decision, lines removed (those of unfinished games included), games ended,
         decisions made.
     """
     pieces = PieceStream(rules, seed, stream)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kernels.checks import check_integer
 from tetris import native
 from tetris.feature_sets import feature_names
 from tetris.game import Rows, play
@@ -107,13 +108,13 @@ class Rollout:
             known = f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
-        self.streams = checked_int("streams", streams, 1, 1 << 31)
-        self.seed = checked_int("seed", seed, 0, (1 << 64) - 1)
+        self.streams = check_integer("streams", streams, 1, 1 << 31)
+        self.seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         self.device = device
         self.share_streams = share_streams
-        self.first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
+        self.first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
         if games_per_stream is not None:
-            games_per_stream = checked_int("games_per_stream", games_per_stream, 1, 1 << 62)
+            games_per_stream = check_integer("games_per_stream", games_per_stream, 1, 1 << 62)
         self.games_per_stream = games_per_stream
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
@@ -188,7 +189,7 @@ class Rollout:
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
         """Play on without summing up, see `advance`."""
-        remaining = checked_int("decisions", decisions, 0, 1 << 62)
+        remaining = check_integer("decisions", decisions, 0, 1 << 62)
         if self._pacer is not None:
             with torch.cuda.device(self._lines.device):
                 self._pacer.run(remaining, self._play_native, check)
@@ -332,17 +333,3 @@ def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, devic
 def _check_shape(shape: tuple[int, ...], features: int) -> None:
     if len(shape) != 2 or shape[0] == 0 or shape[1] != features:
         raise ValueError(f"expected weights of shape (population, {features}), got {shape}")
-
-
-def checked_int(name: str, value: object, low: int, high: int) -> int:
-    """Return an argument that has to be a whole number in a range.
-
-    Raises:
-        TypeError: If it is no int.
-        ValueError: If it is out of range.
-    """
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"expected {name} to be an int, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"expected {name} from {low} to {high}, got {value}")
-    return value

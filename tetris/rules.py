@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from kernels.checks import check_integer
 from kernels.names import did_you_mean
 
 PIECE_LETTERS = "IOTZSJL"
@@ -38,7 +39,7 @@ class Rules:
         height: Rows of the board, 4 to 24.
         clear_on_overflow: What happens when a piece comes to rest with a cell above the top row. False, the
             published rule: the game is over, and lines the piece completed neither count nor clear. True:
-            lines clear and count first, and the game is over only if the wall is still higher than the board.
+            lines clear and count first; the game is over only if the stack is still higher than the board.
         pieces: ``"uniform"``: the seven pieces, drawn independently and uniformly. ``"bag"``: seven at a
             time, each piece once in a random order. Letters of ``IOTZSJL`` such as ``"SZ"``: these pieces
             alone, uniformly; they are kept in the order of the piece numbers, and all seven are
@@ -56,11 +57,13 @@ class Rules:
 
     def __post_init__(self) -> None:
         """Validate, and put the piece source into its canonical form."""
-        _check_size("width", self.width, MIN_WIDTH, MAX_WIDTH)
-        _check_size("height", self.height, MIN_HEIGHT, MAX_HEIGHT)
+        width = check_integer("the board's width", self.width, MIN_WIDTH, MAX_WIDTH)
+        height = check_integer("the board's height", self.height, MIN_HEIGHT, MAX_HEIGHT)
         if not isinstance(self.clear_on_overflow, bool):
             raise TypeError(f"expected clear_on_overflow to be a bool, got {self.clear_on_overflow!r}")
-        object.__setattr__(self, "pieces", _canonical_pieces(self.pieces))
+        canonical = {"width": width, "height": height, "pieces": _canonical_pieces(self.pieces)}
+        for name, value in canonical.items():
+            object.__setattr__(self, name, value)
 
     @property
     def board(self) -> str:
@@ -121,13 +124,6 @@ class Rules:
                 f"expected the rules to hold {', '.join(expected)}; got {', '.join(map(str, values))}"
             )
         return cls(**values)
-
-
-def _check_size(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"expected the board's {name} to be an int, got {value!r}")
-    if not low <= value <= high:
-        raise ValueError(f"expected the board's {name} to be {low} to {high}, got {value}")
 
 
 def _meant_board(text: str) -> str:

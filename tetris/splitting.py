@@ -32,8 +32,9 @@ from typing import TypeVar
 import numpy.typing as npt
 import torch
 
+from kernels.checks import check_integer
 from tetris import native
-from tetris.rollouts import Rollout, checked_int
+from tetris.rollouts import Rollout
 from tetris.rules import Rules
 
 STEP = 4
@@ -140,8 +141,8 @@ def split_rollout(
         kernels.build.BuildError: If the engine could not be built.
     """
     rules = Rules() if rules is None else rules
-    checked_int("streams", streams, 2, MOST_STREAMS)
-    checked_int("decisions", decisions, LEAST_DECISIONS, 1 << 62)
+    check_integer("streams", streams, 2, MOST_STREAMS)
+    check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
     games = Rollout(
         weights,
         rules,

@@ -1,7 +1,7 @@
 """Kill a training run at random moments, resume it, compare: started by test_kill_and_resume.py.
 
-The run that is never killed reads its results at once, as on the CPU. Of those that are killed every other
-one reads them late, as on a GPU.
+The run that is never killed syncs at once, as on the CPU. Every other killed run defers host sync, as on a
+GPU.
 
 A process of its own, so that it can fork: a fork from pytest would inherit its threads.
 """
@@ -21,10 +21,16 @@ import cem.trainer
 from cem import Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 
 
-def train(folder, generations, late):
-    cem.trainer.reads_late = lambda device: late
+def train(folder, generations, deferred):
+    cem.trainer.defers_sync = lambda device: deferred
     optimizer = CrossEntropyMethod(
-        torch.full((6,), -1.0), 1.0, 60, maximize=True, noise="hyperbolic:0.3", smoothing=0.9, seed=11
+        torch.full((6,), -1.0),
+        1.0,
+        60,
+        maximize=True,
+        extra_variance="hyperbolic:0.3",
+        smoothing=0.9,
+        seed=11,
     )
 
     def rosenbrock(candidates, generation):
@@ -44,13 +50,13 @@ def train(folder, generations, late):
     trainer.run()
 
 
-def start(folder, generations, late=False):
+def start(folder, generations, deferred=False):
     child = os.fork()
     if child:
         return child
     code = 1
     try:
-        train(folder, generations, late)
+        train(folder, generations, deferred)
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -88,9 +94,9 @@ def main(root, generations, kills):
     moments = random.Random(0)
     steps = []
     for count in range(kills):
-        kill_later(start(killed, generations, late=count % 2 == 0), killed, moments, generations)
+        kill_later(start(killed, generations, deferred=count % 2 == 0), killed, moments, generations)
         steps.append(newest(killed))
-    assert os.waitpid(start(killed, generations, late=True), 0)[1] == 0
+    assert os.waitpid(start(killed, generations, deferred=True), 0)[1] == 0
     print(json.dumps({"whole": outcome(whole), "killed": outcome(killed), "steps": steps}))
 
 

@@ -40,7 +40,7 @@ class TestMetricsWriter:
             "best_fitness": 1.0,
             "generation_best": 1.0,
             "elite_mean": 0.5,
-            "elite_worst": 0.25,
+            "elite_threshold": 0.25,
             "std_mean": 0.1,
             "seconds": 2.0,
             "elapsed_s": 2.0,

@@ -48,14 +48,14 @@ class TestUpdate:
         assert optimizer.std.item() == 1.0  # ddof 1 would give sqrt(2)
 
     def test_noise_adds_to_the_variance_with_the_generation_counted_from_0(self):
-        optimizer = make(1, 2, num_elites=2, noise=LinearNoise(5.0, 10.0), dtype=torch.float64)
+        optimizer = make(1, 2, num_elites=2, extra_variance=LinearNoise(5.0, 10.0), dtype=torch.float64)
         for t in range(3):
             tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
             assert optimizer.std.item() == pytest.approx(math.sqrt(1.0 + 5.0 - t / 10.0), rel=1e-15)
 
     def test_noise_may_be_any_callable_of_the_generation(self):
         seen = []
-        optimizer = make(1, 2, num_elites=2, noise=lambda t: seen.append(t) or 3.0)
+        optimizer = make(1, 2, num_elites=2, extra_variance=lambda t: seen.append(t) or 3.0)
         for _ in range(3):
             tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
         assert seen == [0, 1, 2]
@@ -63,11 +63,14 @@ class TestUpdate:
 
     @pytest.mark.parametrize("variance", [-1.0, NAN, INF])
     def test_noise_that_is_no_variance_is_refused_and_changes_nothing(self, variance):
-        optimizer = make(noise=lambda t: variance)
+        optimizer = make(extra_variance=lambda t: variance)
         before = state_bits(optimizer)
-        with pytest.raises(ValueError, match="expected the noise of generation 0 finite and >= 0"):
+        with pytest.raises(ValueError, match="expected the extra variance of generation 0 finite and >= 0"):
             optimizer.tell(torch.arange(6.0), optimizer.ask())
         assert state_bits(optimizer) == before
+
+    def test_noise_is_an_alias_of_extra_variance(self):
+        assert make(noise="constant:3").extra_variance == make(extra_variance="constant:3").extra_variance
 
     def test_smoothing_mixes_mean_and_std_with_the_old_ones(self):
         optimizer = CrossEntropyMethod(
@@ -77,7 +80,7 @@ class TestUpdate:
             maximize=True,
             num_elites=2,
             smoothing=0.25,
-            noise="constant:3",
+            extra_variance="constant:3",
             dtype=torch.float64,
         )
         tell_rows(optimizer, [[0.0], [2.0]], [1.0, 1.0])
@@ -89,7 +92,7 @@ class TestUpdate:
     )
     def test_averaging_leaves_the_search_alone_and_weighs_late_means_more(self, averaging, expected):
         # Shares of the newest mean: 1, 1 / (1 + averaging), 1 / (1 + 2 averaging).
-        optimizer = make(1, 2, num_elites=2, averaging=averaging, dtype=torch.float64)
+        optimizer = make(1, 2, num_elites=2, mean_averaging=averaging, dtype=torch.float64)
         assert optimizer.averaged_mean.tolist() == optimizer.mean.tolist()
         for centre in (10.0, 20.0, 40.0):
             tell_rows(optimizer, [[centre - 1.0], [centre + 1.0]], [1.0, 1.0])
@@ -101,7 +104,7 @@ class TestUpdate:
         nearer = 0
         for seed in range(20):
             noise = torch.Generator().manual_seed(seed)
-            optimizer = make(5, 40, noise="constant:0.05", averaging=0.3, seed=seed)
+            optimizer = make(5, 40, extra_variance="constant:0.05", mean_averaging=0.3, seed=seed)
             for _ in range(150):
                 candidates = optimizer.ask()
                 luck = 3.0 * torch.randn(40, generator=noise)
@@ -241,7 +244,7 @@ class TestBest:
             "best_fitness": 9.0,
             "generation_best": 5.0,
             "elite_mean": 4.5,
-            "elite_worst": 4.0,
+            "elite_threshold": 4.0,
             "std_mean": 1.0,
         }
 
@@ -371,7 +374,7 @@ class TestManners:
         mean, std = torch.zeros(2), torch.ones(2)
         low, high = torch.full((2,), -1.0), torch.full((2,), 1.0)
         optimizer = CrossEntropyMethod(
-            mean, std, 6, maximize=True, bounds=(low, high), noise="constant:1", std_floor=2.0
+            mean, std, 6, maximize=True, bounds=(low, high), extra_variance="constant:1", std_floor=2.0
         )
         fitness, candidates = torch.arange(6.0), optimizer.ask().clone()
         arguments = (mean, std, low, high, fitness, candidates)
@@ -430,7 +433,7 @@ class TestSearch:
         distances = {}
         for noise in ("none", "hyperbolic:0.5"):
             optimizer = CrossEntropyMethod(
-                [-1.5, 2.0], 1.0, 300, maximize=True, noise=noise, dtype=torch.float64
+                [-1.5, 2.0], 1.0, 300, maximize=True, extra_variance=noise, dtype=torch.float64
             )
             for _ in range(150):
                 x, y = optimizer.ask().T
@@ -455,8 +458,14 @@ class TestState:
         def objective(x):
             return (x - 0.3).square().sum(dim=1)
 
-        options = {"maximize": False, "noise": "hyperbolic:0.1", "smoothing": 0.9, "seed": 7, "dtype": dtype}
-        options["averaging"] = 0.4
+        options = {
+            "maximize": False,
+            "extra_variance": "hyperbolic:0.1",
+            "smoothing": 0.9,
+            "seed": 7,
+            "dtype": dtype,
+        }
+        options["mean_averaging"] = 0.4
         options["bounds"] = (-INF, 4.0)
         whole = CrossEntropyMethod(torch.zeros(30), 1.0, 50, **options)
         for _ in range(4):
@@ -479,11 +488,11 @@ class TestState:
             ("population_size", {"population_size": 7}),
             ("num_elites", {"num_elites": 4}),
             ("maximize", {"maximize": False}),
-            ("noise", {"noise": "constant:1"}),
+            ("noise", {"extra_variance": "constant:1"}),
             ("smoothing", {"smoothing": 0.5}),
             ("bounds", {"bounds": (-9, 9)}),
             ("std_floor", {"std_floor": 0.1}),
-            ("averaging", {"averaging": 0.1}),
+            ("averaging", {"mean_averaging": 0.1}),
             ("dtype", {"dtype": torch.float64}),
             ("seed", {"seed": 1}),
         ],

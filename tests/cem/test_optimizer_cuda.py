@@ -24,7 +24,14 @@ def state_bits(optimizer):
 
 def test_ask_and_tell_do_not_wait_for_the_device():
     optimizer = make(
-        5, 100, device="cuda", noise="linear", smoothing=0.8, bounds=(-3.0, 3.0), std_floor=0.1, averaging=0.2
+        5,
+        100,
+        device="cuda",
+        extra_variance="linear",
+        smoothing=0.8,
+        bounds=(-3.0, 3.0),
+        std_floor=0.1,
+        mean_averaging=0.2,
     )
     torch.cuda.set_sync_debug_mode("error")
     try:

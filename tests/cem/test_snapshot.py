@@ -81,7 +81,7 @@ def test_what_it_hands_out_is_a_copy():
 
 
 def test_a_generation_reads_nothing_from_the_device():
-    optimizer = make(like_a_gpu=True, noise="linear", bounds=(-3.0, 3.0), std_floor=0.1)
+    optimizer = make(like_a_gpu=True, extra_variance="linear", bounds=(-3.0, 3.0), std_floor=0.1)
     with NothingRead():
         for _ in range(3):
             step(optimizer)

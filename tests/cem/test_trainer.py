@@ -33,9 +33,9 @@ def bits(optimizer):
     }
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["at_once", "late"])
+@pytest.fixture(autouse=True, params=[False, True], ids=["immediate", "deferred"])
 def _both_ways_of_reading(request, monkeypatch):
-    monkeypatch.setattr("cem.trainer.reads_late", lambda device: request.param)
+    monkeypatch.setattr("cem.trainer.defers_sync", lambda device: request.param)
 
 
 class Recorder(Callback):
@@ -101,7 +101,7 @@ class TestLoop:
         statistics = optimizer.statistics()
         assert {name: getattr(last, name) for name in statistics} == statistics
         assert last.metrics == {"games": 7, "rate": 0.5}
-        assert last.elite_worst == optimizer.elite_fitness[-1]
+        assert last.elite_threshold == optimizer.elite_fitness[-1]
         assert all(map(torch.equal, last.distribution, (optimizer.mean, optimizer.std)))
         assert last.elapsed_s == pytest.approx(sum(record.seconds for record in recorder.records))
 
@@ -129,7 +129,7 @@ class TestLoop:
         ("options", "error", "message"),
         [
             ({"generations": -1}, ValueError, "expected generations >= 0, got -1"),
-            ({"generations": 1.5}, TypeError, "expected an int for generations, got 1.5"),
+            ({"generations": 1.5}, TypeError, "expected generations to be an int, got 1.5"),
             ({"time_limit_s": -1}, ValueError, "expected time_limit_s finite and >= 0, got -1"),
         ],
     )
@@ -257,7 +257,7 @@ class TestResuming:
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_a_run_in_parts_is_bit_for_bit_the_run_in_one(self, tmp_path, dtype):
-        options = {"dtype": dtype, "noise": "linear:0.5,20", "smoothing": 0.8}
+        options = {"dtype": dtype, "extra_variance": "linear:0.5,20", "smoothing": 0.8}
         runs = []
         for name, parts in (("whole", [12]), ("parts", [1, 5, 5, 12])):
             (tmp_path / name).mkdir()

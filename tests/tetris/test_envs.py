@@ -125,7 +125,7 @@ def test_without_a_seed_games_differ() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"width": 3}, ValueError, "expected the board's width to be 4 to 10, got 3"),
+        ({"width": 3}, ValueError, "expected the board's width from 4 to 10, got 3"),
         ({"pieces": "X"}, ValueError, "got 'X'"),
         ({"render_mode": "human"}, ValueError, "one of ansi, rgb_array; got 'human'"),
     ],

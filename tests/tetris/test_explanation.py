@@ -1,11 +1,11 @@
-"""tetris/judgement.py: what a controller plays and thinks."""
+"""tetris/explanation.py: decisions and their explanations."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from tetris import LinearController, Rules, published
-from tetris.explanation import decisions, judge
+from tetris.explanation import decisions, explain
 from tetris.game import after_states, steps
 from tetris.piece_stream import PieceStream
 
@@ -22,18 +22,18 @@ def test_decisions_are_the_steps_of_the_engine() -> None:
         strict=False,
     ):
         assert (after.rows, after.lines, after.game_over) == (step.rows, step.lines, step.game_over)
-        judged = judge(rows, after, controller)
-        assert (judged.features, judged.value) == (step.features, step.value)
-        assert judged.margin is None or judged.margin >= 0  # it plays what it likes best
+        explained = explain(rows, after, controller)
+        assert (explained.features, explained.value) == (step.features, step.value)
+        assert explained.margin is None or explained.margin >= 0  # the choice has the highest value
         rows = () if after.game_over else after.rows
 
 
 def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
     controller = LinearController("landing_height", (-2.0,), RULES)
     flat, *_, upright = (after for after in sorted(after_states((), 0, RULES), key=lambda a: a.shape.height))
-    assert judge((), flat, controller).margin == 0.0  # the other columns are as good
-    assert judge((), upright, controller).margin == -3.0  # 1.5 rows higher
-    assert judge((), upright, controller).contributions == (-3.0,)
+    assert explain((), flat, controller).margin == 0.0  # the other columns are as good
+    assert explain((), upright, controller).margin == -3.0  # 1.5 rows higher
+    assert explain((), upright, controller).contributions == (-3.0,)
 
 
 def test_without_a_choice_there_is_no_margin() -> None:
@@ -43,5 +43,5 @@ def test_without_a_choice_there_is_no_margin() -> None:
         for orientation in (0, 1)
     )
     assert (into_the_well.lines, flat.game_over) == (4, True)
-    assert judge(stack, into_the_well, published("dt20")).margin is None
-    assert judge(stack, flat, published("dt20")).margin is None
+    assert explain(stack, into_the_well, published("dt20")).margin is None
+    assert explain(stack, flat, published("dt20")).margin is None

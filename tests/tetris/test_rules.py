@@ -71,7 +71,7 @@ def test_text_that_is_no_board_is_refused(text: str) -> None:
 
 
 def test_board_in_text_must_be_in_range() -> None:
-    with pytest.raises(ValueError, match="width to be 4 to 10, got 12"):
+    with pytest.raises(ValueError, match="width from 4 to 10, got 12"):
         Rules.parse_board("12x20")
 
 

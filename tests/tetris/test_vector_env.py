@@ -274,7 +274,7 @@ def test_every_game_is_drawn() -> None:
     [
         ({"num_envs": 0}, ValueError, "expected num_envs from 1 to 2147483648, got 0"),
         ({"num_envs": 1.5}, TypeError, "expected num_envs to be an int, got 1.5"),
-        ({"height": 30}, ValueError, "expected the board's height to be 4 to 24, got 30"),
+        ({"height": 30}, ValueError, "expected the board's height from 4 to 24, got 30"),
         ({"device": "meta"}, ValueError, "expected a device among cpu, cuda; got 'meta'"),
         ({"device": "gpu"}, ValueError, "got 'gpu'; did you mean 'cuda'"),
         ({"device": "cdua:0"}, ValueError, "got 'cdua:0'; did you mean 'cuda'"),

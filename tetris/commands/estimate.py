@@ -14,6 +14,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
+from kernels.checks import check_integer
 from tetris.commands.arguments import (
     add_board,
     add_controllers,
@@ -81,8 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         device = choose_device(arguments.device)
         if device not in DEVICES:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
-        if not 2 <= streams <= MOST_STREAMS:
-            raise ValueError(f"expected --streams to be from 2 to {MOST_STREAMS}, got {streams}")
+        check_integer("--streams", streams, 2, MOST_STREAMS)
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0

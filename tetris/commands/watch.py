@@ -18,11 +18,11 @@ from tetris.commands.command_line import Parser, fail, one_line_errors, positive
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
 from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
 from tetris.controller import known_names
-from tetris.explanation import judge
+from tetris.explanation import explain
 from tetris.features import AfterState
 from tetris.replay import DamagedReplayError, Replay
 from tetris.view.game_view import Scene, scenes
-from tetris.view.human_player import Player
+from tetris.view.human_player import HumanPlayer
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
@@ -90,11 +90,11 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     for scene in shown:
         text = scene_text(scene)
         if show.controller is not None:
-            judged = judge(scene.rows, scene.after, show.controller)
-            values = zip(judged.names, judged.features, strict=True)
-            margin = "-" if judged.margin is None else f"{judged.margin:.2f}"
+            explained = explain(scene.rows, scene.after, show.controller)
+            values = zip(explained.names, explained.features, strict=True)
+            margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
-            text += f"\nvalue {judged.value:.2f}, margin {margin}"
+            text += f"\nvalue {explained.value:.2f}, margin {margin}"
         print(f"{text}\n")
 
 
@@ -104,7 +104,7 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     assert show.pieces is not None
     terminal = Terminal(sys.stdout, sys.stdin.fileno())
     title = replace(show, label="you").title
-    player = Player(terminal, show.rules, show.pieces, show.controller, title)
+    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title)
     try:
         with terminal:
             player.run()

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
-from tetris.envs.vector_checks import checked_int
 from tetris.features import column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.piece_stream import PieceStream
@@ -173,8 +173,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
         begun = None
         if seed is not None:
-            stream = 0 if stream is None else checked_int("stream", stream, 0, (1 << 64) - 1)
-            begun = PieceStream(self.rules, checked_int("seed", seed, 0, (1 << 64) - 1), stream)
+            stream = 0 if stream is None else check_integer("stream", stream, 0, (1 << 64) - 1)
+            begun = PieceStream(self.rules, check_integer("seed", seed, 0, (1 << 64) - 1), stream)
         super().reset(seed=seed)
         if begun is None and self._stream is None:
             begun = PieceStream(self.rules, int(self.np_random.integers(1 << 63)), 0)

@@ -10,20 +10,9 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kernels.names import unknown_name
-from tetris.rollouts import checked_int as checked_python_int
 
 DEVICES = ("cpu", "cuda")
 OUTPUTS = ("numpy", "torch")
-
-
-def checked_int(name: str, value: object, low: int, high: int) -> int:
-    """Return a number of a range, which may be one of NumPy's.
-
-    Raises:
-        TypeError: If it is no int.
-        ValueError: If it is out of the range.
-    """
-    return checked_python_int(name, int(value) if isinstance(value, np.integer) else value, low, high)
 
 
 def checked_device(device: str | torch.device) -> torch.device:

@@ -14,6 +14,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placements import action_count
@@ -22,7 +23,6 @@ from tetris.envs.vector_checks import (
     checked_actions,
     checked_autoreset_mode,
     checked_device,
-    checked_int,
     checked_mask,
     checked_output,
 )
@@ -107,14 +107,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode)
         self.rules = single.rules
         self.render_mode = render_mode
-        self.num_envs = checked_int("num_envs", num_envs, 1, 1 << 31)
+        self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
         self.device = checked_device(device)
         self.output = checked_output(output, self.device)
         self.autoreset_mode = checked_autoreset_mode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
-        self._first_stream = checked_int("first_stream", first_stream, 0, 1 << 62)
+        self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
         if max_episode_steps is not None:
-            max_episode_steps = checked_int("max_episode_steps", max_episode_steps, 1, 1 << 62)
+            max_episode_steps = check_integer("max_episode_steps", max_episode_steps, 1, 1 << 62)
 
         self.single_action_space = single.action_space
         self.single_observation_space = observation_space(self.rules)
@@ -162,7 +162,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             raise TypeError(f"expected seed to be an int, or one for each game, got {seed!r}")
         chosen = self._chosen((options or {}).get("reset_mask"))
         if isinstance(seed, (int, np.integer)):
-            seed = checked_int("seed", seed, 0, (1 << 64) - 1)
+            seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
         elif seed is None and not self._begun:
             seed = int(self.np_random.integers(1 << 63))
@@ -271,7 +271,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             if not self._begun and None in seed:
                 drawn = self.np_random.integers(1 << 63, size=self.num_envs).tolist()
                 seed = [own if own is not None else new for own, new in zip(seed, drawn, strict=True)]
-            known = [0 if own is None else checked_int("seed", own, 0, (1 << 64) - 1) for own in seed]
+            known = [0 if own is None else check_integer("seed", own, 0, (1 << 64) - 1) for own in seed]
             seeds = torch.tensor([_signed(own) for own in known], dtype=torch.int64, device=self.device)
             streams = torch.zeros_like(seeds)
             chosen = chosen & torch.tensor([own is not None for own in seed], device=self.device)

@@ -49,7 +49,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "speed": [_short(record["decisions"] / max(record["seconds"], 1e-9)) for record in metrics],
         "features": list(run.feature_names),
     }
-    for key in ("generation_best", "elite_mean", "elite_worst", "learned_mean_fitness", "std_mean"):
+    for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
         values[key] = [_short(record.get(key)) for record in metrics]
     for key in ("mean", "std"):
         values[key] = [

@@ -57,8 +57,8 @@ def draw_learning_curve(
         axes.plot(
             x, _values(metrics, name), label=label, linewidth=1.4, markersize=4, markevery=every, **style
         )
-    if any(record.get("elite_worst") is not None for record in metrics):
-        edges = (_values(metrics, name) for name in ("elite_worst", "generation_best"))
+    if any(record.get("elite_threshold") is not None for record in metrics):
+        edges = (_values(metrics, name) for name in ("elite_threshold", "generation_best"))
         axes.fill_between(
             x, *edges, color=COLORS[4], alpha=0.15, linewidth=0, label="elites, from worst to best"
         )

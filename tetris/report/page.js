@@ -97,13 +97,13 @@ const NAMES = {
 
 function learning(figure) {
   const [run] = runs;
-  const banded = run.elite_worst.some((value) => value !== null);
+  const banded = run.elite_threshold.some((value) => value !== null);
   const band = { style: STYLES.elite_mean, text: "elites, from worst to best", band: true };
   legend(figure, [
     ...Object.keys(NAMES).map((key) => ({ text: NAMES[key], style: STYLES[key] })),
     ...(banded ? [band] : []),
   ]);
-  const elites = banded ? { low: run.elite_worst, high: run.generation_best } : {};
+  const elites = banded ? { low: run.elite_threshold, high: run.generation_best } : {};
   add(figure, () => ({
     name: "Learning curve",
     ...horizontal(),
@@ -114,7 +114,7 @@ function learning(figure) {
       x: xOf(run), y: run[key], style: STYLES[key], ...(key === "elite_mean" ? elites : {}),
     })),
     tell: teller((_, place) => `best ${amount(run.generation_best[place])}, elites ` +
-      `${amount(run.elite_mean[place])}${banded ? ` (worst ${amount(run.elite_worst[place])})` : ""}, ` +
+      `${amount(run.elite_mean[place])}${banded ? ` (worst ${amount(run.elite_threshold[place])})` : ""}, ` +
       `learned mean ${amount(run.learned_mean_fitness[place])} lines per game`),
   }));
   caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter; but for " +

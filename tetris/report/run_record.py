@@ -25,7 +25,8 @@ _NUMBERS = (
     "decisions",
 )
 _FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "learned_mean_fitness")
-_OLD_NAME = "mean_fitness"  # what runs called the fitness of the learned mean before
+_RENAMED = {"mean_fitness": "learned_mean_fitness", "elite_worst": "elite_threshold"}
+"""Older names of a record's fields, and the names of today."""
 _GREATEST = 1e300  # refuses NaN and infinities, too
 _SCORED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "games", "lines", "decisions")
 _ESTIMATED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "estimates", "decisions")
@@ -146,11 +147,11 @@ def read_metrics(path: Path) -> list[Metrics]:
 
 
 def read_record(line: str) -> Any:
-    """Return a line of a metrics file; what older runs called otherwise has the name of today."""
+    """Parse a line of a metrics file; older names of fields are replaced by those of today."""
     record = json.loads(line)
-    if isinstance(record, dict) and _OLD_NAME in record:
-        record["learned_mean_fitness"] = record.pop(_OLD_NAME)
-    return record
+    if not isinstance(record, dict):
+        return record
+    return {_RENAMED.get(name, name): value for name, value in record.items()}
 
 
 def _check_record(record: Any) -> None:
@@ -159,7 +160,7 @@ def _check_record(record: Any) -> None:
     for name in _NUMBERS:
         if not _is_number(record.get(name)):
             raise ValueError(f"expected {name} to be a number, got {record.get(name)!r}")
-    for name in (*_FIGURES, "elite_worst"):
+    for name in (*_FIGURES, "elite_threshold"):
         value = record.get(name)
         if (name not in record and name in _FIGURES) or not (value is None or _is_number(value)):
             raise ValueError(f"expected {name} to be a number or null, got {value!r}")

@@ -175,7 +175,7 @@ def generation_table(run: RunRecord, shown: Sequence[int]) -> Markup:
     header += ["mean deviation", "seconds", "decisions", "decisions/s"]
     rows = []
     for record in (run.metrics[place] for place in shown):
-        figures = [_figure(record.get(name)) for name in ("generation_best", "elite_mean", "elite_worst")]
+        figures = [_figure(record.get(name)) for name in ("generation_best", "elite_mean", "elite_threshold")]
         figures += [_figure(record["learned_mean_fitness"]), _figure(record["std_mean"])]
         speed = record["decisions"] / record["seconds"] if record["seconds"] else None
         spent = [f"{record['seconds']:.3g}", f"{record['decisions']:,}", _figure(speed)]

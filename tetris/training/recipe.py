@@ -13,6 +13,7 @@ import torch
 
 from cem import available_backends, describe_noise, parse_noise
 from cem.sampling import AUTO
+from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
 from tetris.feature_sets import feature_label
@@ -139,6 +140,7 @@ class Recipe:
             "averaging": float(self.averaging),
             "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
             "features": self._canonical_features(),
+            **{name: int(getattr(self, name)) for name in _LEAST},
         }
         for name, value in canonical.items():
             object.__setattr__(self, name, value)
@@ -335,12 +337,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"expected {name} to be from 0 to 1, got {value}")
         if types[name] == "int":
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"expected {name} to be a whole number, got {value!r}")
-            if value < _LEAST[name]:
-                raise ValueError(f"expected {name} to be at least {_LEAST[name]}, got {value}")
-    if settings.get("seed", 0) > _LARGEST_SEED:
-        raise ValueError(f"expected seed to be at most 2^64 - 1, got {settings['seed']}")
+            check_integer(name, value, _LEAST[name], _LARGEST_SEED if name == "seed" else None)
 
 
 def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:

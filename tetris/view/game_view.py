@@ -1,6 +1,6 @@
 """What there is to see of a game: whose cell is whose, the falling piece, the next one, the counts.
 
-The engines keep a wall as bits; which piece a cell came from matters to a picture only. A `Scene` is one
+The engines keep a stack as bits; which piece a cell came from matters to a picture only. A `Scene` is one
 decision as it can be drawn, by `tetris.view.images` or `tetris.view.text`.
 """
 
@@ -19,7 +19,7 @@ from tetris.rules import Rules
 Cells = npt.NDArray[np.uint8]
 
 UNKNOWN = 8
-"""A full cell of which nobody knows the piece, in a wall that is drawn."""
+"""A full cell of which nobody knows the piece, in a stack that is drawn."""
 
 HEADROOM = 4
 """Rows kept above the board: a piece that ends the game comes to rest with its top there."""
@@ -27,13 +27,13 @@ HEADROOM = 4
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """One decision: the wall before it, and where the piece comes to rest.
+    """One decision: the stack before it, and where the piece comes to rest.
 
     Attributes:
         rules: The rules of the game.
-        cells: The wall before the piece, shape (height + 4, width), row 0 at the bottom: 0 where empty,
+        cells: The stack before the piece, shape (height + 4, width), row 0 at the bottom: 0 where empty,
             otherwise the number of the cell's piece plus one.
-        rows: The same wall as rows of bits.
+        rows: The same stack as rows of bits.
         after: What the placement makes of it.
         full: Rows that the placement completes and that will go.
         next_piece: Number of the next piece; None where it is not known.
@@ -55,26 +55,26 @@ class Scene:
     games: int
 
 
-class Stage:
+class GameTracker:
     """A stream of games as it goes on: makes the scene of a placement, and carries it out.
 
     Example:
         >>> from tetris import published
-        >>> from tetris.judgement import decisions
+        >>> from tetris.explanation import decisions
         >>> from tetris.piece_stream import PieceStream
         >>> rules = Rules(10, 20)
         >>> pieces = PieceStream(rules, 1, 0)
-        >>> stage = Stage(rules)
+        >>> tracker = GameTracker(rules)
         >>> for after, _ in zip(decisions(published("dt20"), rules, pieces), range(100)):
-        ...     scene = stage.scene(after, pieces[stage.pieces + 1])
-        ...     stage.carry_out(scene)
-        >>> stage.pieces
+        ...     scene = tracker.scene(after, pieces[tracker.pieces + 1])
+        ...     tracker.carry_out(scene)
+        >>> tracker.pieces
         100
 
     Attributes:
         rules: The rules of the games.
-        cells: The wall, as in `Scene`.
-        rows: The wall, as in `Scene`.
+        cells: The stack, as in `Scene`.
+        rows: The stack, as in `Scene`.
         pieces: Pieces placed.
         lines: Lines removed over all games.
         game_lines: Lines removed in this game.
@@ -89,10 +89,10 @@ class Stage:
         self.rows: Rows = ()
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
-        """Return the scene of a placement on the wall as it is; nothing is carried out.
+        """Return the scene of a placement on the stack as it is; nothing is carried out.
 
         Args:
-            after: What the placement makes of the wall.
+            after: What the placement makes of the stack.
             next_piece: Number of the next piece; None where it is not known.
         """
         return Scene(
@@ -109,7 +109,7 @@ class Stage:
         )
 
     def carry_out(self, scene: Scene) -> None:
-        """Make the placement of a scene: the piece joins the wall, full rows go, the game may end."""
+        """Make the placement of a scene: the piece joins the stack, full rows go, the game may end."""
         after = scene.after
         self.pieces, self.lines, self.game_lines = scene.pieces, scene.lines, scene.game_lines
         if after.game_over:
@@ -136,22 +136,22 @@ def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = N
         pieces: Where the next piece is known from; otherwise it is that of the next placement, which is taken
             one ahead.
     """
-    stage = Stage(rules)
+    tracker = GameTracker(rules)
     coming = iter(played)
     after = next(coming, None)
     while after is not None:
         if pieces is not None:
-            scene, following = stage.scene(after, pieces[stage.pieces + 1]), None
+            scene, following = tracker.scene(after, pieces[tracker.pieces + 1]), None
         else:
             following = next(coming, None)
-            scene = stage.scene(after, None if following is None else following.shape.piece)
+            scene = tracker.scene(after, None if following is None else following.shape.piece)
         yield scene
-        stage.carry_out(scene)
+        tracker.carry_out(scene)
         after = next(coming, None) if pieces is not None else following
 
 
 def with_piece(scene: Scene) -> Cells:
-    """Return the wall with the piece where it comes to rest; the wall of the scene is not changed."""
+    """Return the stack with the piece where it comes to rest; the stack of the scene is not changed."""
     cells: Cells = scene.cells.copy()
     after = scene.after
     for x, y in piece_cells(after):
@@ -166,10 +166,10 @@ def piece_cells(after: AfterState) -> list[tuple[int, int]]:
 
 
 def _full_rows(rows: Rows, after: AfterState) -> tuple[int, ...]:
-    """The rows that a placement completes: in the wall before, and the piece, every cell is full."""
+    """The rows that a placement completes: in the stack before, and the piece, every cell is full."""
     full = []
     for y, cells in enumerate(after.shape.rows, start=after.landing_row):
-        wall = rows[y] if y < len(rows) else 0
-        if wall | cells << after.column == after.rules.full_row:
+        stack = rows[y] if y < len(rows) else 0
+        if stack | cells << after.column == after.rules.full_row:
             full.append(y)
     return tuple(full)

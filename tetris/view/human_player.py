@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tetris import LinearController, Rules
-from tetris.explanation import decisions, judge
+from tetris.explanation import decisions, explain
 from tetris.features import AfterState, column_heights
 from tetris.game import Pieces, choose, landing_row, place
 from tetris.pieces import PIECES
-from tetris.view.game_view import Scene, Stage
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, judgement_lines, screen
+from tetris.view.game_view import GameTracker, Scene
+from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
 from tetris.view.terminal import Terminal
 
 FOOTER = "arrows move, turn   space drop   h hint   q quit"
 
 
-class Player:
+class HumanPlayer:
     """A person at the keyboard; the controller plays the same pieces beside, for comparison.
 
     Args:
@@ -36,7 +36,7 @@ class Player:
         self.pieces = pieces
         self.controller = controller
         self.title = title
-        self.stage = Stage(rules)
+        self.tracker = GameTracker(rules)
         self.played: list[AfterState] = []
         """What the person placed, for a replay."""
         self._other = self._beside()
@@ -65,7 +65,7 @@ class Player:
             self._hint = not self._hint
 
     def _take_next(self) -> None:
-        self._piece = self.pieces[self.stage.pieces]
+        self._piece = self.pieces[self.tracker.pieces]
         self._hint = False
         self._put(0, (self.rules.width - PIECES[self._piece][0].width) // 2)
 
@@ -74,13 +74,13 @@ class Player:
         shape = PIECES[self._piece][orientation]
         self._orientation = orientation
         self._column = min(max(column, 0), self.rules.width - shape.width)
-        rows = self.stage.rows
+        rows = self.tracker.rows
         row = landing_row(column_heights(rows, self.rules.width), shape, self._column)
         self._after = place(rows, shape, self._column, row, self.rules)
 
     def _drop(self) -> None:
         scene = self._scene()
-        self.stage.carry_out(scene)
+        self.tracker.carry_out(scene)
         self.played.append(self._after)
         self._other_lines += next(self._other)
         over = f"game over with {scene.game_lines:,} lines; the next one begins"
@@ -93,23 +93,23 @@ class Player:
             yield after.lines
 
     def _scene(self) -> Scene:
-        return self.stage.scene(self._after, self.pieces[self.stage.pieces + 1])
+        return self.tracker.scene(self._after, self.pieces[self.tracker.pieces + 1])
 
     def _draw(self) -> None:
         scene, size = self._scene(), self.terminal.size
-        rows, names = self.stage.rows, self.controller.names_on(self.rules)
+        rows, names = self.tracker.rows, self.controller.names_on(self.rules)
         weights = self.controller.float32_weights
         hint = choose(rows, self._piece, weights, names, self.rules) if self._hint else None
         panel = [
             *self.title,
             "",
-            f"lines {self.stage.lines:,}   {self.controller.name or 'controller'} {self._other_lines:,}",
-            f"pieces {self.stage.pieces:,}   games over {self.stage.games:,}",
+            f"lines {self.tracker.lines:,}   {self.controller.name or 'controller'} {self._other_lines:,}",
+            f"pieces {self.tracker.pieces:,}   games over {self.tracker.games:,}",
             self._over,
             "",
         ]
         if self._hint:
-            panel += judgement_lines(judge(rows, self._after, self.controller), size.lines - PANEL_HEAD)
-        # Where the wall reaches the top, the piece is shown where it comes to rest.
+            panel += explanation_lines(explain(rows, self._after, self.controller), size.lines - PANEL_HEAD)
+        # Where the stack reaches the top, the piece is shown where it comes to rest.
         look = Look(row=max(self.rules.height, self._after.landing_row), ghost=True, hint=hint)
         self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth))

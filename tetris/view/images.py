@@ -20,9 +20,9 @@ from tetris.view.glyphs import text_pixels
 
 Picture = npt.NDArray[np.uint8]
 
-# What a cell can be; the seven pieces follow the first number of their kind, in the wall also `UNKNOWN`.
+# What a cell can be; the seven pieces follow the first number of their kind, in the stack also `UNKNOWN`.
 PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
-WALL, FALLING = 8, 16
+STACK, FALLING = 8, 16
 
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
@@ -47,10 +47,10 @@ def _palette() -> npt.NDArray[np.uint8]:
     full = ("dde3f0", "ffffff", "b4bccd")
     ghost = ("3a4150", "7d8597", "7d8597")
     hint = ("c9cfdb", "ffffff", "ffffff")
-    wall = [_mixed(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
+    stack = [_mixed(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
     pieces = [
         (color, _mixed(color, "ffffff", 0.35), _mixed(color, "000000", 0.3))
-        for color in (*wall, *PIECE_COLORS)
+        for color in (*stack, *PIECE_COLORS)
     ]
     return np.array([_rgb(color) for kind in (*flat, full, ghost, hint, *pieces) for color in kind], np.uint8)
 
@@ -73,11 +73,11 @@ def board_picture(
     """Return the board and the rows above it.
 
     Args:
-        cells: The wall, shape (rows, width), row 0 at the bottom, as in `Scene`, or `UNKNOWN` where a cell's
+        cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`, or `UNKNOWN` where a cell's
             piece is not known. Its rows are the picture's.
         cell: Size of a cell in pixels, at least 1.
         height: Rows of the board; those of ``cells`` beyond it are drawn as the space above.
-        falling: A placement whose piece is drawn, brighter than the wall.
+        falling: A placement whose piece is drawn, brighter than the stack.
         row: Row of the falling piece's bottom; where it comes to rest if not given.
         full: Rows to light up.
         ghost: Whether to outline where the falling piece comes to rest.
@@ -86,7 +86,7 @@ def board_picture(
     Returns:
         Indices into `PALETTE`, shape (rows * cell, width * cell).
     """
-    kinds = np.where(cells > 0, cells + np.uint8(WALL - 1), np.uint8(EMPTY))
+    kinds = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
     kinds[height:][cells[height:] == 0] = PAGE
     if hint is not None:
         _draw(kinds, hint, hint.landing_row, HINT)

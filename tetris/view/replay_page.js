@@ -1,4 +1,4 @@
-// The element tetris-player plays the replay in the JSON inside it, which tetris/player.py made and checked.
+// The element tetris-player plays the replay in the JSON inside it, which tetris/view/replay_page.py made and checked.
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const FASTEST_FALL = 12; // pieces a second; beyond, a fall would be two frames

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tetris.explanation import Judgement
+from tetris.explanation import Explanation
 from tetris.features import AfterState
 from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import HEADROOM, Scene
@@ -78,16 +78,16 @@ def screen(
     return [*joined, footer[: size.columns - 1]]
 
 
-def judgement_lines(judgement: Judgement, room: int) -> list[str]:
+def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     """Return a table of the features of a placement, its value and the margin.
 
     Args:
-        judgement: What the controller thinks.
+        explanation: What the controller thinks.
         room: Lines there are for it.
     """
-    margin = "-" if judgement.margin is None else f"{judgement.margin:.2f}"
-    lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{judgement.value:>15.2f}"]
-    columns = zip(judgement.names, judgement.features, judgement.contributions, strict=True)
+    margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
+    lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]
+    columns = zip(explanation.names, explanation.features, explanation.contributions, strict=True)
     # Zero times a negative weight is -0, which + 0.0 makes 0.
     rows = [f"{name:<{_NAME}}{value:>6g}{contribution + 0.0:>9.2f}" for name, value, contribution in columns]
     left = room - len(lines)

@@ -13,7 +13,7 @@ from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import Cells, Scene, piece_cells
 from tetris.view.images import PAGE, PALETTE, Picture
 
-NOTHING, WALL, FALLING, FULL, SUGGESTED = " .", "[]", "##", "==", "<>"
+NOTHING, STACK, FALLING, FULL, SUGGESTED = " .", "[]", "##", "==", "<>"
 """The cells of a plain board, two characters each, so that a cell is about square."""
 
 RESET = "\x1b[0m"
@@ -33,15 +33,15 @@ def board_lines(
     """Return the board in plain characters, a line a row, the topmost first, and the floor.
 
     Args:
-        cells: The wall, shape (rows, width), row 0 at the bottom, as in `Scene`.
+        cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`.
         height: Rows of the board; those of ``cells`` beyond it have no side walls.
         falling: A placement whose piece is drawn.
         row: Row of the falling piece's bottom; where it comes to rest if not given.
         full: Rows to mark.
         hint: A placement to mark, the suggestion of a controller.
     """
-    grid = [[WALL if cell else NOTHING for cell in line] for line in cells]
-    grid[height:] = [[WALL if cell else "  " for cell in line] for line in cells[height:]]
+    grid = [[STACK if cell else NOTHING for cell in line] for line in cells]
+    grid[height:] = [[STACK if cell else "  " for cell in line] for line in cells[height:]]
     for placement, at, mark in ((hint, None, SUGGESTED), (falling, row, FALLING)):
         if placement is not None:
             bottom = placement.landing_row if at is None else at

@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Iterator
 
 from tetris import LinearController
-from tetris.explanation import Judgement, judge
+from tetris.explanation import Explanation, explain
 from tetris.view.game_view import Scene
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, judgement_lines, screen
+from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
 from tetris.view.terminal import Terminal
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
@@ -52,7 +52,7 @@ class Watcher:
         self.ended = False
         self._progress = 0.0  # of the piece on its way: 0 as it comes, 1 when the next one comes
         self._shown: deque[tuple[float, int]] = deque()
-        self._judged: tuple[Scene, Judgement] | None = None
+        self._explained: tuple[Scene, Explanation] | None = None
 
     def run(self) -> None:
         """Show the scenes."""
@@ -139,9 +139,9 @@ class Watcher:
             "",
         ]
         if self.controller is not None:
-            if self._judged is None or self._judged[0] is not scene:
-                self._judged = scene, judge(scene.rows, scene.after, self.controller)
-            panel += judgement_lines(self._judged[1], lines - PANEL_HEAD)
+            if self._explained is None or self._explained[0] is not scene:
+                self._explained = scene, explain(scene.rows, scene.after, self.controller)
+            panel += explanation_lines(self._explained[1], lines - PANEL_HEAD)
         return panel
 
     def _measured(self, scene: Scene) -> str:

@@ -157,7 +157,7 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
         (("dt2",), "got 'dt2'; did you mean 'dt20'?"),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
         (("dt10", "dt20"), "expected controllers of different feature sets, got dt twice"),
-        (("--board", "30x3"), "expected the board's width to be 4 to 10, got 30"),
+        (("--board", "30x3"), "expected the board's width from 4 to 10, got 30"),
         (("bdu", "--board", "6x6"), "expected a board of width 10 for the features bdu, got 6x6"),
         (
             ("--device", "pyton"),

@@ -1,7 +1,6 @@
 """Kill a training run at random moments and resume it: started by test_train_tetris_resume.py.
 
-The run that is never killed reads its results at once. Of those that are killed every other one reads them
-late, as on a GPU.
+The run that is never killed syncs at once. Every other killed run defers host sync, as on a GPU.
 
 A process of its own, so that it can fork: a fork from pytest would inherit its threads.
 """
@@ -29,14 +28,14 @@ RECIPE = (
 )
 
 
-def start(*arguments: str, late: bool = False) -> int:
+def start(*arguments: str, deferred: bool = False) -> int:
     """Train in a child; return its number."""
     child = os.fork()
     if child:
         return child
     code = 1
     try:
-        cem.trainer.reads_late = lambda device: late
+        cem.trainer.defers_sync = lambda device: deferred
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             code = train.main(arguments)
     finally:
@@ -58,18 +57,18 @@ def main(root: Path, kills: int) -> None:
     duration = time.monotonic() - began
     folder, moments, steps = root / "killed", random.Random(0), []
 
-    def go_on(late: bool) -> int:
+    def go_on(deferred: bool) -> int:
         begun = (folder / "config.json").exists()
         arguments = ("--resume", str(folder)) if begun else (*RECIPE, "--out", str(folder))
-        return start(*arguments, late=late)
+        return start(*arguments, deferred=deferred)
 
     for count in range(kills):
-        child = go_on(late=count % 2 == 0)
+        child = go_on(deferred=count % 2 == 0)
         time.sleep(moments.uniform(0.0, 2.0 * duration / kills))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         steps.append(newest(folder))
-    assert os.waitpid(go_on(late=True), 0)[1] == 0
+    assert os.waitpid(go_on(deferred=True), 0)[1] == 0
     print(json.dumps({"steps": steps, "generations": GENERATIONS}))
 
 

@@ -93,7 +93,7 @@ def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> Non
     ("arguments", "message"),
     [
         (("dt200",), "got 'dt200'; did you mean 'dt20'?"),
-        (("dt20", "--streams", "1"), "expected --streams to be from 2 to 8192, got 1"),
+        (("dt20", "--streams", "1"), "expected --streams from 2 to 8192, got 1"),
         (("dt20", "--device", "python"), "expected a device among auto, cpu, cuda; got 'python'"),
         (("dt20", "--seconds", "1", "--decisions", "1"), "not allowed with argument"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),

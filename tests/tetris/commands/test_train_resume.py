@@ -36,9 +36,9 @@ def _checkpoint_every_generation_and_draw_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
 
 
-def _read(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
-    """Let runs read their results a generation late, as on a GPU, or at once."""
-    monkeypatch.setattr("cem.trainer.reads_late", lambda device: late)
+def _defer(monkeypatch: pytest.MonkeyPatch, deferred: bool) -> None:
+    """Let runs defer host sync by a generation, as on a GPU, or not."""
+    monkeypatch.setattr("cem.trainer.defers_sync", lambda device: deferred)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[],
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("generation", [0, 2])
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("deferred", [False, True])
 def test_signal_drops_the_generation_and_says_how_to_go_on(
     script: Script,
     tmp_path: Path,
@@ -91,9 +91,9 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     number: signal.Signals,
     status: int,
     generation: int,
-    late: bool,
+    deferred: bool,
 ) -> None:
-    _read(monkeypatch, late)
+    _defer(monkeypatch, deferred)
     folder = tmp_path / "stopped"
     _stop_in(monkeypatch, generation, lambda: signal.raise_signal(number))
     ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder)
@@ -148,11 +148,11 @@ def test_finished_run_says_so(script: Script, tmp_path: Path, decisions: int) ->
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("deferred", [False, True])
 def test_time_limit_ends_a_run_that_can_be_resumed(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, late: bool
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, deferred: bool
 ) -> None:
-    _read(monkeypatch, late)
+    _defer(monkeypatch, deferred)
     folder = tmp_path / "stopped"
     now = time.monotonic
     _stop_in(monkeypatch, 2, lambda: monkeypatch.setattr("time.monotonic", lambda: now() + 3600))
@@ -167,11 +167,11 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     assert _is_the_same(folder, whole)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("deferred", [False, True])
 def test_full_disk_is_one_line_and_the_run_can_go_on(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, late: bool
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, deferred: bool
 ) -> None:
-    _read(monkeypatch, late)
+    _defer(monkeypatch, deferred)
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -188,11 +188,11 @@ def test_full_disk_is_one_line_and_the_run_can_go_on(
     assert _is_the_same(folder, whole)
 
 
-def test_run_read_late_is_the_run_read_at_once(
+def test_deferred_sync_gives_the_run_of_immediate_sync(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
 ) -> None:
-    folder = tmp_path / "late"
-    _read(monkeypatch, True)
+    folder = tmp_path / "deferred"
+    _defer(monkeypatch, True)
     assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 0
     assert _is_the_same(folder, whole)
     assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == sorted(

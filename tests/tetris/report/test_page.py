@@ -15,7 +15,7 @@ from sample_runs import make_run
 from tetris.replay import Replay
 from tetris.report.data import GAME_DECISIONS, MOST_POINTS, recorded_game, shown_places
 from tetris.report.page import comparison_page, report_page, write_report
-from tetris.report.run_record import RunRecord, read_run
+from tetris.report.run_record import RunRecord, read_record, read_run
 
 MOST_BYTES = 1_500_000
 _VOID = ("meta", "input", "br")
@@ -92,14 +92,14 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
     assert values["generation"] == [1, 2, 3]
     assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
     assert values["features"] == ["holes", "max_height"]
-    for key in ("generation_best", "elite_mean", "elite_worst", "learned_mean_fitness", "std_mean"):
+    for key in ("generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean"):
         assert values[key] == pytest.approx([record[key] for record in run.metrics], rel=1e-4)
     for key in ("mean", "std"):
         for feature in range(2):
             told = [record[key][feature] for record in run.metrics]
             assert values[key][feature] == pytest.approx(told, rel=1e-4)
     for worst, mean, best in zip(
-        *(values[k] for k in ("elite_worst", "elite_mean", "generation_best")), strict=True
+        *(values[k] for k in ("elite_threshold", "elite_mean", "generation_best")), strict=True
     ):
         assert worst <= mean <= best
 
@@ -154,15 +154,20 @@ def test_a_long_run_is_thinned_out_and_the_page_stays_small(run: RunRecord) -> N
 def test_a_run_without_scores_and_without_recorded_weights_says_so(run: RunRecord, tmp_path: Path) -> None:
     bare = read_run(make_run(tmp_path / "bare", scored=False))
     old = [
-        {name: value for name, value in record.items() if name not in ("mean", "std", "elite_worst")}
+        {name: value for name, value in record.items() if name not in ("mean", "std", "elite_threshold")}
         for record in bare.metrics
     ]
     page = report_page(RunRecord("old", bare.recipe, old, bare.controller))
     assert "Nothing was measured yet" in page
     assert "This run recorded no weights on its way" in page
     (values,) = chart_data(page)["runs"]
-    assert values["elite_worst"] == [None] * 3
+    assert values["elite_threshold"] == [None] * 3
     assert rows(page, "Learned weights")[0] == ["feature", "weight"]
+
+
+def test_older_names_of_a_record_are_read_as_those_of_today() -> None:
+    record = read_record('{"generation": 1, "mean_fitness": 2.5, "elite_worst": 0.5}')
+    assert record == {"generation": 1, "learned_mean_fitness": 2.5, "elite_threshold": 0.5}
 
 
 def test_a_name_cannot_break_out_of_the_page(run: RunRecord) -> None:

@@ -230,21 +230,21 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"averaging": -0.1}, "averaging to be from 0 to 1, got -0.1"),
         ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
         ({"pieces": "Q"}, "letters of IOTZSJL"),
-        ({"board": "30x3"}, "width to be 4 to 10, got 30"),
-        ({"curriculum": "10x40:2"}, "height to be 4 to 24, got 40"),
+        ({"board": "30x3"}, "width from 4 to 10, got 30"),
+        ({"curriculum": "10x40:2"}, "height from 4 to 24, got 40"),
         ({"curriculum": ""}, "at least one generation"),
         (
             {"curriculum": "10x10:1:9,10x12:1:212:split", "streams": 16},
             "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
         ),
         ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
-        ({"population": 1}, "population to be at least 2, got 1"),
+        ({"population": 1}, "population >= 2, got 1"),
         ({"population": 8, "elites": 9}, "at most the population of 8, got 9"),
         (
             {"population": 10**6, "streams": 10**6, "curriculum": "10x10:2"},
             "population x streams to be at most",
         ),
-        ({"seed": 1 << 64}, "seed to be at most"),
+        ({"seed": 1 << 64}, "seed from 0 to"),
         (
             {"features": "bdu", "board": "8x20", "curriculum": "10x10:2"},
             "boards of one width for the features bdu, got 8x20 and 10x10",
@@ -259,10 +259,10 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"population": "20"}, "population to be a whole number, got '20'"),
-        ({"population": True}, "population to be a whole number, got True"),
+        ({"population": "20"}, "population to be an int, got '20'"),
+        ({"population": True}, "population to be an int, got True"),
         ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
-        ({"streams": 2.0}, "streams to be a whole number, got 2.0"),
+        ({"streams": 2.0}, "streams to be an int, got 2.0"),
         ({"board": 10}, "board to be a text, got 10"),
     ],
 )
@@ -286,7 +286,7 @@ def test_config_file_gives_the_same_recipe_again(tmp_path: Path) -> None:
         ('{"format": "cem-checkpoint"}', "of format cem-tetris-run"),
         ('{"version": 2}', "of version 1"),
         ('{"sede": 3}', "got 'sede'; did you mean 'seed'"),
-        ('{"seed": NaN}', "seed to be a whole number, got nan"),
+        ('{"seed": NaN}', "seed to be an int, got nan"),
         ("[" * 100_000, "config.json: "),
     ],
 )

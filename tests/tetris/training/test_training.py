@@ -100,7 +100,7 @@ def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
     training.trainer.run()
     first, *_ = (json.loads(line) for line in training.folder.metrics.read_text().splitlines())
     assert list(first) == [
-        *("generation", "best_fitness", "generation_best", "elite_mean", "elite_worst", "std_mean"),
+        *("generation", "best_fitness", "generation_best", "elite_mean", "elite_threshold", "std_mean"),
         *("seconds", "elapsed_s"),
         *("stage", "board_width", "board_height", "learned_mean_fitness", "lines", "games", "decisions"),
         *("lines/s", "decisions/s"),
@@ -152,11 +152,11 @@ def test_objective_leaves_on_the_gpu_what_was_played_there(
     assert _evaluate_on("cuda", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("deferred", [False, True])
 def test_controller_of_a_checkpoint_is_that_of_its_generation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferred: bool
 ) -> None:
-    monkeypatch.setattr("cem.trainer.reads_late", lambda device: late)
+    monkeypatch.setattr("cem.trainer.defers_sync", lambda device: deferred)
     monkeypatch.setattr(_training, "CHECKPOINT_SECONDS", 0.0)
     saved: list[LinearController] = []
     ahead: list[int] = []
@@ -170,7 +170,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
     monkeypatch.setattr(LinearController, "save", saving)
     training = _training_run(tmp_path / "run", _recipe())
     training.trainer.run()
-    assert ahead == ([2, 3, 3] if late else [1, 2, 3])
+    assert ahead == ([2, 3, 3] if deferred else [1, 2, 3])
 
     records = [json.loads(line) for line in training.folder.metrics.read_text().splitlines()]
     elapsed = [record["elapsed_s"] for record in records]

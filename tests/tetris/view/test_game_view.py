@@ -1,4 +1,4 @@
-"""tetris/scene.py: whose cell is whose, and the counts."""
+"""tetris/view/game_view.py: the piece of each cell, and the counts."""
 
 from __future__ import annotations
 

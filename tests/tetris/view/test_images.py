@@ -1,4 +1,4 @@
-"""tetris/render.py and glyphs.py: pictures as arrays."""
+"""tetris/view/images.py and glyphs.py: pictures as arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tetris.view.images import (
     HINT,
     PAGE,
     PALETTE,
-    WALL,
+    STACK,
     board_picture,
     frame,
     piece_picture,
@@ -45,7 +45,7 @@ def test_a_pixel_a_cell_shows_wall_and_falling_piece(shown: list[Scene]) -> None
     scene = next(scene for scene in shown if scene.pieces > 5 and not scene.full)
     drawn = kinds(scene_board(scene, 1))
     assert drawn.shape == (8 + HEADROOM, 6)
-    assert ((drawn >= WALL) & (drawn < FALLING)).sum() == (scene.cells > 0).sum()
+    assert ((drawn >= STACK) & (drawn < FALLING)).sum() == (scene.cells > 0).sum()
     assert (drawn == FALLING + scene.after.shape.piece).sum() == 4
     assert set(np.unique(drawn[8:])) == {PAGE}
     assert (drawn[:8] == EMPTY).sum() == 6 * 8 - 4 - (scene.cells > 0).sum()
@@ -102,7 +102,7 @@ def test_every_piece_is_drawn_in_its_own_colour() -> None:
 def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
     cells = np.array([[UNKNOWN, 1, 7, 0]], dtype=np.uint8)
     drawn = kinds(board_picture(cells, 1, height=1))[0]
-    assert drawn.tolist() == [FALLING - 1, WALL, WALL + 6, EMPTY]
+    assert drawn.tolist() == [FALLING - 1, STACK, STACK + 6, EMPTY]
     assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
 
 

@@ -1,4 +1,4 @@
-"""tetris/player.py: the page holds all it needs, and plays what the engine played."""
+"""tetris/view/replay_page.py: the page holds all it needs, and plays what the engine played."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tetris import Rules, published
 from tetris.explanation import decisions
 from tetris.piece_stream import PieceStream
 from tetris.view.game_view import Scene, scenes
-from tetris.view.human_player import Player
+from tetris.view.human_player import HumanPlayer
 from tetris.view.screen import Look, screen
 from tetris.view.terminal import Terminal, color_depth, is_interactive, parse_keys
 from tetris.view.watcher import SPEEDS, Watcher
@@ -177,7 +177,7 @@ def test_a_person_plays_and_asks_for_a_hint(person: Pty) -> None:
     pieces = PieceStream(RULES, 3, 0)
     typed(person, ("pieces 0 ", "h"), ("margin", "\x1b[D\x1b[D\x1b[D\x1b[D\x1b[A "), ("pieces 1 ", "q"))
     with Terminal(person.output, person.side) as terminal:
-        player = Player(terminal, RULES, pieces, DT20, ["you"])
+        player = HumanPlayer(terminal, RULES, pieces, DT20, ["you"])
         player.run()
     (after,) = player.played
     assert (after.shape.piece, after.shape.orientation % 2, after.column) == (pieces[0], 1, 0)
@@ -187,10 +187,10 @@ def test_what_a_person_plays_goes_on_after_the_end_of_a_game(person: Pty) -> Non
     pieces = PieceStream(RULES, 3, 0)
     typed(person, *((f"pieces {count} ", " ") for count in range(12)), ("pieces 12 ", "q"))
     with Terminal(person.output, person.side) as terminal:
-        player = Player(terminal, RULES, pieces, DT20, ["you"])
+        player = HumanPlayer(terminal, RULES, pieces, DT20, ["you"])
         player.run()
     assert [after.shape.piece for after in player.played] == [pieces[t] for t in range(12)]
-    assert player.stage.games >= 1
+    assert player.tracker.games >= 1
     person.wait_for("game over with 0 lines; the next one begins")
 
 

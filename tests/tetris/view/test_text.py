@@ -11,7 +11,7 @@ from tetris import Rules, published
 from tetris.explanation import decisions
 from tetris.piece_stream import PieceStream
 from tetris.view.game_view import Scene, scenes
-from tetris.view.images import FALLING, PALETTE, WALL, piece_picture
+from tetris.view.images import FALLING, PALETTE, STACK, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
 
 RULES = Rules(6, 5)
@@ -53,16 +53,16 @@ def test_a_suggestion_is_marked() -> None:
 
 
 def test_half_blocks_hold_two_pixels_each() -> None:
-    picture = np.array([[0, 3 * WALL, 3 * WALL], [3 * WALL, 0, 3 * FALLING]], dtype=np.uint8)
+    picture = np.array([[0, 3 * STACK, 3 * STACK], [3 * STACK, 0, 3 * FALLING]], dtype=np.uint8)
     (line,) = half_blocks(picture, true_color=True)
-    wall, falling = (";".join(map(str, PALETTE[3 * kind])) for kind in (WALL, FALLING))
+    stack, falling = (";".join(map(str, PALETTE[3 * kind])) for kind in (STACK, FALLING))
     assert line == (
-        f"\x1b[0m\x1b[38;2;{wall}m▄\x1b[0m\x1b[38;2;{wall}m▀\x1b[38;2;{wall};48;2;{falling}m▀\x1b[0m"
+        f"\x1b[0m\x1b[38;2;{stack}m▄\x1b[0m\x1b[38;2;{stack}m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m"
     )
 
 
 def test_an_odd_row_is_the_lower_half_of_the_first_line() -> None:
-    lines = half_blocks(np.full((3, 2), 3 * WALL, dtype=np.uint8), true_color=True)
+    lines = half_blocks(np.full((3, 2), 3 * STACK, dtype=np.uint8), true_color=True)
     assert [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines] == ["▄▄", "  "]
 
 

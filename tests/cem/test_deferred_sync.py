@@ -1,7 +1,7 @@
-"""Results read a generation late: the same files and the same ends as those read at once.
+"""Deferred host sync: the same files and the same ends as with immediate sync.
 
-On a GPU they are read late. The same is done here on the CPU; a test that needs a device that takes its time
-says itself when its results are there.
+The trainer defers host sync on a GPU. These tests defer it on the CPU. A test of a slow device decides
+when its results are ready.
 """
 
 import errno
@@ -33,7 +33,7 @@ TIMES = ("seconds", "elapsed_s", "evaluated/s")
 
 def make():
     return CrossEntropyMethod(
-        torch.full((4,), 2.0), 1.0, 40, maximize=False, seed=3, noise="linear:0.5,20", smoothing=0.8
+        torch.full((4,), 2.0), 1.0, 40, maximize=False, seed=3, extra_variance="linear:0.5,20", smoothing=0.8
     )
 
 
@@ -50,14 +50,14 @@ def sphere(candidates, generation):
 
 
 @pytest.fixture
-def read(monkeypatch):
-    """Choose how results are read: ``read("late")`` or ``read("at once")``."""
-    return lambda how: monkeypatch.setattr("cem.trainer.reads_late", lambda device: how == "late")
+def sync(monkeypatch):
+    """Choose the host sync of the trainer: ``sync("deferred")`` or ``sync("immediate")``."""
+    return lambda how: monkeypatch.setattr("cem.trainer.defers_sync", lambda device: how == "deferred")
 
 
 @pytest.fixture
-def late(read):
-    read("late")
+def deferred(sync):
+    sync("deferred")
 
 
 class Recorder(Callback):
@@ -125,7 +125,7 @@ class Training:
         return self.files(), self.recorder.calls, bits(self.optimizer.state_dict())
 
 
-def test_a_generation_is_recorded_when_the_next_one_was_told(late):
+def test_a_generation_is_recorded_when_the_next_one_was_told(deferred):
     events = []
 
     def objective(candidates, generation):
@@ -139,7 +139,7 @@ def test_a_generation_is_recorded_when_the_next_one_was_told(late):
     ]
 
 
-def test_a_checkpoint_is_that_of_its_generation_though_the_search_is_ahead(late, tmp_path):
+def test_a_checkpoint_is_that_of_its_generation_though_the_search_is_ahead(deferred, tmp_path):
     ahead, states = [], {}
 
     class Watch(Callback):
@@ -251,10 +251,10 @@ SITUATIONS = {  # what is done, and how the run ends
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_whatever_happens_comes_out_as_if_read_at_once_and_can_be_resumed(read, tmp_path, name):
+def test_deferred_sync_leaves_the_files_of_immediate_sync_and_can_be_resumed(sync, tmp_path, name):
     outcomes = []
-    for how in ("at once", "late"):
-        read(how)
+    for how in ("immediate", "deferred"):
+        sync(how)
         options, ending = SITUATIONS[name]
         training = Training(tmp_path / how, **options)
         assert training.run() == ending
@@ -266,12 +266,12 @@ def test_whatever_happens_comes_out_as_if_read_at_once_and_can_be_resumed(read, 
 
     whole = Training(tmp_path / "whole")
     assert whole.run() == ("finished", None, GENERATIONS)
-    resumed = Training(tmp_path / "late")
+    resumed = Training(tmp_path / "deferred")
     assert resumed.run() == ("finished", None, GENERATIONS)
     assert resumed.files() == whole.files()
 
 
-def test_an_interruption_in_any_generation_is_resumed_bit_for_bit(late, tmp_path):
+def test_an_interruption_in_any_generation_is_resumed_bit_for_bit(deferred, tmp_path):
     whole = Training(tmp_path / "whole")
     whole.run()
     for last in range(GENERATIONS):
@@ -289,8 +289,8 @@ def test_an_interruption_in_any_generation_is_resumed_bit_for_bit(late, tmp_path
         assert bits(resumed.optimizer.state_dict()) == bits(whole.optimizer.state_dict())
 
 
-def test_a_refused_generation_rises_a_generation_late_and_is_named(read, tmp_path):
-    played = {"at once": [], "late": []}
+def test_a_refused_generation_rises_one_generation_later_and_is_named(sync, tmp_path):
+    played = {"immediate": [], "deferred": []}
     endings = []
     for how, seen in played.items():
 
@@ -299,7 +299,7 @@ def test_a_refused_generation_rises_a_generation_late_and_is_named(read, tmp_pat
             found = sphere(candidates, generation)
             return torch.full((40,), math.nan) if generation == EVENT else found
 
-        read(how)
+        sync(how)
         training = Training(tmp_path / how, objective)
         training.optimizer._refuses_at_once = False  # as on a GPU
         endings.append((training.run(), training.outcome(), training.optimizer.generation))
@@ -309,16 +309,16 @@ def test_a_refused_generation_rises_a_generation_late_and_is_named(read, tmp_pat
         f"expected at least one finite fitness and finite elites, got none in generation {EVENT + 1}, "
         "counted from 1",
     )
-    assert played == {"at once": list(range(EVENT + 1)), "late": list(range(EVENT + 2))}
+    assert played == {"immediate": list(range(EVENT + 1)), "deferred": list(range(EVENT + 2))}
     assert len(training.lines()) == EVENT
     training.optimizer.check()  # it was said once
 
 
-def test_a_run_goes_on_before_the_generation_that_was_refused(read, tmp_path):
+def test_a_run_goes_on_before_the_generation_that_was_refused(sync, tmp_path):
     def objective(trainer, candidates, generation):
         return torch.full((40,), math.nan) if generation == EVENT else sphere(candidates, generation)
 
-    read("late")
+    sync("deferred")
     training = Training(tmp_path, objective)
     training.optimizer._refuses_at_once = False  # as on a GPU
     first, second = training.run(), training.run()
@@ -340,7 +340,7 @@ class Device:
 
 
 @pytest.fixture
-def device(late, monkeypatch):
+def device(deferred, monkeypatch):
     return Device(monkeypatch)
 
 
@@ -458,7 +458,7 @@ def test_a_run_goes_on_after_results_were_dropped(device, monkeypatch, tmp_path)
     assert bits(training.optimizer.state_dict()) == bits(whole.optimizer.state_dict())
 
 
-def test_seconds_reach_from_results_to_results(late):
+def test_seconds_reach_from_results_to_results(deferred):
     recorder = Recorder()
     pauses = [0.02, 0.08, 0.02, 0.02]
 

@@ -1,0 +1,27 @@
+"""Checks of integer arguments, shared by `cem` and `tetris`."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+
+def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
+    """Return an integer of a range as an int.
+
+    Args:
+        name: What errors call the argument.
+        value: A Python or NumPy integer.
+        low: The least value allowed.
+        high: The greatest value allowed. None: no limit.
+
+    Raises:
+        TypeError: If it is no integer, or a bool.
+        ValueError: If it is out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"expected {name} to be an int, got {value!r}")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        wanted = f">= {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"expected {name} {wanted}, got {number}")
+    return number
