@@ -8,7 +8,7 @@ from typing import Any
 
 from pages.result_files import Result, load, load_all, with_provenance
 from pages.wording import count, markdown, score, span
-from tetris.evaluation.scores import find_measurement
+from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.numbers import lines
 
 PROCESSOR, GPU = "epyc-2core", "h200"
@@ -21,20 +21,26 @@ def median_run(result: Result) -> dict[str, Any]:
     return runs[len(runs) // 2]
 
 
+def on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[str, Any]:
+    """Return a controller's score on a board: the estimate where there is one."""
+    found = find_estimate(run, controller, board)
+    return find_measurement(run["score"], controller, board) if found is None else found
+
+
 def scores() -> str:
-    """Return the learned controller of the median run beside the published ones of the same run."""
+    """Return the learned controller of the median run beside the published ones."""
     result = load(f"{PROCESSOR}/training")
     run = median_run(result)
     rows = []
     for name in ("learned", "bcts", "dt20"):
         label = f"**learned** ({len(run['weights'])} features)" if name == "learned" else name
-        played, estimated = (
-            find_measurement(run["score"], name, "10x10"),
-            find_measurement(run["estimates"], name, "10x20"),
-        )
-        rows.append([label, score(played), score(estimated)])
-    header = ["controller", "lines a game on 10x10, played", "on 10x20, estimated"]
-    return with_provenance(markdown(header, rows), result)
+        low, high = (on_board(run, name, board) for board in ("10x10", "10x20"))
+        estimated = ", estimated" if "estimates" in high else ""
+        rows.append([label, score(low), f"{score(high)}{estimated}"])
+    sources = [load(f"{GPU}/published")] if "measured" in high else []
+    return with_provenance(
+        markdown(["controller", "lines a game on 10x10", "on 10x20"], rows), result, *sources
+    )
 
 
 def training() -> str:
@@ -44,7 +50,7 @@ def training() -> str:
     small = [find_measurement(run["score"], "learned", "10x10")["lines_per_game"] for run in runs]
     large = [find_measurement(run["estimates"], "learned", "10x20")["lines_per_game"] for run in runs]
     seconds = [run["training_seconds"] for run in runs]
-    reference = find_measurement(median_run(result)["estimates"], "dt20", "10x20")["lines_per_game"]
+    reference = on_board(runs[0], "dt20", "10x20")["lines_per_game"]
     words = (
         f"On {result.hardware} training takes {statistics.median(seconds):.0f} s (median of {len(runs)} "
         f"seeds, slowest {max(seconds):.0f} s). The learned controllers clear "
