@@ -9,7 +9,7 @@
 >>> optimizer.generation
 20
 
-``Trainer`` adds the loop around it: progress, metrics, checkpoints, time limit and signals.
+``Trainer`` is the loop: progress, metrics, checkpoints, time limit and signals.
 """
 
 import kernels

@@ -1,4 +1,4 @@
-"""Checks of what a caller passes in, with errors that say what was expected and what came."""
+"""Checks of arguments, with errors that name the expected and the given value."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def check_vector(name: str, value: Any, dim: int | None, dtype: torch.dtype, dev
     """Return a new tensor of shape (dim,) with the values of a tensor, array or sequence.
 
     Args:
-        name: How errors call it.
+        name: Its name in errors.
         value: Tensor, array or sequence of real numbers, shape (dim,); a single number stands for ``dim``
             equal ones, where ``dim`` is given.
-        dim: The length wanted, or ``None`` for any length ``>= 1``.
+        dim: The expected length, or ``None`` for any length ``>= 1``.
         dtype: The dtype of the result.
         device: The device of the result.
 
     Raises:
         TypeError: As ``as_real``.
-        ValueError: If its shape is another.
+        ValueError: If its shape differs.
     """
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if dim is not None and vector.dim() == 0:
@@ -60,7 +60,7 @@ def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
 
     Raises:
         TypeError: As ``as_real``.
-        ValueError: If its shape is another.
+        ValueError: If its shape differs.
     """
     tensor = as_real(name, value)
     if tensor.shape != shape:
@@ -72,7 +72,7 @@ def as_real(name: str, value: Any) -> Tensor:
     """Return a tensor, array or sequence as a detached real tensor, on its own device, in its own dtype.
 
     Raises:
-        TypeError: If it cannot be made one, or its numbers are complex or bool.
+        TypeError: If it is not convertible, or its numbers are complex or bool.
     """
     try:
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
@@ -86,7 +86,7 @@ def as_real(name: str, value: Any) -> Tensor:
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """Return a device that can be used here; ``cuda`` means the current CUDA device, with its index.
+    """Return an available device; ``cuda`` means the current CUDA device, with its index.
 
     Raises:
         ValueError: If the text names no device, or this torch finds no such CUDA device.

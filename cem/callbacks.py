@@ -1,4 +1,4 @@
-"""What watches a training run: the hooks, a progress bar and a metrics file."""
+"""Callbacks of a training run: the hooks, a progress bar and a metrics file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tqdm import tqdm
 
 from cem._checks import check_real
 
-_SMOOTHING = 0.3  # weight of the newest generation in the time it is expected to take
+_SMOOTHING = 0.3  # weight of the newest generation in the expected time
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run sets out to do, told to the callbacks once.
+    """The plan of a run, given to the callbacks once.
 
     Attributes:
-        generation: The generations told before this run: 0, or those of the checkpoint it goes on from.
-        generations: How many there shall be in the end; None: no such end.
-        time_limit_s: How long this run may take, in seconds; None: as long as it needs.
-        costs: What each of the generations costs beside the others, in any unit; empty: all the same.
+        generation: The generations told before this run: 0, or those of the checkpoint it resumes.
+        generations: The generations to be told in the end; None: no limit.
+        time_limit_s: The time limit of this run, in seconds; None: no limit.
+        costs: The relative cost of each generation; empty: all the same.
     """
 
     generation: int
@@ -39,7 +39,7 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class GenerationRecord:
-    """What is known of a generation that was told; ``Trainer`` says when it is made.
+    """The record of a generation that was told; see ``Trainer`` for when it is made.
 
     Attributes:
         generation: The generations told so far, 1 for the first.
@@ -48,13 +48,13 @@ class GenerationRecord:
         elite_mean: The mean fitness of its elites.
         elite_threshold: The fitness of its worst elite: no other candidate is fitter.
         std_mean: The mean of the new standard deviation over the dimensions.
-        seconds: The wall time it took, in seconds: on the CPU from asking for its candidates to knowing its
-            statistics; on other devices from the moment the results of the generation before (for the first
-            of a run: the work queued before it) were complete to the moment its own were.
+        seconds: Its wall time, in seconds: on the CPU from ``ask()`` to its statistics; on other devices from
+            the completion of the generation before (for the first one, of the work queued before it) to its
+            own completion.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
-        metrics: What the objective measured besides, by name.
+        metrics: The metrics of the objective, by name.
         distribution: Mean and standard deviation of the new distribution, shape (dim,) each, on the CPU, not
-            to be changed; None where nobody told.
+            to be changed; None if not recorded.
     """
 
     generation: int
@@ -83,25 +83,25 @@ class GenerationRecord:
 
 
 class Callback:
-    """Hooks into a training run; all do nothing here. Derive and override what is wanted."""
+    """Hooks of a training run, to be overridden; all do nothing here."""
 
     def on_start(self, plan: RunPlan) -> None:
-        """Begin: called once, before the first generation."""
+        """Called once, before the first generation."""
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """See a generation that was told. The optimizer itself may be a generation ahead, see ``Trainer``."""
+        """Called with the record of each generation; the optimizer may be ahead, see ``Trainer``."""
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Make durable what belongs to the generations up to this one: a checkpoint is about to be saved.
+        """Called before a checkpoint is saved: flush what belongs to the generations up to it.
 
         Args:
             generation: The generations recorded, 1 for the first.
             state: The state of the optimizer after them, which is saved: see
-                ``CrossEntropyMethod.state_dict``. Not to be changed. The optimizer itself may be ahead.
+                ``CrossEntropyMethod.state_dict``. Not to be changed. The optimizer may be ahead.
         """
 
     def on_end(self) -> None:
-        """Close: called once for every callback that was started, after an error, too."""
+        """Called once at the end for every callback that was started, after an error, too."""
 
 
 class ProgressBar(Callback):
@@ -119,14 +119,14 @@ class ProgressBar(Callback):
         file: TextIO | None = None,
         number: Callable[[float], str] = "{:.6g}".format,
     ) -> None:
-        """Choose what to show.
+        """Set up; nothing is shown yet.
 
         Args:
             metrics: Names of metrics of the objective to show, such as rates; shown as "12.3M lines/s" under
                 the name "lines/s".
             interval_s: The least time between two plain lines in a log, in seconds, ``>= 0``.
-            file: Where to; None: ``sys.stderr`` as it is when the run starts.
-            number: Writes a fitness.
+            file: The output; None: ``sys.stderr`` at the start of the run.
+            number: Formats a fitness.
 
         Raises:
             TypeError: If ``interval_s`` is no number.
@@ -144,7 +144,7 @@ class ProgressBar(Callback):
         self._pending = ""
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the bar where there is a terminal."""
+        """Open the bar on a terminal."""
         self._plan, self._started, self._shown, self._pace = plan, time.monotonic(), -math.inf, None
         self._generation, self._began = plan.generation, self._started
         self._pending = ""
@@ -162,7 +162,9 @@ class ProgressBar(Callback):
     def on_generation(self, record: GenerationRecord) -> None:
         """Advance the bar, or print a line when one is due."""
         self._generation, self._began = record.generation, time.monotonic()
-        if record.generation > self._plan.generation + 1:  # the first pays for what a process does once
+        if (
+            record.generation > self._plan.generation + 1
+        ):  # the first one includes one-time costs of the process
             pace = record.seconds / self._cost(record.generation - 1, record.generation)
             self._pace = pace if self._pace is None else self._pace + _SMOOTHING * (pace - self._pace)
         text = self._text(record)
@@ -176,7 +178,7 @@ class ProgressBar(Callback):
             self._print_pending()
 
     def tick(self) -> None:
-        """Print a line in a log that had none for long, as an objective may ask while a generation lasts."""
+        """Print a line in a log if one is due; an objective may call it during a long generation."""
         now = time.monotonic()
         if self._bar is None and now - max(self._shown, self._began) >= self._interval_s:
             self._print_pending()
@@ -186,7 +188,7 @@ class ProgressBar(Callback):
             self._shown = now
 
     def on_end(self) -> None:
-        """Leave the last state of the bar, or the last line, on the screen."""
+        """Show the last state of the bar, or the last line."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -222,24 +224,23 @@ class ProgressBar(Callback):
         return max(0.0, min(ends)) if ends else None
 
     def _cost(self, begin: int, end: int) -> float:
-        """Return what the generations from ``begin`` to ``end``, from 0, cost."""
+        """Return the relative cost of the generations ``begin`` to ``end - 1``, from 0."""
         return sum(self._plan.costs[begin:end]) if self._plan.costs else float(end - begin)
 
 
 class MetricsWriter(Callback):
     """Writes ``metrics.jsonl``: one JSON object a generation, flushed at once.
 
-    The names are those of ``GenerationRecord``, the metrics of the objective beside them. NaN and infinities,
-    which JSON has not, become null. When a run starts at generation g, the lines after g are cut off, and so
-    is a torn last line: after a resumption every generation is there once. A fresh run thus starts with an
-    empty file.
+    The names are those of ``GenerationRecord`` and of the metrics of the objective. NaN and infinities become
+    null. When a run starts at generation g, the lines after g and a torn last line are removed: after a
+    resumption every generation is there once, and a new run starts with an empty file.
     """
 
     def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
-        """Name the file; it is opened when the run starts.
+        """Set the file; it is opened when the run starts.
 
         Args:
-            path: The file; its folder must exist by then.
+            path: The file; its folder must exist then.
             distribution: Whether each line ends with the new distribution: ``mean`` and ``std``, lists of dim
                 numbers.
         """
@@ -248,7 +249,7 @@ class MetricsWriter(Callback):
         self._descriptor: int | None = None
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the file and cut off what the run will write again.
+        """Open the file and remove the lines that the run writes again.
 
         Raises:
             OSError: If it cannot be opened.
@@ -263,10 +264,10 @@ class MetricsWriter(Callback):
         os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Append a line, whole or not at all.
+        """Append a line, atomically.
 
         Raises:
-            OSError: If it could not be written, with the path; the file then ends with the line before.
+            OSError: If it cannot be written, with the path; the file then ends with the line before.
             ValueError: If a metric has the name of a field of the record, or of a part of the distribution.
         """
         assert self._descriptor is not None, "on_start opens the file"

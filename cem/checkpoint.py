@@ -1,7 +1,7 @@
-"""Checkpoints as numbered JSON files: written whole or not at all, checked on reading, free of code.
+"""Checkpoints as numbered JSON files: written atomically, checked on reading, free of code.
 
 A file ``checkpoint-000012.json`` holds one JSON object: ``format`` and ``version``, the ``step`` of its name,
-the ``fingerprint`` of the run it belongs to, the ``state``, and ``sha256``, the digest of all the others. A
+the ``fingerprint`` of its run, the ``state``, and ``sha256``, the digest of all others. A
 tensor in the state is ``{"tensor": dtype, "shape": [...], "base64": bytes}``, little-endian. Nothing is ever
 unpickled.
 """
@@ -39,11 +39,11 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class RejectedCheckpoint:
-    """A checkpoint that was passed over.
+    """A checkpoint that was not usable.
 
     Attributes:
         path: The file.
-        reason: Why, for a person.
+        reason: The reason, a sentence.
     """
 
     path: Path
@@ -55,13 +55,13 @@ class RejectedCheckpoint:
 
 @dataclass(frozen=True)
 class LoadedCheckpoint:
-    """What ``Checkpointer.load_latest`` found.
+    """The result of ``Checkpointer.load_latest``.
 
     Attributes:
         path: The file used.
-        step: Its number.
+        step: Its step.
         state: What was saved, tensors on the CPU.
-        rejected: The newer files that were passed over, newest first.
+        rejected: The newer files that were not usable, newest first.
     """
 
     path: Path
@@ -77,14 +77,13 @@ def write_checkpoint(
 
     Args:
         path: The file.
-        step: Its number, ``>= 0``.
+        step: Its step, ``>= 0``.
         state: Nested mappings with str keys, lists, tensors (float32, float64 or int64, any device), str,
             bool, int, finite float and None. Not changed.
-        fingerprint: What tells the run it belongs to from others, of the same kinds of values; compared on
-            reading.
+        fingerprint: The identity of its run, of the same kinds of values; compared on reading.
 
     Raises:
-        TypeError: If one of them holds anything else.
+        TypeError: If state or fingerprint holds anything else.
         ValueError: If a number in them is NaN or infinite (within tensors they may be).
         OSError: As `kernels.files.write_bytes`.
     """
@@ -103,7 +102,7 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
 
     Args:
         path: The file.
-        fingerprint: That of the run it must belong to; None for any.
+        fingerprint: That of its run; None for any run.
 
     Returns:
         Its step and its state, tensors on the CPU.
@@ -116,7 +115,7 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
         body = json.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path.name}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8 or no JSON; a pickle is neither
+    except (ValueError, RecursionError) as error:  # no UTF-8 or no JSON
         raise CheckpointError(f"{path.name}: torn or no JSON: {error}") from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise CheckpointError(f"{path.name}: not a {FORMAT} file")
@@ -143,7 +142,7 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
 
 
 class Checkpointer:
-    """Keeps the newest checkpoints of a run in a folder, and finds the newest one that can be used.
+    """Keeps the newest checkpoints of a run in a folder, and finds the newest usable one.
 
     >>> import tempfile, torch
     >>> from cem import Checkpointer
@@ -156,8 +155,8 @@ class Checkpointer:
     >>> folder.cleanup()
 
     Attributes:
-        folder: Where the files are.
-        fingerprint: What tells the run they belong to from others, or None.
+        folder: The folder of the files.
+        fingerprint: The identity of their run, or None.
         interval_s: The least time between two saves of a trainer, in seconds.
     """
 
@@ -169,14 +168,13 @@ class Checkpointer:
         keep: int = 3,
         interval_s: float = 0.0,
     ) -> None:
-        """Name the folder; nothing is read or written yet.
+        """Set the folder; nothing is read or written yet.
 
         Args:
             folder: The folder, made on the first save.
-            fingerprint: What tells this run from others, such as its settings: str keys, values as in a
-                state. A file in which one differs is refused, and the reason names it. None: files of any
-                run are used.
-            keep: How many files to keep, ``>= 2``: where the newest is damaged, the one before it is used.
+            fingerprint: The identity of the run, such as its settings: str keys, values as in a state. A file
+                with another value is refused; the reason names the key. None: files of any run are used.
+            keep: Number of files to keep, ``>= 2``: if the newest is damaged, the one before it is used.
             interval_s: The least time in seconds between two saves by a trainer, ``>= 0``; 0 saves every
                 generation.
 
@@ -198,10 +196,10 @@ class Checkpointer:
         return dict(sorted(found.items(), reverse=True))
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint, then remove those that are too old and what killed writes left.
+        """Write a checkpoint, then remove old ones and the remains of interrupted writes.
 
         Args:
-            step: Its number, ``>= 0``; a file of the same number is replaced.
+            step: Its step, ``>= 0``; a file of the same step is replaced.
             state: As for ``write_checkpoint``.
 
         Returns:
@@ -210,7 +208,7 @@ class Checkpointer:
         Raises:
             TypeError: As ``write_checkpoint``.
             ValueError: As ``write_checkpoint``.
-            OSError: If it could not be written; the checkpoints before it are still there.
+            OSError: If it cannot be written; the checkpoints before it are kept.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{check_integer('step', step, 0):06d}.json"
@@ -223,14 +221,14 @@ class Checkpointer:
         return path
 
     def load_latest(self, accept: Callable[[dict[str, Any]], None] | None = None) -> LoadedCheckpoint:
-        """Read the newest checkpoint that can be used, and say which newer ones could not and why.
+        """Read the newest usable checkpoint, with the reasons against newer ones.
 
         Args:
-            accept: Called with the state of each candidate, newest first; one for which it raises TypeError
-                or ValueError is refused with that reason. None accepts all.
+            accept: Called with the state of each file, newest first; TypeError or ValueError refuses the file
+                with that reason. None accepts all.
 
         Raises:
-            CheckpointError: If there is none, with the name of every file refused and the reason.
+            CheckpointError: If there is none, with the name and the reason of every refused file.
         """
         rejected: list[RejectedCheckpoint] = []
         for number, path in self.paths().items():
@@ -259,7 +257,7 @@ def _digest(body: Mapping[str, Any]) -> str:
 def _intact(body: Mapping[str, Any]) -> bool:
     try:
         return body.get("sha256") == _digest({key: value for key, value in body.items() if key != "sha256"})
-    except ValueError:  # NaN, which Python reads and JSON has not
+    except ValueError:  # NaN, which Python reads though it is no JSON
         return False
 
 

@@ -1,4 +1,4 @@
-"""What an objective says of a population, and its numbers read when they are there."""
+"""The evaluation of a population by an objective, and its asynchronous copy to the host."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ _LEAST_SECONDS = 1e-9
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an objective found out about a population.
+    """The fitness of a population, with metrics.
 
     >>> import torch
     >>> from cem import Evaluation
     >>> fitness = torch.tensor([3.0, 0.0, 7.0])
     >>> evaluation = Evaluation(fitness, {"board": 10, "lines": fitness.sum()}, rates=["lines"])
 
-    An objective whose work is queued on a GPU gives its metrics as tensors: a number it wanted to give it
-    would have to wait for.
+    An objective that queues its work on a GPU gives metrics as tensors: a number would wait for the GPU.
 
     Attributes:
-        fitness: How fit each candidate is, shape (population,), any real dtype and device.
-        metrics: Anything else worth watching, by name: numbers, or real tensors with one element on any
-            device. A tensor is recorded with the value it has now, as an int if its dtype is one of integers.
-        candidates: What was really evaluated, shape (population, dim), where it is not what was asked for.
-        rates: The names of those metrics that count something in this generation: each is recorded per
-            second, too, after all the metrics, as "lines/s" for "lines". The seconds are those of
-            ``GenerationRecord``.
+        fitness: The fitness of each candidate, shape (population,), any real dtype and device.
+        metrics: Other figures by name: numbers, or real tensors with one element on any device. A tensor is
+            recorded with its current value, as an int if its dtype is integral.
+        candidates: The candidates evaluated, shape (population, dim), if they are not those of ``ask()``.
+        rates: The names of metrics that are counts of this generation. Each is recorded per second, too,
+            after all metrics: "lines/s" for "lines". The seconds are those of ``GenerationRecord``.
 
     Raises:
-        ValueError: If a metric is a tensor of more than one number, or a rate is not that of a metric or has
-            the name of one.
+        ValueError: If a metric is a tensor of more than one element, or a rate names no metric or has the
+            name of one.
     """
 
     fitness: Tensor
@@ -62,10 +60,10 @@ To be resumable bit for bit it must be a function of these two alone."""
 
 
 class Metrics:
-    """The metrics of an evaluation, those on a device on their way to the host."""
+    """The metrics of an evaluation, copied to the host asynchronously."""
 
     def __init__(self, evaluation: Evaluation) -> None:
-        """Queue what has to be copied; does not wait."""
+        """Queue the copies; does not wait."""
         self._given = dict(evaluation.metrics)
         self._rates = tuple(evaluation.rates)
         self._copy = HostCopy(
@@ -74,14 +72,14 @@ class Metrics:
 
     @property
     def ready(self) -> bool:
-        """Whether all are on the host; does not wait."""
+        """Whether all metrics are on the host; does not wait."""
         return self._copy.ready
 
     def read(self, seconds: float) -> dict[str, float]:
         """Wait for the copy alone, and return the metrics by name, then the rates.
 
         Args:
-            seconds: How long the generation took.
+            seconds: The wall time of the generation, in seconds.
         """
         found = {name: _number(value) for name, value in (self._given | self._copy.values()).items()}
         seconds = max(seconds, _LEAST_SECONDS)

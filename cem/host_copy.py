@@ -1,4 +1,4 @@
-"""Copies to the host that a device makes when its work gets there, while nobody waits for it."""
+"""Asynchronous copies of tensors to the host."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 
 
 class HostCopy:
-    """Tensors on their way to the host, as they are when the device gets here in its work.
+    """An asynchronous copy of tensors to the host, ordered with the work of the current stream.
 
-    From a CUDA device they go packed, one asynchronous copy a dtype into page-locked memory, and an event on
-    the current stream says when they are there: waiting for it does not wait for what is queued after it.
-    From the CPU, and from devices without such events, they are there at once.
+    Tensors of a CUDA device are packed: one asynchronous copy a dtype into page-locked memory. An event on
+    the current stream marks the end; waiting for it does not wait for later work. Tensors of the CPU, and of
+    devices without events, are ready at once.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         """Queue the copies.
 
         Args:
-            tensors: Any shape, dtype and device, by name. Not changed; they may be changed from now on by
-                work on the same stream.
+            tensors: Any shape, dtype and device, by name. Not changed; later work on the same stream may
+                change them.
         """
         self._values: dict[str, Tensor] = {}
         self._events: list[torch.cuda.Event] = []
@@ -35,7 +35,7 @@ class HostCopy:
         for device, pack in packs.items():
             for same in pack.values():
                 self._values |= _queue(same)
-            # With times, for seconds_since; blocking, so that waiting for it leaves the processor alone.
+            # With timing, for seconds_since; blocking, so that waiting for it does not spin.
             event = torch.cuda.Event(enable_timing=True, blocking=True)
             event.record(torch.cuda.current_stream(device))
             self._events.append(event)
@@ -43,7 +43,7 @@ class HostCopy:
 
     @property
     def ready(self) -> bool:
-        """Whether all values are there; does not wait."""
+        """Whether all values are on the host; does not wait."""
         return all(event.query() for event in self._events)
 
     def values(self) -> dict[str, Tensor]:
@@ -53,12 +53,12 @@ class HostCopy:
         return self._values
 
     def seconds_since(self, earlier: HostCopy) -> float:
-        """Return the seconds from the moment an earlier copy was there to the moment this one was.
+        """Return the seconds between the completion of an earlier copy and of this one.
 
-        On a CUDA device it is the device's clock that tells, whenever the host looked.
+        On a CUDA device they are measured by its clock.
 
         Args:
-            earlier: One of the same device. Both must be ready.
+            earlier: A copy from the same device. Both must be ready.
         """
         if self._events and earlier._events:
             return float(earlier._events[-1].elapsed_time(self._events[-1])) / 1e3
@@ -66,7 +66,7 @@ class HostCopy:
 
 
 def _queue(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Start one copy of tensors of one CUDA device and dtype; return them as they will be on the host."""
+    """Queue one copy of tensors of one CUDA device and dtype; return the host tensors."""
     packed = torch.cat([tensor.reshape(-1) for tensor in tensors.values()])
     host = torch.empty(packed.shape, dtype=packed.dtype, device="cpu", pin_memory=True).copy_(
         packed, non_blocking=True

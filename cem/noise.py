@@ -39,7 +39,7 @@ class NoNoise:
 
 @dataclass(frozen=True)
 class ConstantNoise:
-    """``Z_t = a``: the search never settles (Szita & Lorincz 2006 use ``a = 4``).
+    """``Z_t = a``: the search never converges (Szita & Lorincz 2006 use ``a = 4``).
 
     Args:
         a: The variance added in every generation, finite, ``>= 0``.
@@ -62,7 +62,7 @@ class LinearNoise:
 
     Args:
         a: The variance added in the first generation, finite, ``>= 0``.
-        b: The generations it takes to lose a variance of 1, finite, ``> 0``.
+        b: The generations in which the variance falls by 1, finite, ``> 0``.
     """
 
     a: float = 5.0
@@ -110,14 +110,13 @@ def parse_noise(text: str) -> NoiseSchedule:
 
     Args:
         text: ``"none"``, ``"constant:A"``, ``"linear:A,B"`` or ``"hyperbolic:A"``; numbers left out take the
-            defaults of the literature (see the module). Upper and lower case are the same.
+            defaults of the literature (see the module). Case does not matter.
 
     Returns:
         The schedule; ``describe_noise`` turns it back into text.
 
     Raises:
-        ValueError: On an unknown name, too many numbers, something that is no number, or a number out of
-            range.
+        ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
     """
     name, _, numbers = text.strip().lower().partition(":")
     forms = "none, constant:A, linear:A,B, hyperbolic:A"
@@ -134,7 +133,7 @@ def parse_noise(text: str) -> NoiseSchedule:
 
 
 def describe_noise(noise: NoiseSchedule) -> str:
-    """Return what ``parse_noise`` reads for a schedule, or the qualified name of a custom callable.
+    """Return the text that ``parse_noise`` reads as a schedule, or the qualified name of a custom callable.
 
     Checkpoints compare this text, so two custom callables of one name count as the same schedule.
 
@@ -150,7 +149,7 @@ def describe_noise(noise: NoiseSchedule) -> str:
 
 
 def resolve_noise(noise: NoiseSchedule | str | None) -> NoiseSchedule:
-    """Return the schedule meant by ``None`` (no noise), a text (see ``parse_noise``) or a callable.
+    """Return the schedule of ``None`` (no noise), a text (see ``parse_noise``) or a callable.
 
     Args:
         noise: ``None``, text, or a callable from the generation ``t >= 0`` to the variance ``Z_t >= 0``.

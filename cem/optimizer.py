@@ -1,7 +1,7 @@
-"""The cross-entropy method with one normal distribution a dimension, behind ask and tell.
+"""The cross-entropy method with one normal distribution a dimension, with an ask-and-tell interface.
 
-In every generation ``t`` a population is drawn, the caller says how fit each candidate is, and the elites,
-the best of them, give the next distribution:
+In every generation ``t`` a population is drawn, the caller evaluates each candidate, and the elites, the best
+of them, give the next distribution:
 
     x_i ~ N(mu_t, diag(sigma^2_t))                                    i = 1 .. population          (1) ask
     m = mean of the elites,  v = mean of (elite - m)^2 + Z_t                                       (2) tell
@@ -16,8 +16,8 @@ Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Researc
 and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein, The Cross-Entropy Method for Continuous
 Multi-Extremal Optimization, Methodology and Computing in Applied Probability 8, 2006.
 
-(5) leaves the search as it is. Where the fitness is noisy the mean wanders about what it seeks, and the
-average of many means is nearer to it than the last one. With ``beta = 1`` it is that of all means, as in B.
+(5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and the average of
+many means is nearer to it than the last one. With ``beta = 1`` it is the average of all means, as in B.
 Polyak and A. Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM Journal on Control and
 Optimization 30(4), 1992; with less, late ones count for more, as in the polynomial-decay averaging of O.
 Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013.
@@ -46,13 +46,13 @@ from cem.snapshot import USABLE, Snapshot, check_state
 from kernels.checks import check_integer
 
 DEFAULT_ELITE_FRACTION = 0.1
-MIN_ELITES = 2  # one elite has no variance: the search would stop dead
+MIN_ELITES = 2  # one elite has no variance: the search would stop
 _STATE_TENSORS = ("mean", "std", "averaged_mean", "best", "best_fitness", "elite_fitness")
 _ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant
 
 
 class CrossEntropyMethod:
-    """The cross-entropy method: draw a population, be told its fitness, move towards the elites.
+    """The cross-entropy method: draw a population, get its fitness, move towards the elites.
 
     >>> import torch
     >>> from cem import CrossEntropyMethod
@@ -63,17 +63,16 @@ class CrossEntropyMethod:
     >>> bool((optimizer.mean - 3.0).abs().max() < 1e-3)
     True
 
-    The rules, all of them:
+    The rules:
 
     * Elites: the ``num_elites`` fittest. Of equal fitness the lower index wins. NaN is worse than anything,
       the infinity on the bad side is worse than any finite fitness, the infinity on the good side is best. A
-      generation in which no fitness is finite says nothing and is refused.
+      generation without a finite fitness is refused.
     * Fewer finite candidates than elites: the ranking fills up with infinite and NaN ones, in index order.
       They are draws of the old distribution and keep the search wide, where fewer elites would collapse it.
     * ``ask()`` twice without ``tell()`` returns the same values in two tensors. The sample is a function of
       (seed, generation) alone: dropping a generation or resuming changes nothing.
-    * Tensors passed in are never changed, tensors handed out are the caller's, torch's global generator is
-      not touched.
+    * Tensors passed in are not changed, returned tensors are copies, torch's global generator is not used.
     * On the CPU a refused ``tell()`` raises at once and changes nothing. On other devices ``ask()`` and
       ``tell()`` do not wait for the device: a refused generation leaves mean, std and best as they were and
       counts, and the error rises at the next look at the host side (``check``, ``statistics``,
@@ -110,7 +109,7 @@ class CrossEntropyMethod:
             std: The first standard deviation, finite, ``>= 0``: shape (dim,) as for ``mean``, or one number
                 for all dimensions. A dimension of 0 without noise stays where it is. Copied.
             population_size: Candidates a generation, ``>= 2``.
-            maximize: True if a greater fitness is better, False if a smaller one is. Without default: say it.
+            maximize: True if a greater fitness is better, False if a smaller one is. No default.
             elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up
                 and is at least 2. 0.1 where neither this nor ``num_elites`` is given.
             num_elites: The number of elites, in 2..population_size, instead of a share.
@@ -127,7 +126,7 @@ class CrossEntropyMethod:
             backend: The name of the sampler, one of ``cem.available_backends()``: ``"torch"`` draws anywhere,
                 ``"cuda"`` with one kernel on CUDA devices. ``"auto"`` takes ``"cuda"`` where it works. They
                 draw different candidates for the same seed.
-            device: Where candidates, mean and std lie.
+            device: The device of candidates, mean and std.
             dtype: Their dtype, ``torch.float32`` or ``torch.float64``.
             seed: The seed of the whole search, ``0 <= seed < 2**64``.
             noise: An alias of ``extra_variance``.
@@ -163,7 +162,7 @@ class CrossEntropyMethod:
         check_distribution(self._mean, self._std)
         self._averaged_mean = self._mean
         self._bounds = check_bounds(bounds, self._mean)
-        # As text now: on a GPU it waits for the device.
+        # As text here: on a GPU it waits for the device.
         self._bounds_text = None if self._bounds is None else repr([end.tolist() for end in self._bounds])
         self._sampler = make_sampler(self.backend, self.device)
 
@@ -174,7 +173,7 @@ class CrossEntropyMethod:
         self._elite_fitness = torch.full(
             (self.num_elites,), math.nan, dtype=torch.float64, device=self.device
         )
-        # The number of a refused generation, counted from 1, that nobody was told of yet; 0 if there is none.
+        # The number of a refused generation, from 1, that was not reported yet; 0 if there is none.
         self._refused = torch.zeros((), dtype=torch.int64, device=self.device)
         self._refuses_at_once = self.device.type == "cpu"
         self._snapshot: Snapshot | None = None  # of the state as it is, if one was taken
@@ -231,7 +230,7 @@ class CrossEntropyMethod:
 
         Returns:
             The candidates, a new tensor of shape (population_size, dim), dtype and device of the optimizer.
-            Evaluate them as they are, or pass what was evaluated instead to ``tell(fitness, candidates)``.
+            Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
         candidates = self._sampler(
             self._mean, self._std, self.population_size, seed=self.seed, generation=self._generation
@@ -245,10 +244,10 @@ class CrossEntropyMethod:
         """Move the distribution towards the elites, equations (2) to (4), and count the generation.
 
         Args:
-            fitness: How fit each candidate is, shape (population_size,): tensor, array or sequence of any
+            fitness: The fitness of each candidate, shape (population_size,): tensor, array or sequence of any
                 real dtype on any device. Not changed. It is ranked in its own dtype.
-            candidates: What was really evaluated, where that is not what ``ask()`` returned (repaired or
-                normalised candidates): shape (population_size, dim), any real dtype and device. Not changed.
+            candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
+                ones): shape (population_size, dim), any real dtype and device. Not changed.
 
         Raises:
             RuntimeError: If there was no ``ask()`` before and no ``candidates`` are given.
@@ -292,7 +291,7 @@ class CrossEntropyMethod:
             if better:
                 self._best, self._best_fitness = elites[0].clone(), top.clone()
             self._mean, self._std, self._averaged_mean = mean, std, averaged
-        else:  # the same without asking the device what it found
+        else:  # the same without waiting for the device
             usable = scores.isfinite().any() & finite
             better = better & usable
             self._refused = torch.maximum(self._refused, ~usable * (self._generation + 1))
@@ -306,15 +305,13 @@ class CrossEntropyMethod:
         self._snapshot = None
 
     def snapshot(self) -> Snapshot:
-        """Start a copy to the host of all that is known after the last generation told; does not wait.
+        """Start a copy of the state after the last generation told to the host; does not wait.
 
-        On a CUDA device it is made when the work queued so far on the current stream is done, and reading it
-        waits for that alone. A generation refused since the last snapshot is reported by this one, when it is
-        read.
+        On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
+        A generation refused since the last snapshot is reported when this one is read.
 
         Returns:
-            A new snapshot. ``check``, ``statistics`` and ``state_dict`` read it, too, until the next
-            ``tell()``.
+            A new snapshot. ``check``, ``statistics`` and ``state_dict`` use it until the next ``tell()``.
         """
         figures = {
             "generation_best": self._elite_fitness[0],
@@ -328,13 +325,13 @@ class CrossEntropyMethod:
         return self._snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:
-        """Go back to a snapshot of this search and forget what was told since; does not wait.
+        """Restore the state of a snapshot of this search; does not wait.
 
         Args:
-            snapshot: What ``snapshot()`` returned.
+            snapshot: A snapshot of ``snapshot()``.
 
         Raises:
-            ValueError: If it is one of a search with other settings or on another device.
+            ValueError: If it is of a search with other settings or on another device.
         """
         device = snapshot.tensors["mean"].device
         if snapshot.settings != self._settings() or device != self._mean.device:
@@ -343,17 +340,16 @@ class CrossEntropyMethod:
         self._snapshot = snapshot
 
     def check(self) -> None:
-        """Wait for the device and raise what ``tell()`` could not raise without waiting; a no-op on the CPU.
+        """Wait for the device and raise what ``tell()`` did not raise without waiting; a no-op on the CPU.
 
         Raises:
-            ValueError: If a generation told since the last check or snapshot was refused; once for each such
-                stretch.
+            ValueError: If a generation told since the last check or snapshot was refused; raised once.
         """
         if not self._refuses_at_once:
             self._latest().check()
 
     def statistics(self) -> dict[str, float]:
-        """Read the figures of the last generation, all at once.
+        """Return the statistics of the last generation.
 
         Returns:
             ``best_fitness`` so far; ``generation_best``, ``elite_mean`` and ``elite_threshold`` of the last
@@ -366,9 +362,9 @@ class CrossEntropyMethod:
         return self._latest().statistics()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a search resumed elsewhere needs, as tensors on the CPU, numbers and text.
+        """Return the state from which a search resumes, as tensors on the CPU, numbers and text.
 
-        The generation asked for and not yet told is not part of it: it is drawn again, the same.
+        A generation asked and not yet told is not part of it: it is drawn again, the same.
 
         Returns:
             ``settings`` (compared on loading), ``generation``, ``mean``, ``std``, ``averaged_mean`` and
@@ -381,16 +377,16 @@ class CrossEntropyMethod:
         return self._latest().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state saved by an optimizer with the same settings: bit for bit as if never stopped.
+        """Resume from a state of an optimizer with the same settings, bit for bit.
 
-        The device may be another one; then the bits of the samples may differ from there on. To go on with
-        other settings, make a new optimizer with the ``mean`` and ``std`` of the old one.
+        On another device the bits of later samples may differ. For other settings make a new optimizer with
+        the ``mean`` and ``std`` of the old one.
 
         Args:
-            state: What ``state_dict()`` returned. Not changed.
+            state: A state of ``state_dict()``. Not changed.
 
         Raises:
-            TypeError: If the generation is no int. Nothing is changed then, nor with ValueError.
+            TypeError: If the generation is no int. No error changes the optimizer.
             ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
         """
         current = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
@@ -460,5 +456,5 @@ def _count_elites(population_size: int, elite_fraction: float | None, num_elites
 
 
 def _version(tensor: Tensor) -> int:
-    # torch counts the changes in place of every tensor, but of those made under inference_mode.
+    # torch counts in-place changes of every tensor, except for inference tensors.
     return 0 if tensor.is_inference() else tensor._version

@@ -1,8 +1,7 @@
-"""Where candidates come from: backends that draw a normal population, chosen by name.
+"""Sampling backends: they draw a normal population and are chosen by name.
 
-A sample is a pure function of (seed, generation): nothing is carried from one generation to the next, so
-asking twice, dropping a generation or resuming on another day gives the same candidates, and a checkpoint
-needs no generator state.
+A sample is a pure function of (seed, generation). Asking twice, dropping a generation or resuming gives the
+same candidates, and a checkpoint needs no generator state.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _UINT64 = 2**64 - 1
 
 
 class Sampler(Protocol):
-    """What a backend gives the optimizer: a function that draws one generation."""
+    """A function that draws one generation, made by a backend."""
 
     def __call__(
         self, mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int
@@ -49,11 +48,11 @@ SamplerFactory = Callable[[torch.device], Sampler]
 
 
 def mix_seed(seed: int, generation: int) -> int:
-    """Hash (seed, generation) to 64 bits, so that neighbouring seeds and generations share nothing.
+    """Hash (seed, generation) to 64 bits, so that neighbouring seeds and generations are unrelated.
 
     The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom Number Generators,
-    OOPSLA 2014) over the seed, then over its result and the generation. All bits matter below, since the
-    Mersenne Twister of torch's CPU generator takes the low 32 bits of a seed only.
+    OOPSLA 2014) over the seed, then over its result and the generation. It mixes all bits into the low
+    32, the only ones of a seed that the Mersenne Twister of torch's CPU generator takes.
 
     Args:
         seed: ``0 <= seed < 2**64``.
@@ -72,17 +71,17 @@ def mix_seed(seed: int, generation: int) -> int:
 
 
 class _Recycler:
-    """Memory for populations on the CPU, handed out again once nobody holds the tensor or a view of it.
+    """Memory for populations on the CPU, reused when the tensor and its views are freed.
 
-    Fresh memory is paid in page faults: 1.9 ms for 1000 x 1000 float32, where drawing them takes 4.3 ms (one
-    core). At most two populations are kept, as many as live at once in a loop of ask and tell.
+    Fresh memory costs page faults: 1.9 ms for 1000 x 1000 float32; drawing them takes 4.3 ms (one core). At
+    most two populations are kept: those alive in a loop of ask and tell.
     """
 
     def __init__(self) -> None:
         self._kept: list[tuple[Tensor, weakref.ref[np.ndarray[Any, Any]]]] = []
 
     def empty(self, shape: tuple[int, int], dtype: torch.dtype) -> np.ndarray[Any, Any]:
-        """Return an array of unset numbers; it is held as long as a tensor made ``from_numpy`` of it."""
+        """Return an uninitialised array; it is in use as long as a tensor made ``from_numpy`` of it."""
         free = [(base, lent) for base, lent in self._kept if lent() is None]
         taken = [(base, lent) for base, lent in self._kept if lent() is not None]
         base = next((base for base, _ in free if base.shape == shape and base.dtype == dtype), None)
@@ -128,7 +127,7 @@ def _torch_sampler(device: torch.device) -> Sampler:
 
 
 def _cuda_sampler(device: torch.device) -> Sampler:
-    """Return the sampler of the fused kernel, compiled and tried once, so that what can fail has failed."""
+    """Return the sampler of the fused kernel, compiled and run once."""
     if device.type != "cuda":
         raise ValueError(
             f"expected a CUDA device for backend 'cuda', got {str(device)!r}: "
@@ -143,7 +142,7 @@ def _cuda_sampler(device: torch.device) -> Sampler:
         sample(torch.zeros(1, device=device), torch.zeros(1, device=device), 1, seed=0, generation=0)
     except torch.OutOfMemoryError:
         raise
-    except RuntimeError as error:  # it cannot be built, or what was built does not run on this GPU
+    except RuntimeError as error:  # the kernel cannot be built, or does not run on this GPU
         raise ValueError(f"backend 'cuda' is not to be had here: {error}; or use backend 'torch'") from error
     return sample
 
@@ -152,11 +151,11 @@ _FACTORIES: dict[str, SamplerFactory] = {"cuda": _cuda_sampler, "torch": _torch_
 
 
 def register_backend(name: str, factory: SamplerFactory) -> None:
-    """Make a backend known by name, or replace the one of that name.
+    """Register a backend, or replace the one of that name.
 
     Args:
         name: The name that ``CrossEntropyMethod(backend=...)`` takes.
-        factory: Called once for an optimizer with its device; import what is costly there, not before.
+        factory: Called once for each optimizer, with its device; costly imports belong there.
 
     Raises:
         ValueError: If the name is empty or ``auto``.
@@ -172,12 +171,12 @@ def available_backends() -> tuple[str, ...]:
 
 
 def choose_backend(name: str, device: torch.device) -> str:
-    """Return the name of the backend to draw with: ``auto`` is settled, any other name stays.
+    """Return the name of the backend to draw with: ``auto`` is resolved, other names stay.
 
     Args:
         name: The name of a backend, or ``"auto"``: ``"cuda"`` on CUDA devices where its kernel is compiled or
-            can be, else ``"torch"``. There is a RuntimeWarning where it should compile and does not.
-        device: Where the candidates shall lie.
+            can be, else ``"torch"``. A failed compilation gives a RuntimeWarning.
+        device: The device of the candidates.
     """
     if name != AUTO:
         return name
@@ -199,10 +198,10 @@ def make_sampler(name: str, device: torch.device) -> Sampler:
 
     Args:
         name: One of ``available_backends()``.
-        device: Where the candidates shall lie.
+        device: The device of the candidates.
 
     Raises:
-        ValueError: If no backend has that name, or the backend cannot work on the device.
+        ValueError: If no backend has that name, or it does not support the device.
     """
     if not isinstance(name, str) or name not in _FACTORIES:
         raise unknown_name("backend", str(name), (AUTO, *available_backends()))

@@ -1,4 +1,4 @@
-"""What a search says of one generation, read from the device without keeping it from the next."""
+"""Snapshots of a search, copied from the device asynchronously."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _STATISTICS = ("best_fitness", "generation_best", "elite_mean", "elite_threshold
 
 
 class Snapshot:
-    """The state of a search after a generation, on its way to the host: ``CrossEntropyMethod.snapshot``.
+    """The state of a search after a generation, copied to the host: ``CrossEntropyMethod.snapshot``.
 
     >>> import torch
     >>> from cem import CrossEntropyMethod
     >>> optimizer = CrossEntropyMethod(torch.zeros(2), 1.0, 10, maximize=True)
     >>> optimizer.tell(optimizer.ask().sum(dim=1))
     >>> first = optimizer.snapshot()
-    >>> optimizer.tell(optimizer.ask().sum(dim=1))  # on a GPU the first one is read while this is worked on
+    >>> optimizer.tell(optimizer.ask().sum(dim=1))  # on a GPU the snapshot is read meanwhile
     >>> first.ready, first.state_dict()["generation"]
     (True, 1)
 
@@ -40,19 +40,19 @@ class Snapshot:
         figures: Mapping[str, Tensor],
         refused: Tensor,
     ) -> None:
-        """Queue the copy; the search calls it.
+        """Queue the copy.
 
         Args:
             generation: The generations told.
             settings: The settings of the search.
-            tensors: The tensors of its state. They stay as they are: a search replaces its tensors.
-            figures: Those of its statistics that are not in the state, shape ().
-            refused: The number of a refused generation, counted from 1, that nobody was told of; otherwise 0.
+            tensors: The tensors of its state. Not changed: a search replaces its tensors.
+            figures: The statistics that are not in the state, shape ().
+            refused: The number of a refused generation, from 1, that was not reported yet; otherwise 0.
         """
         self.generation = generation
         self.settings = dict(settings)
         self.tensors = dict(tensors)
-        # As a float64, exact up to 2^53, it takes no copy of its own.
+        # As a float64, exact up to 2^53, it shares a copy.
         self._copy = HostCopy({**tensors, **figures, "refused": refused.double()})
         self._told = False
 
@@ -62,11 +62,11 @@ class Snapshot:
         return self._copy.ready
 
     def check(self) -> None:
-        """Wait for this copy alone, and raise what ``tell()`` could not raise without waiting.
+        """Wait for this copy, and raise what ``tell()`` did not raise without waiting.
 
         Raises:
-            ValueError: If a generation told since the snapshot before was refused, with its number, that of
-                the last one if there are several; once, at the first look of any kind.
+            ValueError: If a generation told since the snapshot before was refused, with the number of the
+                last one; once, at the first access.
         """
         refused = int(self._copy.values()["refused"])
         if refused and not self._told:
@@ -74,7 +74,7 @@ class Snapshot:
             raise ValueError(f"{USABLE}, got none in generation {refused}, counted from 1")
 
     def statistics(self) -> dict[str, float]:
-        """Return what ``CrossEntropyMethod.statistics`` returned then; waits for this copy alone.
+        """Return ``CrossEntropyMethod.statistics`` at the snapshot; waits for this copy only.
 
         Raises:
             ValueError: As ``check``.
@@ -84,9 +84,9 @@ class Snapshot:
         return {name: float(values[name]) for name in _STATISTICS}
 
     def distribution(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation as they were then, shape (dim,), on the CPU, not to be changed.
+        """Return mean and standard deviation at the snapshot, shape (dim,), on the CPU, not to be changed.
 
-        Waits for this copy alone.
+        Waits for this copy only.
 
         Raises:
             ValueError: As ``check``.
@@ -96,7 +96,7 @@ class Snapshot:
         return values["mean"], values["std"]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what ``CrossEntropyMethod.state_dict`` returned then; waits for this copy alone.
+        """Return ``CrossEntropyMethod.state_dict`` at the snapshot; waits for this copy only.
 
         Raises:
             ValueError: As ``check``.
@@ -107,12 +107,12 @@ class Snapshot:
         return {"settings": dict(self.settings), "generation": self.generation, **tensors}
 
     def seconds_since(self, earlier: Snapshot) -> float:
-        """Return the seconds from the moment an earlier snapshot was ready to the moment this one was.
+        """Return the seconds between the completion of an earlier snapshot and of this one.
 
-        On a CUDA device it is the device's clock that tells, whenever the host looked.
+        On a CUDA device they are measured by its clock.
 
         Args:
-            earlier: One of the same search. Both must be ready.
+            earlier: A snapshot of the same search. Both must be ready.
         """
         return self._copy.seconds_since(earlier._copy)
 
@@ -120,7 +120,7 @@ class Snapshot:
 def check_state(
     state: Mapping[str, Any], settings: Mapping[str, Any], current: Mapping[str, Tensor]
 ) -> tuple[int, dict[str, Tensor]]:
-    """Check a state that ``state_dict()`` returned against the search that is to go on from it.
+    """Check a state of ``state_dict()`` against the search that resumes from it.
 
     Args:
         state: The state. Not changed.

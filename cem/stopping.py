@@ -1,4 +1,4 @@
-"""Stopping on request: Ctrl-C, SIGTERM or a deadline raises a flag, and the work ends where it can."""
+"""Stop requests: Ctrl-C, SIGTERM or a deadline sets a flag that the work checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Interrupted(Exception):  # noqa: N818 - not an error: what the person aske
 
 
 class StopRequest:
-    """A flag that SIGINT, SIGTERM, a deadline or a call of ``request`` raises.
+    """A flag that SIGINT, SIGTERM, a deadline or a call of ``request`` sets.
 
     >>> from cem import StopRequest
     >>> with StopRequest() as stop:  # the handlers are in place inside the block
@@ -28,29 +28,28 @@ class StopRequest:
     >>> step
     3
 
-    As a context manager it takes SIGINT and SIGTERM over and gives them back on leaving; outside Python's
-    main thread, where signals cannot be handled, it leaves them alone. Python runs handlers between two
-    bytecodes of the main thread: a long call into C delays them, so split long work and ``check()`` between
-    the parts. A SIGINT on top of a request raises KeyboardInterrupt at once: the second Ctrl-C always gets a
-    person out.
+    As a context manager it handles SIGINT and SIGTERM and restores the handlers on exit; outside the main
+    thread it leaves signals alone. Python runs handlers between two bytecodes of the main thread: a long call
+    into C delays them, so split long work and ``check()`` between the parts. A SIGINT after a request raises
+    KeyboardInterrupt at once.
     """
 
     def __init__(self) -> None:
         """Start without a request and without a deadline."""
         self.deadline: float | None = None
-        """The ``time.monotonic()``, in seconds, from which on ``expired`` holds; None: never."""
+        """The ``time.monotonic()`` of the deadline, in seconds; None: no deadline."""
         self._requested = False
         self._signum: int | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     @property
     def requested(self) -> bool:
-        """Whether a signal or ``request`` asked to stop; a deadline does not count here."""
+        """Whether a signal or ``request`` asked to stop; not whether the deadline has passed."""
         return self._requested
 
     @property
     def signum(self) -> int | None:
-        """The number of the signal that asked first, such as 2 for SIGINT; None if none did."""
+        """The number of the first signal, such as 2 for SIGINT; None if there was none."""
         return self._signum
 
     @property
@@ -59,11 +58,11 @@ class StopRequest:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def request(self) -> None:
-        """Ask to stop, as a signal would."""
+        """Request a stop."""
         self._requested = True
 
     def check(self) -> None:
-        """Raise if there is reason to stop; cheap enough for an inner loop.
+        """Raise if a stop is due; cheap enough for an inner loop.
 
         Raises:
             Interrupted: If a stop was requested or the deadline has passed.

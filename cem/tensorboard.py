@@ -1,4 +1,4 @@
-"""TensorBoard: the curves of a run, for those who watch several runs side by side in a browser."""
+"""TensorBoard: the curves of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAGS = {
     "std_mean": "search/std",
     "seconds": "time/seconds a generation",
 }
-"""Where a curve is; a rate such as ``lines/s`` is under ``speed``, any other metric under ``metrics``."""
+"""The tags of curves; a rate such as ``lines/s`` is under ``speed``, other metrics under ``metrics``."""
 
 _NO_CURVES = ("generation", "elapsed_s")
 
@@ -25,23 +25,23 @@ _NO_CURVES = ("generation", "elapsed_s")
 class TensorBoardWriter(Callback):
     """Writes a run for TensorBoard: a curve for each number of a generation, and for each dimension.
 
-    Fitness, standard deviation, seconds and the metrics of the objective come with every generation, mean and
-    standard deviation of each dimension with every checkpoint. The step is the generation. What a resumed run
-    plays again replaces what was there.
+    Fitness, standard deviation, seconds and the metrics of the objective are written with every generation,
+    mean and standard deviation of each dimension with every checkpoint. The step is the generation. A resumed
+    run replaces the generations that it repeats.
 
-    It needs the package tensorboard, which the extra ``tensorboard`` brings, and imports it when the run
-    starts; ``check_tensorboard`` says before whether it is there.
+    It needs the package tensorboard, in the extra ``tensorboard``, and imports it when the run starts; see
+    ``check_tensorboard``.
     """
 
     def __init__(
         self, folder: str | Path, names: Sequence[str] = (), *, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Choose what to write where; nothing is made before the run starts.
+        """Set up; nothing is written before the run starts.
 
         Args:
-            folder: Where TensorBoard shall find the run; made where it is not there.
-            names: What the dimensions are called; their numbers if empty.
-            texts: Texts to keep beside the curves, such as the settings of the run, by title; Markdown.
+            folder: The folder of the run for TensorBoard; created if missing.
+            names: Names of the dimensions; their numbers if empty.
+            texts: Texts such as the settings of the run, by title; Markdown.
         """
         self.folder = Path(folder)
         self._names = tuple(names)
@@ -69,7 +69,7 @@ class TensorBoardWriter(Callback):
                 self._writer.add_scalar(_tag(name), value, record.generation)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write the distribution, and all that is not on the disk yet."""
+        """Write the distribution, and flush to disk."""
         for what in ("mean", "std"):
             values = state[what].tolist()
             names = self._names or tuple(map(str, range(len(values))))
@@ -85,10 +85,10 @@ class TensorBoardWriter(Callback):
 
 
 def check_tensorboard() -> None:
-    """Make sure that TensorBoard's files can be written.
+    """Check that TensorBoard is installed.
 
     Raises:
-        ValueError: If the package tensorboard is not installed; the message says how to.
+        ValueError: If the package tensorboard is not installed; the message has the command.
     """
     try:
         import torch.utils.tensorboard  # noqa: F401

@@ -1,4 +1,4 @@
-"""The loop of a training run: ask, evaluate, tell, watch, save; it ends by plan, by the clock or a signal."""
+"""The training loop: ask, evaluate, tell, record, save; it ends by plan, time limit or signal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from cem.stopping import Interrupted, StopRequest
 from kernels.checks import check_integer
 
 GRACE_SECONDS = 1.0
-"""How long a run that was asked to stop waits for the results of generations that were told."""
+"""How long a stopped run waits for the results of generations that were told, in seconds."""
 
-_LONGEST_NAP = 0.005  # seconds between two looks at the device
+_LONGEST_NAP = 0.005  # the longest time between two queries of the device, in seconds
 
 Reason = Literal["finished", "time_limit", "signal", "requested"]
 
@@ -82,12 +82,11 @@ class Trainer:
     True
 
     With a checkpointer, the state is saved after the generations, and at the end of a run that does not fail.
-    After ``resume()``, a run gives bit for bit what the run that was never stopped gives, whenever and
-    however it was stopped: what a checkpoint does not hold is computed again, the same.
+    After ``resume()`` a run gives bit for bit the results of an uninterrupted one, however it was stopped:
+    generations after the checkpoint are computed again, the same.
 
-    A generation is told whole or not at all. On a signal or at the time limit an objective that calls
-    ``trainer.stop.check()`` now and then is left at once and its generation dropped; one that does not is
-    finished and told first.
+    On a signal or at the time limit an objective that calls ``trainer.stop.check()`` is left at once and its
+    generation dropped; otherwise the generation is finished and told first.
 
     On a GPU host sync is deferred: a generation is recorded and saved after the next one is told, that is,
     queued. The device has work while the host writes, if the objective only queues its own (see
@@ -113,19 +112,19 @@ class Trainer:
         stop: StopRequest | None = None,
         costs: Sequence[float] = (),
     ) -> None:
-        """Put a run together; nothing happens yet.
+        """Set up a run.
 
         Args:
-            optimizer: What to ask and tell.
+            optimizer: The optimizer.
             objective: (candidates, generation) -> fitness or ``Evaluation``; see ``Objective``.
-            generations: How many generations shall have been told in the end, ``>= 0``, those before a
-                resumption included. None: until the time limit or a signal.
-            time_limit_s: How long each ``run()`` may take, in seconds, ``>= 0``. None: no limit.
-            callbacks: Who watches, called in this order.
-            checkpointer: Where to save. None: nowhere.
-            stop: A request whose signal handlers the caller has in place (``with StopRequest() as stop``).
-                None: one that is in place while ``run()`` is.
-            costs: What each generation costs beside the others, for the time left; empty: all the same.
+            generations: The generations to be told in the end, ``>= 0``, those before a resumption included.
+                None: until the time limit or a signal.
+            time_limit_s: The time limit of each ``run()``, in seconds, ``>= 0``. None: no limit.
+            callbacks: The callbacks, called in this order.
+            checkpointer: Saves checkpoints. None: no checkpoints.
+            stop: A request whose context the caller has entered (``with StopRequest() as stop``). None: one
+                that is entered for the time of ``run()``.
+            costs: The relative cost of each generation, for the time left; empty: all the same.
 
         Raises:
             TypeError: If ``generations`` or ``time_limit_s`` has the wrong type.
@@ -146,13 +145,13 @@ class Trainer:
         self._defers_sync = defers_sync(optimizer.device)
         self._pending: deque[_Told] = deque()
         self._give_up_at: float | None = None
-        self._recorded: Snapshot  # of the last generation recorded, or of the beginning of the run
+        self._recorded: Snapshot  # of the last generation recorded, or of the start of the run
 
     def resume(self) -> LoadedCheckpoint:
-        """Go on from the newest usable checkpoint: load it into the optimizer. Call it before ``run()``.
+        """Load the newest usable checkpoint into the optimizer; to be called before ``run()``.
 
         Returns:
-            The checkpoint used, and in ``rejected`` every newer file that could not be used, with the reason.
+            The checkpoint used, and in ``rejected`` every newer file that is not usable, with the reason.
 
         Raises:
             CheckpointError: If there is no usable checkpoint, or no checkpointer.
@@ -164,14 +163,14 @@ class Trainer:
         return loaded
 
     def run(self) -> TrainingResult:
-        """Train until the plan is fulfilled, the time is up, or somebody asks to stop.
+        """Train until all generations are told, the time limit, or a stop request.
 
         Returns:
-            Why it ended, and what came of it.
+            Why the run ended, its generations and its time.
 
         Raises:
             CheckpointError: If the folder of the checkpointer holds checkpoints and ``resume()`` was not
-                called: a fresh run would mix with them.
+                called: a new run would mix with them.
             KeyboardInterrupt: On the second Ctrl-C.
             OSError: If metrics or a checkpoint cannot be written.
             ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. With deferred
@@ -212,7 +211,7 @@ class Trainer:
             except Interrupted:
                 break
             except BaseException as error:
-                if not isinstance(error, Exception):  # the second Ctrl-C waits for nothing
+                if not isinstance(error, Exception):  # the second Ctrl-C does not wait
                     self._give_up_at = time.monotonic()
                 with suppress(Interrupted):
                     self._record_all_but(0)
@@ -237,7 +236,7 @@ class Trainer:
         return _Told(self.optimizer.snapshot(), metrics, began)
 
     def _record_all_but(self, count: int) -> None:
-        """Record what is pending, the oldest first, until so many are left or the run is to wait no more."""
+        """Record pending generations, oldest first, until ``count`` are left or the grace time is over."""
         while len(self._pending) > count and self._wait(self._pending[0]):
             requested = self.stop.requested
             self._record(self._pending.popleft())
@@ -248,7 +247,7 @@ class Trainer:
                 self._save()
                 self._saved_at = time.monotonic()
             if self.stop.requested and not requested and self.stop.signum is None:
-                self._drop_pending()  # a callback has seen enough: the run ends with what it saw
+                self._drop_pending()  # a callback requested the stop: the run ends here
 
     def _drop_pending(self) -> None:
         self._pending.clear()
@@ -256,7 +255,7 @@ class Trainer:
             self.optimizer.rewind(self._recorded)
 
     def _wait(self, told: _Told) -> bool:
-        """Wait for results, not in one piece: signals are heard. False if the run is to stop without them."""
+        """Wait for results in short naps, so that signals are handled; False after the grace time."""
         began = time.monotonic()
         while not told.ready:
             now = time.monotonic()

@@ -13,14 +13,14 @@ from tetris.commands.command_line import Parser, one_of, run
 COMMANDS = {
     "train": "train a controller with the cross-entropy method",
     "evaluate": "score controllers by the games they play",
-    "estimate": "estimate the scores of controllers that hardly ever lose",
+    "estimate": "estimate the scores of controllers that rarely lose",
     "watch": "watch a controller play, in the terminal, as a movie or as a page",
     "report": "write the page of a training run, or compare several",
 }
 
 
 def parse_arguments(argv: Sequence[str], program: str) -> str:
-    """Read which command is meant."""
+    """Read the name of the command."""
     parser = Parser(
         prog=program,
         description="\n\n".join([f"{program} {name}  # {what}" for name, what in COMMANDS.items()]),

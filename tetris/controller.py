@@ -26,10 +26,10 @@ from tetris.rules import Rules
 FORMAT = "cem-tetris-controller"
 VERSION = 1
 FILE_NAME = "controller.json"
-"""What a run calls the controller in its folder."""
+"""Name of the controller's file in the folder of a run."""
 
 LEARNED = Path(__file__).resolve().parent / "controllers"
-"""The folder of the controllers that were learned with this package and come with it; each says how."""
+"""The folder of the learned controllers of the package, each with its provenance."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 _KEYS = ("format", "version", "name", "features", "weights", "rules", "provenance")
@@ -37,7 +37,7 @@ _KEYS = ("format", "version", "name", "features", "weights", "rules", "provenanc
 
 @dataclass(frozen=True)
 class LinearController:
-    """A player that values an after-state by the weighted sum of its features.
+    """A controller whose value of an after-state is the weighted sum of its features.
 
     Example:
         >>> controller = LinearController("holes, max_height", (-4.0, -1.0))
@@ -46,10 +46,10 @@ class LinearController:
 
     Attributes:
         features: Name of a feature set, or feature names separated by commas.
-        weights: One finite number a feature, in summation order. Kept in double precision, played in single.
-        rules: The rules it was made for. It plays by others, too, if its features exist there.
-        name: What to call it in tables; may be empty.
-        provenance: Where it comes from, as plain JSON values.
+        weights: One finite number a feature, in summation order. Kept in float64, played in float32.
+        rules: The rules it was made for. It plays by others, too, if its features exist for them.
+        name: Its name in tables; may be empty.
+        provenance: Its origin, as plain JSON values.
 
     Raises:
         TypeError: If a value has the wrong type.
@@ -63,7 +63,7 @@ class LinearController:
     provenance: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Validate, and put features and weights into their canonical form."""
+        """Validate, and normalise features and weights."""
         for what, value in (("features", self.features), ("name", self.name)):
             if not isinstance(value, str):
                 raise TypeError(f"expected {what} to be a str, got {value!r}")
@@ -77,7 +77,7 @@ class LinearController:
 
     @property
     def float32_weights(self) -> npt.NDArray[np.float32]:
-        """The weights as they are played, shape (features,)."""
+        """The weights in float32, shape (features,)."""
         return np.array(self.weights, dtype=np.float32)
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
@@ -131,10 +131,10 @@ class LinearController:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the controller as JSON: whole or not at all, also when the machine stops in between.
+        """Write the controller as JSON, atomically.
 
         Raises:
-            OSError: If the file cannot be written; a file that was there is untouched.
+            OSError: If the file cannot be written; an existing file is untouched.
         """
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
@@ -220,15 +220,15 @@ def published(name: str) -> LinearController:
 
 
 def known_names() -> tuple[str, ...]:
-    """Return the names of the controllers that come with the package: published ones, then learned ones."""
+    """Return the names of the controllers of the package: published ones, then learned ones."""
     return (*PUBLISHED, *sorted(file.stem for file in LEARNED.glob("*.json")))
 
 
 def resolve(text: str) -> LinearController:
-    """Return the controller that a person names: one that comes with the package, a file, or a run folder.
+    """Return a controller by its name in the package, its file or its run folder.
 
-    Names go before files: a folder called ``dt20`` is ``./dt20``. Case, blanks, hyphens and underscores do
-    not matter in them.
+    Names win over files: a folder called ``dt20`` is ``./dt20``. In names case, blanks, hyphens and
+    underscores do not matter.
 
     Raises:
         OSError: If the file cannot be read.

@@ -1,6 +1,6 @@
-"""The engines by the name of their device: which there are here, and which one plays.
+"""The engines by the name of their device: which are available, and which one plays.
 
-Imports torch only where it is asked: the help of a command names the devices.
+torch is imported on use only, so that the help of a command is fast.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ DEVICES = ("auto", "cpu", "cuda", "python")
 def choose_device(requested: str) -> str:
     """Return the engine to play on.
 
-    ``auto`` takes CUDA where there are a GPU and nvcc, else C++ where there is a compiler, else readable
-    Python. It says on stderr why a GPU is left alone, or that Python plays.
+    ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference implementation. It
+    prints on stderr why a GPU is not used, or that Python plays.
 
     Args:
         requested: One of `DEVICES`.
 
     Raises:
-        CompilerMissingError: If C++ or CUDA was asked for by name and there is no compiler for it.
-        ValueError: If CUDA was asked for by name and there is no GPU.
+        CompilerMissingError: If C++ or CUDA is requested by name and its compiler is missing.
+        ValueError: If CUDA is requested by name and there is no GPU.
     """
     if requested == "python":
         return "python"
@@ -58,7 +58,7 @@ def settled_device(requested: str, instead: str = "--device cpu") -> str:
 
     Args:
         requested: The name.
-        instead: What does without a GPU.
+        instead: The advice of the error: what works without a GPU.
 
     Raises:
         BuildError: If it needs a compiler and there is none.
@@ -72,11 +72,11 @@ def settled_device(requested: str, instead: str = "--device cpu") -> str:
 
 
 def check_gpu(what: str, instead: str) -> None:
-    """Make sure that there is a GPU.
+    """Check that there is a GPU.
 
     Args:
-        what: What needs it.
-        instead: What does without.
+        what: What needs the GPU, for the error.
+        instead: The advice of the error: what works without.
 
     Raises:
         ValueError: If torch finds none.

@@ -21,7 +21,7 @@ from tetris.rules import MAX_WIDTH, PIECE_LETTERS, Rules
 
 @dataclass(frozen=True)
 class AfterState:
-    """The board after one placement, and what the placement did.
+    """The after-state of a placement: the board after line removal, and the placement.
 
     Attributes:
         rules: The rules of the game.
@@ -56,13 +56,13 @@ _FEATURES: dict[str, Feature] = {}
 
 
 def _feature(definition: Feature) -> Feature:
-    """Enter a feature by the name of its function."""
+    """Register a feature under the name of its function."""
     _FEATURES[definition.__name__] = definition
     return definition
 
 
 def _family(numbers: Iterable[int]) -> Callable[[_Family], _Family]:
-    """Enter a feature for each of the numbers, which ends its name and is the function's first argument."""
+    """Register a feature for each number, which ends its name and is the function's first argument."""
 
     def enter(definition: _Family) -> _Family:
         for number in numbers:
@@ -102,7 +102,7 @@ def eroded_cells(after: AfterState) -> int:
 def row_transitions(after: AfterState) -> int:
     """Adjacent full/empty pairs in each row, both side walls full; an empty row has 2, all rows count.
 
-    A row above the board counts with what it has beyond the 2 of an empty row (as in MDPTetris).
+    A row above the board counts its pairs minus the 2 of an empty row (as in MDPTetris).
     """
     width = after.rules.width
     walls = 1 << (width + 1) | 1
@@ -158,13 +158,13 @@ def rows_with_holes(after: AfterState) -> int:
 
 @_feature
 def diversity(after: AfterState) -> int:
-    """How many different values of -2..2 occur among the height differences of neighbouring columns."""
+    """Number of different values of -2..2 among the height differences of neighbouring columns."""
     return len({right - left for left, right in pairwise(after.heights)} & {-2, -1, 0, 1, 2})
 
 
 @_feature
 def wells_fast(after: AfterState) -> int:
-    """As `wells`, but in a run of empty cells every cell below its topmost well cell counts, well or not."""
+    """As `wells`, but every cell of a run of empty cells below its topmost well cell counts."""
     opened = 0
     cells = _well_cells(after)
     for height in range(len(cells) - 1, -1, -1):
@@ -193,7 +193,7 @@ def height_difference(index: int, after: AfterState) -> int:
 
 @_family((2, 3))
 def deep_wells(depth: int, after: AfterState) -> int:
-    """Columns at least so much lower than both neighbours; a side wall is higher than any column."""
+    """Columns lower than both neighbours by at least ``depth``; a side wall is higher than any column."""
     wall = max_height(after) + depth
     heights = [wall, *after.heights, wall]
     return sum(
@@ -203,7 +203,7 @@ def deep_wells(depth: int, after: AfterState) -> int:
 
 @_family((3,))
 def squared_deep_wells(depth: int, after: AfterState) -> float:
-    """The square of `deep_wells`: one that only the I fills is bearable, two are not."""
+    """The square of `deep_wells`: a second deep well costs more than the first."""
     return deep_wells(depth, after) ** 2
 
 
@@ -239,36 +239,36 @@ def double_steps(after: AfterState) -> int:
 
 @_feature
 def flat_pairs(after: AfterState) -> int:
-    """Three neighbouring columns of the same height: how many times."""
+    """Number of triples of neighbouring columns of the same height."""
     return _successive_steps(after).count((0, 0))
 
 
 @_feature
 def rising_pairs(after: AfterState) -> int:
-    """Two neighbouring columns of the same height and a right neighbour higher by 1: how many times."""
+    """Number of pairs of neighbouring columns of the same height whose right neighbour is higher by 1."""
     return _successive_steps(after).count((0, 1))
 
 
 @_feature
 def falling_pairs(after: AfterState) -> int:
-    """Two neighbouring columns of the same height and a left neighbour higher by 1: how many times."""
+    """Number of pairs of neighbouring columns of the same height whose left neighbour is higher by 1."""
     return _successive_steps(after).count((-1, 0))
 
 
 @_feature
 def fitting_pieces(after: AfterState) -> int:
-    """How many of the seven pieces can be put so that they rest on every column below them.
+    """Number of pieces that fit the surface: in some orientation and column they make no new hole.
 
-    In some orientation and column, that is, with no new hole. Lines and the top of the board do not matter.
+    Line removal and the top of the board do not matter.
     """
     return sum(places >= 1 for places in _places(tuple(_steps(after))))
 
 
 @_feature
 def spare_pieces(after: AfterState) -> int:
-    """How many of the seven pieces can rest so in at least two places.
+    """Number of pieces that fit the surface, as in `fitting_pieces`, in at least two places.
 
-    A bottom that contains another orientation's is no place of its own: where a J can lie flat, it can stand.
+    A bottom that contains another orientation's bottom does not count: where a J can lie flat, it can stand.
     """
     return sum(places >= 2 for places in _places(tuple(_steps(after))))
 
@@ -300,7 +300,7 @@ def adjacent_rows_with_holes(after: AfterState) -> int:
 
 @_feature
 def upper_hole_rows(after: AfterState) -> int:
-    """Rows with holes among the four from the highest one of them downwards."""
+    """Rows with holes among four board rows: the highest row with a hole and the three below it."""
     rows = _rows_of_holes(after)
     return sum(row > max(rows) - 4 for row in rows)
 
@@ -315,7 +315,7 @@ def columns_with_holes(after: AfterState) -> int:
 def gaps_over_holes(after: AfterState) -> int:
     """Empty cells of the rows directly above a row with holes that have none themselves.
 
-    What it takes to complete these rows, so that the holes below are open again.
+    Completing these rows opens the holes below.
     """
     rows = _rows_of_holes(after)
     return sum(_gaps(after, row + 1) for row in rows if row + 1 not in rows)
@@ -342,7 +342,7 @@ def thin_covers(after: AfterState) -> int:
 
 
 def _steps(after: AfterState) -> list[int]:
-    """What each column is higher than its left neighbour, left to right."""
+    """Height of each column minus that of its left neighbour, left to right."""
     return [right - left for left, right in pairwise(after.heights)]
 
 
@@ -356,14 +356,14 @@ def _contains(steps: Sequence[int], part: Sequence[int]) -> bool:
 
 @cache
 def _bottoms(piece: int) -> list[tuple[int, ...]]:
-    """The steps along the bottom of each orientation, without those that contain another one's."""
+    """The steps along the bottom of each orientation; bottoms that contain another one are left out."""
     bottoms = [tuple(right - left for left, right in pairwise(shape.bottoms)) for shape in PIECES[piece]]
     return [own for own in bottoms if not any(own != part and _contains(own, part) for part in bottoms)]
 
 
 @lru_cache(maxsize=256)
 def _places(steps: tuple[int, ...]) -> list[int]:
-    """How many times a surface of these steps has those of one of a piece's `_bottoms`, for every piece."""
+    """For each piece, the number of places of a surface whose steps are those of one of its `_bottoms`."""
     return [
         sum(
             steps[start : start + len(bottom)] == bottom
@@ -403,7 +403,7 @@ def _well_cells(after: AfterState) -> list[int]:
 
 
 def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
-    """The unbroken empty cells from each given empty cell downwards, itself included; summed."""
+    """Sum over the given empty cells: the unbroken empty cells from each downwards, itself included."""
     rows = after.rows
     total = 0
     for height, run in enumerate(cells):

@@ -1,4 +1,4 @@
-"""The game and the decision: how a piece falls, when a game ends, which placement a controller prefers.
+"""The game and the decision: how a piece falls, when a game ends, which placement a controller chooses.
 
 This module is the reference implementation; the fast engines match it bit for bit. A stack is a tuple of rows
 from the bottom. Bit c of a row is column c. The top row is not empty, so that the empty board is ``()``.
@@ -23,7 +23,7 @@ Weights = npt.NDArray[np.float32]
 
 
 class Pieces(Protocol):
-    """What pieces are taken from, by number of the decision: a `PieceStream` or a list."""
+    """The pieces of a game by number of the decision: a `PieceStream` or a list."""
 
     def __getitem__(self, t: int, /) -> int:
         """Return the piece of decision t."""
@@ -32,7 +32,7 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One decision and what came of it.
+    """One decision and its result.
 
     Attributes:
         piece: Number of the piece, 0 to 6.
@@ -74,7 +74,7 @@ def landing_row(heights: list[int], shape: Shape, column: int) -> int:
 
 
 def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
-    """Return what a placement makes of the board: the piece comes to rest, full rows go, the game may end.
+    """Return the after-state of a placement: the piece comes to rest, full rows go, the game may end.
 
     Args:
         rows: The stack before.
@@ -108,7 +108,7 @@ def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
 def weighted_sums(values: npt.NDArray[np.float32], weights: Weights) -> npt.NDArray[np.float32]:
     """Return the value of each after-state: its features times the weights, summed in feature order from 0.
 
-    All in float32, multiplication and addition rounded separately: what makes every engine decide alike.
+    Products and sums are rounded to float32 one by one, so that all engines choose the same placement.
 
     Args:
         values: Feature values, shape (after-states, features), float32.
@@ -125,10 +125,10 @@ def weighted_sums(values: npt.NDArray[np.float32], weights: Weights) -> npt.NDAr
 
 
 def choose(rows: Rows, piece: int, weights: Weights, names: tuple[str, ...], rules: Rules) -> AfterState:
-    """Return the after-state of the placement that a linear controller plays.
+    """Return the after-state of the placement that a linear controller chooses.
 
-    It is the first one of the greatest value. A placement that ends the game is never preferred; if all do
-    (or none has a value above minus infinity), it is orientation 0 in column 0.
+    It is the first placement of the greatest value among those that do not end the game. If there is none, or
+    none has a value above minus infinity, it is orientation 0 in column 0.
 
     Args:
         rows: The stack.
@@ -158,7 +158,7 @@ def steps(
     start: int,
     decisions: int,
 ) -> Iterator[Step]:
-    """Yield the decisions start to start + decisions - 1; after a game over the next one has an empty board.
+    """Yield the decisions start to start + decisions - 1; after a game over the board is empty.
 
     Args:
         rows: The stack before the first of them.
@@ -167,7 +167,7 @@ def steps(
         names: Names of the features, in summation order.
         rules: The rules of the game.
         start: Number of the first decision.
-        decisions: How many to make.
+        decisions: Number of decisions.
     """
     for t in range(start, start + decisions):
         after = choose(rows, pieces[t], weights, names, rules)
@@ -197,7 +197,7 @@ def play(
     decisions: int,
     last_game: int | None = None,
 ) -> tuple[Rows, int, int, int]:
-    """Play a stretch of a stream of games; a game that ends is followed by the next one on an empty board.
+    """Play part of a stream of games; after a game over the next one begins on an empty board.
 
     Args:
         rows: The stack before the first decision.
@@ -207,8 +207,8 @@ def play(
         seed: Seed of the pieces, unsigned 64-bit.
         stream: Number of the stream, unsigned 64-bit.
         start: Number of the first decision in the stream.
-        decisions: How many to make.
-        last_game: How many games to end at most: with the last one it stops. None: any number.
+        decisions: Number of decisions.
+        last_game: Stop at the end of this many games. None: no limit.
 
     Returns:
         The stack after the last decision, lines removed (those of unfinished games included), games ended,

@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers as text."""
 
 from __future__ import annotations
 
 
 def lines(value: float | None) -> str:
-    """Return a number of lines as a person reads it: three or four digits."""
+    """Return a number of lines with three or four digits."""
     if value is None:
         return "-"
     if value < 1e6:

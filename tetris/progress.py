@@ -1,4 +1,4 @@
-"""How far a long task is: a bar on a terminal, a plain line now and then in a log."""
+"""Progress of a long task: a bar on a terminal, plain lines in a log."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from tqdm import tqdm
 
 LOG_SECONDS = 10.0
-"""The time between two lines in a log."""
+"""The time between two lines in a log, in seconds."""
 
 
 def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Return a tqdm bar on stderr, or what stands for it in a log and where the cursor cannot move.
+    """Return a tqdm bar on stderr, or plain lines in a log and on a dumb terminal.
 
     Args:
-        steps: What to go through, as for `tqdm.tqdm`.
+        steps: The iterable, as for `tqdm.tqdm`.
         options: As for `tqdm.tqdm`.
     """
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
@@ -59,7 +59,7 @@ class LogLines:
             self._shown = now
 
     def set_postfix_str(self, text: str, refresh: bool = True) -> None:
-        """Take what the next line ends with."""
+        """Set the end of the next line."""
         self._text = text
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,10 +1,9 @@
-"""Replays: the rules, the seed, who played, and every placement, in a byte each.
+"""Replays: the rules, the seed, the controller, and every placement as a byte.
 
 A placement's byte is its number among all placements on a board of that width, by piece, orientation and
-column: 162 on ten columns. So the bytes hold the pieces too, and a viewer needs no random numbers. They are
-compressed by zlib and written in base64, a megabyte for a million pieces. A digest tells damage. What only
-playing tells is checked as it is played: where pieces come to rest, that they are those of the seed, that
-lines and games are those told. A million pieces take seconds to play, and a replay shall open at once.
+column: 162 on ten columns. The bytes hold the pieces, too, so that a viewer needs no random numbers. They are
+compressed by zlib and written in base64: a megabyte for a million pieces. A digest detects damage. Reading is
+fast; `Replay.after_states` plays the game and checks pieces, lines and games against seed and counts.
 """
 
 from __future__ import annotations
@@ -33,21 +32,21 @@ from tetris.rules import PIECE_LETTERS, Rules
 FORMAT = "cem-tetris-replay"
 VERSION = 2
 STEPS_VERSION = 1
-"""Replays with every step spelled out, features and all, as ``evaluate_tetris.py --replay`` writes them."""
+"""The format of ``evaluate_tetris.py --replay``: every step with its features."""
 
 MOST_PLACEMENTS = 1 << 30
-"""More are refused: a small damaged or hostile file could otherwise unpack to fill the memory."""
+"""The most placements of a replay: a small hostile file must not unpack to fill the memory."""
 
 _KEYS = ("rules", "seed", "stream", "controller", "lines", "games", "count", "placements", "digest")
 
 
 class DamagedReplayError(ValueError):
-    """A replay whose placements are not what it says of them: other pieces, other lines."""
+    """A replay whose placements contradict its seed, lines or games."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What was played on one stream of games, from the empty board.
+    """The placements on one stream of games, from the empty board.
 
     Example:
         >>> replay = Replay(Rules(), bytes([0, 17, 160]), lines=0, games=0)
@@ -59,9 +58,9 @@ class Replay:
         placements: The number of every placement, a byte each.
         lines: Lines removed, those of an unfinished game included.
         games: Games that ended.
-        seed: Seed of the pieces; None where they came from elsewhere.
+        seed: Seed of the pieces; None for pieces of another source.
         stream: Number of their stream; None where there is no seed.
-        controller: Who played; None for a person.
+        controller: The controller that played; None for a person.
 
     Raises:
         ValueError: If a placement does not exist under the rules, the controller cannot play by them, or the
@@ -77,7 +76,7 @@ class Replay:
     controller: LinearController | None = None
 
     def __post_init__(self) -> None:
-        """Check what can be checked without playing."""
+        """Check the values without playing."""
         table = placements_on(self.rules.width)
         numbers = np.frombuffer(self.placements, dtype=np.uint8)
         known = [number for number, (shape, _) in enumerate(table) if shape.piece in self.rules.piece_set]
@@ -111,7 +110,7 @@ class Replay:
         stream: int | None = None,
         controller: LinearController | None = None,
     ) -> Replay:
-        """Return the replay of what was played; see the class for the arguments."""
+        """Return the replay of after-states in order; see the class for the other arguments."""
         numbers, placements = placement_numbers(rules.width), bytearray()
         lines = games = 0
         for after in played:
@@ -121,7 +120,7 @@ class Replay:
         return cls(rules, bytes(placements), lines, games, seed, stream, controller)
 
     def after_states(self) -> Iterator[AfterState]:
-        """Play the replay, one placement after the other; after a game over the next one has an empty board.
+        """Yield the after-states in order; after a game over the next game begins on an empty board.
 
         Raises:
             DamagedReplayError: At the placement whose piece is not that of the seed, or at the end, if
@@ -198,13 +197,13 @@ class Replay:
         """Write the replay as JSON, whole or not at all.
 
         Raises:
-            OSError: If the file cannot be written; a file that was there is untouched.
+            OSError: If the file cannot be written; an existing file is untouched.
         """
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Replay:
-        """Read a replay from a JSON file; what only playing tells is checked by `after_states`.
+        """Read a replay from a JSON file; `after_states` checks it against its seed.
 
         Raises:
             OSError: If the file cannot be read.

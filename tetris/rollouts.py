@@ -1,10 +1,9 @@
-"""Rollouts: weight vectors play streams of games for a fixed number of decisions, alike on any device.
+"""Rollouts: weight vectors play streams of games for a fixed number of decisions, the same on every device.
 
-A stream is an endless sequence of pieces on which one game follows another. Every candidate makes the same
-number of decisions on the same number of streams, so that all cost the same and none is waited for. With
-shared streams (common random numbers) all candidates meet the same pieces, which takes much of the luck out
-of a comparison. Where the length of a game itself is wanted, as in the older literature, a stream can stop
-after a given number of games.
+A stream is an endless sequence of pieces; one game follows another on it. Every candidate makes the same
+number of decisions on the same number of streams, so that all cost the same. With shared streams (common
+random numbers) all candidates have the same pieces, which reduces the variance of comparisons. To measure
+whole games, as the older literature does, a stream can stop after a given number of games.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _NEVER = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class RolloutResult:
-    """What the candidates of a rollout reached.
+    """The counts of a rollout by candidate.
 
     Attributes:
         lines: Lines removed, those of unfinished games included; shape (population,), int64, on the GPU
             where the games are played there, otherwise on the CPU.
         games: Games that ended, of the same shape, type and device.
-        decisions: Pieces placed, of the same shape, type and device; fewer than asked for where streams have
+        decisions: Pieces placed, of the same shape, type and device; fewer than requested where streams have
             stopped.
     """
 
@@ -53,7 +52,7 @@ class RolloutResult:
 
 
 class Rollout:
-    """Games in progress that can be played on, piece by piece, with the same result however it is split.
+    """Games in progress; the result does not depend on how the decisions are split into calls of `advance`.
 
     Example:
         >>> games = Rollout([[-1.0, 1.0, -1.0, -1.0, -4.0, -1.0]], Rules(10, 20), 4, features="dellacherie",
@@ -62,22 +61,22 @@ class Rollout:
         tensor([40])
 
     Args:
-        weights: Shape (population, features), finite; used as float32. Weights that lie on the GPU are not
-            looked at there, which would wait for it.
+        weights: Shape (population, features), finite; used as float32. Weights on the GPU are not
+            checked, which would wait for it.
         rules: The rules of the games.
         streams: Streams a candidate plays on, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
-        device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU where the weights lie, or
+        device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU of the weights, or
             else on torch's current one; ``"python"``: the reference implementation.
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
-            candidate i has the streams from ``first_stream + i * streams`` for itself.
-        games_per_stream: With the end of this many games a stream stops for good, and costs next to nothing
-            from there on; at least 1. None: a game that ends is always followed by the next one.
+            candidate i has its own, from ``first_stream + i * streams`` onwards.
+        games_per_stream: A stream stops at the end of this many games, at least 1, and costs almost nothing
+            afterwards. None: streams never stop.
         first_stream: Number of the first stream, 0 to 2^62.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
-            one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower; the
-            result is the same. The CUDA engine knows no such difference.
+            one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
+            the same result. The CUDA engine ignores it.
 
     Raises:
         TypeError: If a count is not an int.
@@ -163,11 +162,11 @@ class Rollout:
         return self._games.clone()
 
     def branch(self, source: torch.Tensor) -> None:
-        """Let streams go on with the boards of others; their pieces and what was counted stay their own.
+        """Copy boards between streams of a candidate; pieces and counts stay those of the stream.
 
         Args:
-            source: Shape (population, streams), int64, on the device that plays: from which stream of the
-                same candidate each takes its board, 0 to streams - 1.
+            source: Shape (population, streams), int64, on the device that plays: the stream of the same
+                candidate whose board each stream takes, 0 to streams - 1.
         """
         index = source.unsqueeze(-1).expand_as(self._columns)
         self._columns = self._columns.gather(1, index)
@@ -176,19 +175,19 @@ class Rollout:
         """Play on.
 
         Args:
-            decisions: Pieces to place on every stream that has not stopped, at least 0; one that stops on the
-                way places fewer.
-            check: Called a few times a second; what it raises ends the rollout, which then is of no use.
+            decisions: Pieces to place on every stream that has not stopped, at least 0; a stream that stops
+                places fewer.
+            check: Called a few times a second; an exception ends the rollout, which is unusable then.
 
         Returns:
-            The totals since the rollout began. On the GPU they are queued like the games: reading them
-            waits for the device.
+            The totals since the rollout began. On the GPU they are queued: reading them waits for the
+            device.
         """
         self.play_on(decisions, check)
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
-        """Play on without summing up, see `advance`."""
+        """Play on as `advance` does, without the totals."""
         remaining = check_integer("decisions", decisions, 0, 1 << 62)
         if self._pacer is not None:
             with torch.cuda.device(self._lines.device):
@@ -279,14 +278,14 @@ def rollout(
         weights: Shape (population, features), finite; used as float32.
         rules: The rules of the games.
         streams: Streams a candidate plays on, at least 1.
-        decisions: Pieces to place on every stream, at most where ``games_per_stream`` is given.
+        decisions: Pieces to place on every stream; an upper limit where ``games_per_stream`` is given.
         seed: Chooses the pieces, 0 to 2^64 - 1.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         features: Name of a feature set, or feature names separated by commas.
-        share_streams: Whether all candidates meet the same pieces.
-        games_per_stream: After how many games a stream stops; None: never.
+        share_streams: Whether all candidates have the same pieces.
+        games_per_stream: Games after which a stream stops. None: never.
         first_stream: Number of the first stream.
-        check: Called a few times a second; what it raises ends the rollout.
+        check: Called a few times a second; an exception ends the rollout.
 
     Returns:
         Lines, games and decisions of each candidate.

@@ -15,10 +15,10 @@ PIECE_LETTERS = "IOTZSJL"
 """The seven pieces in the order of their numbers, 0 to 6."""
 
 RULES = ("published", "clear-on-overflow")
-"""The names of what happens when a piece comes to rest above the board; see `Rules`."""
+"""The names of the game-over rules; see ``clear_on_overflow`` of `Rules`."""
 
 SOURCES = ("uniform", "bag")
-"""The piece sources that have a name; others are letters of `PIECE_LETTERS`."""
+"""The named piece sources; others are letters of `PIECE_LETTERS`."""
 
 MIN_WIDTH, MAX_WIDTH = 4, 10
 MIN_HEIGHT, MAX_HEIGHT = 4, 24
@@ -37,9 +37,10 @@ class Rules:
     Attributes:
         width: Columns of the board, 4 to 10.
         height: Rows of the board, 4 to 24.
-        clear_on_overflow: What happens when a piece comes to rest with a cell above the top row. False, the
-            published rule: the game is over, and lines the piece completed neither count nor clear. True:
-            lines clear and count first; the game is over only if the stack is still higher than the board.
+        clear_on_overflow: The game-over rule for a piece that comes to rest with a cell above the top row.
+            False, the published rule: the game is over, and lines that the piece completes neither clear nor
+            count. True: lines clear and count first; the game is over if the stack is still higher than the
+            board.
         pieces: ``"uniform"``: the seven pieces, drawn independently and uniformly. ``"bag"``: seven at a
             time, each piece once in a random order. Letters of ``IOTZSJL`` such as ``"SZ"``: these pieces
             alone, uniformly; they are kept in the order of the piece numbers, and all seven are
@@ -47,7 +48,7 @@ class Rules:
 
     Raises:
         TypeError: If a value has the wrong type.
-        ValueError: If the board or the piece source is outside what is listed above.
+        ValueError: If the board is out of range, or the piece source is unknown.
     """
 
     width: int = 10
@@ -82,7 +83,7 @@ class Rules:
 
     @cached_property
     def piece_set(self) -> tuple[int, ...]:
-        """The pieces that can come, by number, in rising order."""
+        """Numbers of the pieces of the source, ascending."""
         if self.pieces in SOURCES:
             return tuple(range(len(PIECE_LETTERS)))
         return tuple(PIECE_LETTERS.index(letter) for letter in self.pieces)
@@ -127,7 +128,7 @@ class Rules:
 
 
 def _meant_board(text: str) -> str:
-    """The question whether another board was meant: two numbers written otherwise, or the wrong way round."""
+    """A hint for a misspelt board: other separators, or height before width. Empty if there is none."""
     numbers = [int(number) for number in re.findall("[0-9]+", text)]
     for width, height in (numbers, numbers[::-1]) if len(numbers) == 2 else ():
         if MIN_WIDTH <= width <= MAX_WIDTH and MIN_HEIGHT <= height <= MAX_HEIGHT:

@@ -1,12 +1,12 @@
-"""How good a controller is: lines per game, with an exact interval.
+"""Scores: lines per game with an exact interval.
 
-The length of a game is very nearly exponentially distributed, so a score needs no finished game after game:
-play streams of games that restart when a game ends, count lines and games ended, and the ratio estimates the
-mean. The number of decisions is fixed and games end at random: their number N is a Poisson variable with mean
-lines / mean. The interval is Garwood's ("Fiducial Limits for the Poisson Distribution", Biometrika 28, 1936),
-which Epstein ("Estimation from Life Test Data", Technometrics 2, 1960) gives for life tests that stop at a
-fixed time: chi-square quantiles with 2N degrees of freedom for the upper end of the lines per game, with
-2N + 2 for the lower end. Where sampling stops at the N-th game instead, the lower end is conservative.
+The length of a game is very nearly exponentially distributed. Streams of games restart when a game ends;
+lines over games ended estimates the mean. The number of decisions is fixed, and the number N of games ended
+is a Poisson variable with mean lines / mean. The interval is Garwood's ("Fiducial Limits for the Poisson
+Distribution", Biometrika 28, 1936), which Epstein ("Estimation from Life Test Data", Technometrics 2, 1960)
+gives for life tests that stop at a fixed time: chi-square quantiles with 2N degrees of freedom for the upper
+end of the lines per game, with 2N + 2 for the lower end. Where sampling stops at the N-th game instead, the
+lower end is conservative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ESTIMATOR = "lines / games ended, exact Poisson interval (Garwood 1936)"
 
 @dataclass(frozen=True)
 class Score:
-    """Lines, games ended and decisions of one controller, and what they say about its lines per game.
+    """Lines, games ended and decisions of one controller, and the estimate of its lines per game.
 
     Attributes:
         lines: Lines removed, those of unfinished games included.

@@ -1,16 +1,16 @@
 """Termination rates of good controllers, by importance splitting: games near an end are continued many times.
 
-A controller that ends a game in a hundred million decisions shows no end in a million, and neither does one
-that is ten times as good. But a game ends from a high stack only, and a stack rises row by row. So every
-stream has a weight, whose sum over a candidate's streams is constant, and every few decisions the streams of
-a candidate are resampled, so that about as many are at every
+A controller that ends one game in a hundred million decisions ends none in a million, and neither does one
+that is ten times as good. But a game ends from a high stack only, and a stack rises row by row. Every stream
+has a weight; the sum over a candidate's streams is constant. Every few decisions the streams of a candidate
+are resampled, so that about the same number is at every level reached:
 
     level = max(0, 0.6 rows to the highest cell + 0.9 rows to the highest cell of a column, in the mean - 6)
 
-that is reached at all. A stream with a low stack is dropped or goes on with more weight. One that has reached
-a rare level is continued several times, with less weight each. What a level usually holds is learned on the
-way, for each candidate by itself. Where a level holds more than usual, that counts, so that a rare climb does
-not crowd out the streams below. The termination rate, games ended a decision, is estimated by
+A stream with a low stack is dropped or continues with more weight. A stream at a rare level is continued
+several times, with less weight each. The mean weight of a level is learned during the rollout, for each
+candidate separately. A level that holds more than its mean counts with what it holds, so that a rare climb
+does not crowd out the streams below. The termination rate, games ended a decision, is estimated by
 
     rate = mean over time of  weight of the streams that ended / weight of all streams.
 
@@ -18,8 +18,8 @@ Splitting and roulette are H. Kahn and T. Harris, Estimation of Particle Transmi
 1951; streams in equal number at all levels are the weighted ensemble of G. Huber and S. Kim,
 Weighted-ensemble Brownian dynamics simulations for protein association reactions, Biophysical Journal 70,
 1996. Resampling is systematic (G. Kitagawa, Monte Carlo Filter and Smoother, Journal of Computational and
-Graphical Statistics 5, 1996). Weights are integers, sums are of integers, and all else is done number by
-number, so that all engines resample the same and find the same rate.
+Graphical Statistics 5, 1996). Weights are integers, sums are of integers, and all else is elementwise,
+so that all engines resample the same and give the same rate.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from tetris.rollouts import Rollout
 from tetris.rules import Rules
 
 STEP = 4
-"""Decisions from one resampling to the next: about as many as lift the stack by a row or two."""
+"""Decisions from one resampling to the next: they lift the stack by a row or two."""
 
 BAG_STEP = 7
-"""The same where pieces come in bags: what is left of a bag stays with its stream."""
+"""The same with bags of pieces: the rest of a bag stays with its stream."""
 
 BURN_IN = 203
-"""Decisions on each stream before anything counts: by then the stacks are as high as in the long run."""
+"""Decisions of the burn-in on each stream, which do not count: stacks reach their stationary height."""
 
 MOST_STREAMS = 1 << 13
-"""The streams that integers of 64 bits suffice for."""
+"""The greatest number of streams: 64-bit integers suffice for it."""
 
 LEAST_DECISIONS = BURN_IN + 10
-"""On each stream, so that at least one step counts."""
+"""The least decisions on each stream: one step after the burn-in counts."""
 
 _LEVELS = 32  # the highest stack there can be, all columns 24 rows high, is at 30
 _WEIGHT = 1 << 50  # of all streams of a candidate, about
@@ -65,15 +65,15 @@ _Rate = TypeVar("_Rate", float, torch.Tensor)
 
 @dataclass(frozen=True)
 class SplitResult:
-    """What the candidates of a rollout with splitting reached.
+    """The estimates and counts of a rollout with splitting by candidate.
 
     Attributes:
         rate: Termination rate, games ended a decision, estimated; shape (population,), float64, on the GPU
             where the games are played there, otherwise on the CPU. 0 where no game ended.
-        lines_per_game: What goes with it, see `lines_per_game`; infinite where no game ended. Of the same
+        lines_per_game: From the rate, see `lines_per_game`; infinite where no game ended. Of the same
             shape, type and device, as is
         lines: Lines removed on all streams, int64.
-        games: Games that ended on them, however little their weight, int64.
+        games: Games that ended on them, of any weight, int64.
         decisions: Pieces placed, int64.
         resolved: Whether the rate is at least `least_rate`, bool. Otherwise no game ended, or the rate is
             biased by the rounding of weights.
@@ -114,7 +114,7 @@ def split_rollout(
 ) -> SplitResult:
     """Estimate the termination rate of each candidate, by importance splitting.
 
-    It takes streams enough for all levels. With DT-20 on 10x14, 2000 decisions each, the mean of the
+    It needs enough streams for all levels. With DT-20 on 10x14, 2000 decisions each, the mean of the
     estimates agrees with long play to some percent from 128 streams on, and their standard deviation is a
     quarter of it (with 264 a sixth, with 2048 a sixteenth); with 32 streams it is two thirds, and the rate a
     sixth too high in the mean. For controllers that lose often, a plain rollout is as fast.
@@ -128,9 +128,9 @@ def split_rollout(
         seed: Chooses the pieces and the resampling, 0 to 2^64 - 1.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         features: Name of a feature set, or feature names separated by commas.
-        share_streams: Whether all candidates meet the same pieces.
+        share_streams: Whether all candidates have the same pieces.
         first_stream: Number of the first stream.
-        check: Called a few times a second; what it raises ends the rollout.
+        check: Called a few times a second; an exception ends the rollout.
 
     Returns:
         Rates and counts of each candidate.
@@ -202,11 +202,11 @@ class StreamWeights:
         """Resample the streams.
 
         Args:
-            bits: Where systematic resampling begins: twelve random bits, others do not count.
-            counts: Whether what ended since the last resampling counts.
+            bits: Offset of systematic resampling: twelve random bits; others are ignored.
+            counts: Whether games that ended since the last resampling count.
 
         Returns:
-            From which stream each goes on, see `Rollout.branch`.
+            The stream whose board each stream takes, see `Rollout.branch`.
         """
         games, self._count = self._games.stream_games, self._count + 1
         if counts:
@@ -222,7 +222,7 @@ class _CudaStreamWeights(StreamWeights):
     """The same by one kernel launch a resampling: tetris/resampling."""
 
     def __init__(self, games: Rollout) -> None:
-        """Set up equal weights; compile the kernel where need be."""
+        """Set up equal weights; compile the kernel if needed."""
         super().__init__(games)
         self._operators = native.resampling_operators()
 
@@ -245,9 +245,9 @@ class _CudaStreamWeights(StreamWeights):
 
 
 def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:
-    """Return the lines per game that go with a termination rate, where few cells are left at the end.
+    """Return the lines per game of a termination rate; the cells left at the end of a game are neglected.
 
-    A piece brings four cells, a line removes as many as there are columns.
+    A piece adds four cells, a line removes as many as there are columns.
     """
     return _CELLS / rules.width / rate
 
@@ -268,8 +268,8 @@ def resampled(
     Args:
         weight: Of the streams, shape (population, streams), int64, at least 1.
         level: Of the streams, shape (population, streams), int64.
-        held: The weight of the levels at all resamplings before, summed, shape (population, levels), float64;
-            that of now is added.
+        held: The weight of each level, summed over all resamplings before, shape (population, levels),
+            float64; that of this one is added in place.
         count: Resamplings, this one included.
         bits: As for `systematic`.
 
@@ -296,12 +296,12 @@ def resampled(
 
 
 def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
-    """Take as many streams as there are, each in proportion to its copies, rounded up or down.
+    """Draw as many streams as there are, each in proportion to its copies, rounded up or down.
 
     Args:
         copies: Shape (population, streams), int64, at least 1, so that the sum of a row times the number of
             streams is below 2^63.
-        bits: Where the first one is taken, shape (population, 1): twelve random bits, others do not count.
+        bits: Offset of the first stream, shape (population, 1): twelve random bits; others are ignored.
 
     Returns:
         Source streams, in ascending order; of the same shape, int64.

@@ -1,4 +1,4 @@
-"""The versions of what computes."""
+"""The versions of the software."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
+    """Return the versions of the software by name."""
     found = {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": np.__version__}
     try:
         found["cem-tetris"] = metadata.version("cem-tetris")

@@ -21,7 +21,7 @@ def test_smallest_and_largest_board_are_accepted(width: int, height: int) -> Non
 
 @pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 3, 3), (10, 25, 25)])
 def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> None:
-    with pytest.raises(ValueError, match=f"expected the board's (width|height) to be .*, got {got}"):
+    with pytest.raises(ValueError, match=f"expected the board's (width|height) from .*, got {got}"):
         Rules(width, height)
 
 

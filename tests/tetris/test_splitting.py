@@ -35,7 +35,7 @@ def test_bags_stay_whole() -> None:
     assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
 
 
-def test_what_hardly_ever_ends_is_measured() -> None:
+def test_a_rare_end_of_a_game_is_measured() -> None:
     # 51 million lines a game (docs/results.md): so many decisions end a game in one of two hundred rollouts.
     split = split_rollout([DT20] * 4, Rules(10, 20), 512, 1200, 3, share_streams=False)
     assert 20e6 < 0.4 / float(split.rate.mean()) < 130e6

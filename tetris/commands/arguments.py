@@ -1,4 +1,4 @@
-"""The arguments that say what is played, the same ones for every script, and the rules that they mean."""
+"""The arguments that the commands share: controllers, board, rule, pieces, seed, device."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Ru
 DEFAULT_BOARD = "10x20"
 
 Group = argparse._ActionsContainer
-"""A parser, a group of its arguments, or some of them of which one may be given."""
+"""A parser, an argument group, or a mutually exclusive group."""
 
 
 def add_controllers(parser: argparse.ArgumentParser) -> None:
-    """Add the controllers that are played, at least one; `read_controllers` reads them."""
+    """Add the controllers, at least one; `read_controllers` reads them."""
     parser.add_argument(
         "controllers",
         nargs="+",
@@ -28,11 +28,11 @@ def add_controllers(parser: argparse.ArgumentParser) -> None:
 
 
 def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:
-    """Add ``--board``; it is None where it is not given.
+    """Add ``--board``; None by default.
 
     Args:
-        group: Where to.
-        default: What the help says is meant then; None: nothing.
+        group: The parser or group.
+        default: The default that the help names; None: no default in the help.
     """
     sizes = f"{MIN_WIDTH}..{MAX_WIDTH} x {MIN_HEIGHT}..{MAX_HEIGHT}"
     group.add_argument("--board", metavar="WxH", help=f"columns x rows, {sizes}{_by_default(default)}")
@@ -51,34 +51,34 @@ def add_pieces(group: Group, *, default: str | None = "uniform") -> None:
 
 
 def add_seed(group: Group) -> None:
-    """Add ``--seed``, that of the pieces; see `add_board`."""
+    """Add ``--seed``, the seed of the pieces; see `add_board`."""
     group.add_argument("--seed", type=seed, metavar="N", help=f"of the pieces{_by_default(DEFAULT_SEED)}")
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
-    """Add ``--device``; it is ``"auto"`` where it is not given.
+    """Add ``--device``; ``"auto"`` by default.
 
     Args:
-        group: Where to.
-        known: The devices there are.
-        what: What it chooses.
+        group: The parser or group.
+        known: The names of the devices.
+        what: What the device does, for the help.
     """
     text = f"{what}: {', '.join(known)}{_by_default('auto')}"
     group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
 
 
 def game_rules(arguments: argparse.Namespace) -> Rules:
-    """Return the rules that the arguments mean.
+    """Return the rules of the arguments.
 
     Raises:
-        ValueError: If the board is none, or the piece source is unknown.
+        ValueError: If the board is invalid, or the piece source is unknown.
     """
     width, height = Rules.parse_board(arguments.board or DEFAULT_BOARD)
     return Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces or "uniform")
 
 
 def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:
-    """Return the controllers that are meant, each with what to call it, see `controller_label`.
+    """Return the controllers of the arguments with their labels, see `controller_label`.
 
     Raises:
         OSError: If a file cannot be read.
@@ -91,7 +91,7 @@ def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, Line
 
 
 def controller_label(controller: LinearController, given: str) -> str:
-    """Return what to call a controller: a published one by its name, another as it was given."""
+    """Return the label of a controller: the name of a published one, otherwise the argument."""
     return controller.name if PUBLISHED.get(controller.name) is controller else given
 
 

@@ -1,4 +1,4 @@
-"""What every script needs: arguments that are checked, errors in one line, a device, a table."""
+"""The command line: checked arguments, errors in one line, exit statuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Fills paragraphs to the width of the terminal; those that are commands keep their lines."""
+    """Fills paragraphs to the width of the terminal; paragraphs of commands keep their lines."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=28, **options)
@@ -38,9 +38,9 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says what is wrong in one line, and which option was meant.
+    """An argument parser with errors in one line and hints for misspelt options.
 
-    Its help is the description filled to the width of the terminal, where commands stay as they are written.
+    Its help is the description, filled to the width of the terminal; commands keep their lines.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_parts(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
-    """Give a parser ``--part``: a list of the parts of a report that are asked for, None where all are."""
+    """Add ``--part``: a list of parts of a report; None: all."""
     parser.add_argument(
         "--part",
         type=one_of("part", names),
@@ -80,12 +80,12 @@ def add_parts(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
 
 
 def _program() -> str:
-    """Return what this program is called in its messages."""
+    """Return the name of this program in messages."""
     return Path(sys.argv[0]).name
 
 
 def command_of(name: str) -> str:
-    """Return how to run another command, such as ``"train"``, in the way in which this one was run."""
+    """Return the command line of another command, such as ``"train"``, invoked as this one."""
     program = Path(sys.argv[0])
     if program.suffix == ".py":
         return shlex.join(["python", str(program.with_name(f"{name}_tetris.py"))])
@@ -103,10 +103,10 @@ def fail(error: object) -> NoReturn:
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn what a person can do wrong, or what the machine lacks, into one line and exit status 2.
+    """Turn errors of input, files and machine into one line and exit status 2.
 
-    To be put around what reads or checks input and writes output, and around nothing else: a ValueError of
-    the program itself should keep its traceback.
+    For code that reads or checks input or writes output only: a ValueError of the program itself keeps its
+    traceback.
     """
     try:
         yield
@@ -139,7 +139,7 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 
 def _discard_stdout() -> None:
-    """Send what cannot be written nowhere, or the interpreter would complain about it while it exits."""
+    """Discard unwritable output, or the interpreter complains about it at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -147,7 +147,7 @@ def _discard_stdout() -> None:
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
-    """Return what reads one of some names, for an argument's ``type``; the error says which was meant."""
+    """Return the ``type`` of an argument that is one of some names; the error has a hint."""
     names = tuple(known)
 
     def read(text: str) -> str:
@@ -159,7 +159,7 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
 
 
 def path_ending(suffix: str) -> Callable[[str], Path]:
-    """Return what reads the name of a file of one kind, such as ``.gif``, for an argument's ``type``."""
+    """Return the ``type`` of an argument that is a file name with a suffix such as ``.gif``."""
 
     def read(text: str) -> Path:
         path = Path(text)
@@ -171,7 +171,7 @@ def path_ending(suffix: str) -> Callable[[str], Path]:
 
 
 def positive_int(text: str) -> int:
-    """Read a whole number of at least 1."""
+    """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)

@@ -1,11 +1,10 @@
-"""Estimate lines per game of controllers that hardly ever lose, by importance splitting.
+"""Estimate lines per game of controllers that rarely lose, by importance splitting.
 
 python scripts/estimate_tetris.py best dt20
 python scripts/estimate_tetris.py runs/mine --board 10x20 --seconds 60
 
-It takes less than a minute each on two cores, where evaluate_tetris.py plays for hours. Many
-estimates are made, and their spread gives the interval. It is no substitute for games played to their end
-where a score is to be published; docs/scores.md says what to expect of it.
+It takes less than a minute each on two cores; evaluate_tetris.py takes hours. The spread of many
+estimates gives the interval. A score to be published is played instead: see docs/scores.md.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         DEVICES,
         STREAMS,
         Estimate,
-        check_hardly_ends,
+        check_rarely_loses,
         estimate,
         estimate_table,
     )
@@ -93,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = []
     for label, controller in controllers:
         with one_line_errors():
-            check_hardly_ends(label, controller, rules, device, seed)
+            check_rarely_loses(label, controller, rules, device, seed)
         found.append(estimate(label, controller, rules, device, enough, seed, streams))
     if arguments.json:
         print(json.dumps([each.to_dict() for each in found], indent=2, allow_nan=False))

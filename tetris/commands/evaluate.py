@@ -93,7 +93,7 @@ def read_pieces(path: Path) -> list[int]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure every controller and print the scores."""
+    """Score every controller and print the table."""
     arguments = parse_arguments(argv)
     # torch and the engines: not for --help
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar, score_table

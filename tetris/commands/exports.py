@@ -1,4 +1,4 @@
-"""What `watch_tetris.py` writes instead of showing it: a replay of what is played, and files made of it."""
+"""The files of `watch_tetris.py`: a replay, GIF, MP4 and web page."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
 
-# The quickest first: they are there, should somebody have no patience for the pictures.
+# The quickest first: an interrupted export has written them.
 _SUFFIXES = {"replay": ".json", "html": ".html", "gif": ".gif", "mp4": ".mp4"}
 _WHAT = {"gif": "an animation", "mp4": "a video", "html": "a page with a player", "replay": "a replay"}
 
 
 def add_exports(group: argparse._ArgumentGroup) -> None:
-    """Give a parser ``--gif``, ``--mp4``, ``--html`` and ``--replay``: files, None where not asked for."""
+    """Add ``--gif``, ``--mp4``, ``--html`` and ``--replay``: files, None by default."""
     for name, what in _WHAT.items():
         suffix = _SUFFIXES[name]
         group.add_argument(
@@ -34,17 +34,17 @@ def add_exports(group: argparse._ArgumentGroup) -> None:
 
 
 def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Return the files that were asked for, by what they are, in the order in which they are written."""
+    """Return the files to write by kind, in writing order."""
     paths = {name: getattr(arguments, name) for name in _SUFFIXES}
     return {name: path for name, path in paths.items() if path is not None}
 
 
 def check_exports(arguments: argparse.Namespace) -> None:
-    """Make sure before anything is played that all that was asked for can be written.
+    """Check that all files can be written.
 
     Raises:
         OSError: If a file cannot be written.
-        ValueError: If a package that it needs is not installed, or the speed is beyond what a GIF shows.
+        ValueError: If a package is not installed, or the speed is too high for a GIF.
     """
     paths = asked_for(arguments)
     for path in paths.values():
@@ -59,15 +59,15 @@ def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[
     """Play into a replay, to the end or until Ctrl-C or SIGTERM; a second Ctrl-C raises KeyboardInterrupt.
 
     Args:
-        played: What is played.
-        show: What it belongs to.
-        most: How many placements that is at most, for the bar; None if that is not known.
+        played: The after-states, in order.
+        show: The games they belong to.
+        most: The most placements, for the progress bar; None if not known.
 
     Returns:
         The replay, and the number of the signal that ended it; None if none did.
 
     Raises:
-        DamagedReplayError: If a replay is played that is damaged.
+        DamagedReplayError: If a replay that is played is damaged.
     """
     from tetris.training import StopRequest  # with torch: not for --help
 
@@ -94,7 +94,7 @@ def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[
 
 
 def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
-    """Write the files that were asked for, and say so."""
+    """Write the files and print their names."""
     if not replay.placements:
         print("nothing was played, nothing is written", file=sys.stderr)
         return
@@ -112,7 +112,7 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
 
 
 def _drawn(replay: Replay, path: Path) -> Generator[Scene, None, None]:
-    """The scenes of a replay, with a bar that follows who draws them."""
+    """The scenes of a replay, with a progress bar."""
     shown = scenes(replay.rules, replay.after_states())
     total = len(replay.placements)
     yield from progress(shown, desc=f"drawing {path.name}", total=total, unit=" pictures", leave=False)

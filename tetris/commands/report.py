@@ -49,7 +49,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write what was asked for."""
+    """Write the report, the comparison or the picture."""
     arguments = parse_arguments(argv)
     # torch: not for --help
     from tetris.report.figures import check_picture

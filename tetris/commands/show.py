@@ -1,4 +1,4 @@
-"""What `watch_tetris.py` shows: a controller that plays, or a replay."""
+"""The games of `watch_tetris.py`: of a controller, or a replay."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from tetris.replay import FORMAT, Replay
 from tetris.rules import Rules
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
-"""Who plays where nobody is named: the best controller that comes with the package, and on a board of another
-width than that one knows the best for any."""
+"""The default controllers: the best one of the package, and the best one for boards of any width."""
 
 STREAM = 0
 """The stream of pieces that is played."""
@@ -28,15 +27,15 @@ STREAM = 0
 
 @dataclass(frozen=True)
 class Show:
-    """What is to be seen.
+    """The games to show.
 
     Attributes:
         rules: The rules of the games.
-        controller: Who plays; None for a person's replay.
-        seed: Seed of the pieces; None where a replay has none.
-        stream: Number of their stream, likewise.
-        label: Who plays, in a word.
-        replay: The replay, if it is one.
+        controller: The controller; None for a person's replay.
+        seed: Seed of the pieces; None if a replay has none.
+        stream: Number of their stream; None if a replay has none.
+        label: Label of the controller or replay.
+        replay: The replay; None for a controller.
     """
 
     rules: Rules
@@ -48,7 +47,7 @@ class Show:
 
     @property
     def pieces(self) -> Pieces | None:
-        """The pieces, where they are drawn; None where a replay holds them."""
+        """The pieces of seed and stream; None for a replay."""
         if self.replay is not None:
             return None
         assert self.seed is not None
@@ -56,12 +55,12 @@ class Show:
 
     @property
     def title(self) -> list[str]:
-        """What is played by whom, in lines for the screen."""
+        """The title, in lines for the screen."""
         source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
         return [f"{self.label} on {self.rules.board}, {self.rules.rule} rule", f"pieces {source}"]
 
     def played(self) -> Iterator[AfterState]:
-        """Yield what is played, from the beginning."""
+        """Yield the after-states from the beginning."""
         if self.replay is not None:
             yield from self.replay.after_states()
         else:
@@ -72,12 +71,12 @@ class Show:
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
-    """Return what is to be seen: see ``watch_tetris.py --help`` for the arguments.
+    """Return the games of the arguments; see ``watch_tetris.py --help``.
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If the controller, the replay or the rules are none, or do not go together, or the
-            replay is empty.
+        ValueError: If controller, replay or rules are invalid or do not fit together, or the replay is
+            empty.
     """
     source = arguments.source
     if source is not None and _is_replay(source):
@@ -100,18 +99,18 @@ def read_show(arguments: argparse.Namespace) -> Show:
 
 
 def default_name(rules: Rules) -> str:
-    """Return who plays where nobody is named."""
+    """Return the name of the default controller."""
     known = resolve(DEFAULT_CONTROLLER).rules.width
     return DEFAULT_CONTROLLER if rules.width == known else DEFAULT_ELSEWHERE
 
 
 def _file_name(path: Path) -> str:
-    """The name of a file or folder; of one that is named by where it lies, as ``.`` is, its own."""
+    """The name of a file or folder; ``.`` is resolved."""
     return path.resolve().name if path.name in ("", "..") else path.name
 
 
 def _is_replay(source: str) -> bool:
-    """Tell whether a file says that it is a replay; what is wrong with any other is for others to say."""
+    """Return whether a file has the format of a replay."""
     path = Path(source)
     if path.suffix != ".json" or not path.is_file():
         return False

@@ -1,4 +1,4 @@
-"""Train a Tetris controller with the cross-entropy method, and measure it beside published ones.
+"""Train a Tetris controller with the cross-entropy method and compare it with published ones.
 
 python scripts/train_tetris.py        # minutes, on any machine
 python scripts/train_tetris.py --preset standard --out runs/mine
@@ -21,7 +21,7 @@ _WITH_RESUME = ("resume", "time_limit", "tensorboard")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line; what was not given is not in the result."""
+    """Read the command line; arguments that are not given are absent from the result."""
     parser = Parser(
         description=__doc__,
         argument_default=argparse.SUPPRESS,
@@ -112,7 +112,7 @@ def _count(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train a controller, from the beginning or from where a run was stopped."""
+    """Train a controller, or resume a run."""
     given = parse_arguments(argv)
     from tetris.commands.training_run import run_training  # torch and the engines: not for --help
 

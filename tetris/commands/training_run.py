@@ -1,4 +1,4 @@
-"""A training run from its arguments to its page: train, draw, measure, report, and say how good it is."""
+"""A training run from arguments to page: train, draw, score, report, and print the verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOT_SETTINGS = ("config", "out", "resume", "time_limit", "tensorboard")
 
 
 def run_training(given: argparse.Namespace) -> int:
-    """Train a controller, from the beginning or from where a run was stopped; return the exit status."""
+    """Train a controller, or resume a run; return the exit status."""
     stop = StopRequest()
     with ExitStack() as stack:
         with one_line_errors():
@@ -68,7 +68,7 @@ def run_training(given: argparse.Namespace) -> int:
 
 
 def new_recipe(given: argparse.Namespace) -> Recipe:
-    """Put the recipe of a new run together from command line, config file and preset.
+    """Return the recipe of a new run from command line, config file and preset.
 
     Raises:
         BuildError: If the engine needs a compiler and there is none.
@@ -85,12 +85,12 @@ def new_recipe(given: argparse.Namespace) -> Recipe:
 
 
 def note(text: object) -> None:
-    """Print a remark on stderr."""
+    """Print a line on stderr."""
     print(f"note: {text}", file=sys.stderr)
 
 
 def is_finished(training: Training) -> bool:
-    """Tell whether nothing is left to do, and say so."""
+    """Return whether a run is complete, with a message."""
     recipe, folder = training.recipe, training.folder
     if training.optimizer.generation < recipe.total_generations or not folder.controller.is_file():
         return False
@@ -107,7 +107,7 @@ def is_finished(training: Training) -> bool:
 
 
 def announce(training: Training) -> None:
-    """Say on stderr what begins, or goes on, and where."""
+    """Print on stderr which run begins or resumes, and its folder."""
     recipe = training.recipe
     cut_down = PYTHON_PRESETS.get(recipe.preset, {}).get("curriculum")
     if recipe.device == "python" and recipe.curriculum == cut_down:
@@ -125,7 +125,7 @@ def announce(training: Training) -> None:
 
 
 def train(training: Training, stop: StopRequest) -> int:
-    """Train, draw, measure and report; return the exit status."""
+    """Train, draw, score and report; return the exit status."""
     recipe = training.recipe
     build_references(training)
     result = training.trainer.run()
@@ -158,7 +158,7 @@ def train(training: Training, stop: StopRequest) -> int:
 
 
 def build_references(training: Training) -> None:
-    """Compile while training goes on the engines of the published controllers that will have to play."""
+    """Compile the engines of the published controllers that will be scored, during training."""
     recipe = training.recipe
     if not recipe.score_decisions or recipe.device not in ("cpu", "cuda"):
         return
@@ -173,7 +173,7 @@ def build_references(training: Training) -> None:
 
 
 def summarize(training: Training, result: TrainingResult) -> None:
-    """Say what came of the training."""
+    """Print how the training ended."""
     speed = training.decisions / max(result.elapsed_s, 1e-9)
     print(
         f"{training.folder.controller}: learned in {result.generation} of "
@@ -184,20 +184,20 @@ def summarize(training: Training, result: TrainingResult) -> None:
 
 
 def draw(training: Training) -> None:
-    """Draw the learning curve, or say what it takes."""
+    """Draw the learning curve, or say which package is missing."""
     recipe, folder = training.recipe, training.folder
     if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, recipe.title):
         note(HINT)
 
 
 def measure(training: Training, controller: LinearController, stop: StopRequest) -> str:
-    """Print the scores of the learned controller beside published ones, and write them down, board by board.
+    """Print and save the scores of the learned controller and the published ones, board by board.
 
     Returns:
-        How good it is on the board that it is for.
+        The verdict: the score on the board of the controller, in a line.
 
     Raises:
-        Interrupted: If the run is to stop.
+        Interrupted: If a stop is requested.
     """
     recipe = training.recipe
     found: list[Score] = []
@@ -215,14 +215,14 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
 
 
 def report(folder: RunFolder, *, again: bool = False) -> bool:
-    """Write the report and say where it is, or why there is none: no run is lost over it.
+    """Write the report and print its path, or why it failed; a failure does not fail the run.
 
     Args:
-        folder: Of the run.
-        again: Whether the scores alone are new.
+        folder: The folder of the run.
+        again: Whether only the scores are new.
 
     Returns:
-        Whether it is there.
+        Whether it was written.
     """
     try:
         write_report(folder.report, [read_run(folder.path)])
@@ -236,12 +236,12 @@ def report(folder: RunFolder, *, again: bool = False) -> bool:
 
 
 def resumption(training: Training) -> str:
-    """Return the command that goes on with a run."""
+    """Return the command that resumes a run."""
     return f"{command_of('train')} --resume {shlex.quote(str(training.folder.path))}"
 
 
 def stopped(training: Training, stop: StopRequest, where: str) -> int:
-    """Say how to go on, and return the exit status."""
+    """Print how to resume, and return the exit status."""
     number = signal.SIGINT if stop.signum is None else stop.signum
     print(
         f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",

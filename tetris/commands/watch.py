@@ -28,7 +28,7 @@ from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
 
 DEFAULT_DECISIONS = 500
-"""Pieces that are played into a file or a pipe; a terminal has no end."""
+"""Default pieces of a file or a pipe; a terminal has no end."""
 
 DEFAULT_SPEED = 5.0
 
@@ -76,7 +76,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:
-    """Yield so many placements, or so many games, of what is played; None for no end."""
+    """Yield placements up to a number of pieces or games; None: no limit."""
     games = 0
     for after in islice(played, most):
         yield after
@@ -99,7 +99,7 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
 
 
 def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
-    """Let a person play; what they played is written however they leave."""
+    """Let a person play; the replay is written even after an interruption."""
     assert show.controller is not None
     assert show.pieces is not None
     terminal = Terminal(sys.stdout, sys.stdin.fileno())

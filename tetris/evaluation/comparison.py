@@ -1,8 +1,8 @@
-"""A learned controller beside published ones: on the boards of the literature, and on its own.
+"""Compare a learned controller with published ones, on the boards of the literature and on its own.
 
-Where games hardly ever end, a score is estimated by importance splitting instead of played. The scores of the
-published controllers on the boards of the literature come with the package: a score is a function of
-controller, rules, pieces and seed, whatever machine plays.
+A score is played, or estimated by importance splitting for controllers that rarely lose. The package holds
+the scores of the published controllers on the boards of the literature: a score is a function of controller,
+rules, pieces and seed, on any machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from tetris.controller import LinearController, published
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.estimates import DEVICES, PLAYED, Estimate, estimate, games_ended, hardly_ends
+from tetris.evaluation.estimates import DEVICES, PLAYED, Estimate, estimate, games_ended, rarely_loses
 from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
@@ -23,7 +23,7 @@ from tetris.numbers import lines
 from tetris.rules import Rules
 
 LEARNED = "learned"
-"""What a run's own controller is called among its scores."""
+"""The label of the learned controller among the scores of its run."""
 
 REFERENCES = ("bcts", "dt20")
 BEST_PUBLISHED = "dt20"
@@ -35,13 +35,13 @@ MOST_ESTIMATED = 300_000_000
 """Decisions of an estimate: those of a score or that many, in whole batches of `estimate`."""
 
 Score = Mapping[str, Any]
-"""What `Measurement.to_dict` or `Estimate.to_dict` gives, or `published_score`."""
+"""A score as `Measurement.to_dict`, `Estimate.to_dict` or `published_score` returns it."""
 
 _SHIPPED = Path(__file__).with_name("published_scores.json")
 
 
 def is_estimate(score: Score) -> bool:
-    """Tell whether a score was estimated by importance splitting, not played."""
+    """Return whether a score is an estimate by importance splitting, not played."""
     return "estimates" in score
 
 
@@ -52,15 +52,15 @@ def _shipped() -> tuple[dict[str, Any], ...]:
 
 
 def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the score of a published controller that comes with the package.
+    """Return the score of a published controller in the package.
 
     Args:
-        name: Of the controller.
+        name: Name of the controller.
         rules: The rules with the board.
 
     Returns:
-        Lines a game with their interval and counts, and under ``measured`` commit, date and machine; None
-        where none comes with it: they are those of the boards of the literature by the published rule.
+        Lines a game with interval and counts, and under ``measured`` commit, date and machine. None if the
+        package has no such score: it has those on the boards of the literature by the published rule.
     """
     wanted = name, rules.board, rules.rule, rules.pieces
     keys = "controller", "board", "rule", "pieces"
@@ -68,18 +68,18 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 
 
 def boards(controller: LinearController, own: Rules) -> list[Rules]:
-    """Return where to measure: the boards of the literature where a controller can play, and its own.
+    """Return the rules to measure under: the boards of the literature that suit a controller, and its own.
 
     Args:
-        controller: Who plays.
-        own: The rules that it is for; they hold on the other boards, too.
+        controller: The controller.
+        own: The rules it was trained for; the other boards have the same rule and pieces.
     """
     known = [Rules(width, height, own.clear_on_overflow, own.pieces) for width, height in BOARDS]
     return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
 
 
 def references_to_play(rules: Sequence[Rules]) -> list[LinearController]:
-    """Return the published controllers that have no score with the package on one of the boards."""
+    """Return the published controllers without a score in the package on one of the boards."""
     return [
         published(name) for name in REFERENCES if any(published_score(name, each) is None for each in rules)
     ]
@@ -94,14 +94,14 @@ def compare(
 ) -> Iterator[Score]:
     """Yield the score of the controller on a board, then those of the published ones.
 
-    Those that play do so on the same streams, those of ``evaluate_tetris.py``.
+    All play the same streams, those of ``evaluate_tetris.py``.
 
     Args:
-        controller: The learned one.
+        controller: The learned controller.
         rules: The rules with the board.
-        decisions: How long to play, or to estimate.
+        decisions: Decisions to play, or to estimate with.
         device: The engine.
-        check: Called a few times a second; what it raises ends the measurement.
+        check: Called a few times a second; an exception ends the measurement.
     """
     yield _score(LEARNED, controller, rules, decisions, device, check).to_dict()
     for name in REFERENCES:
@@ -119,7 +119,7 @@ def _score(
 ) -> Measurement | Estimate:
     if device in DEVICES and decisions >= PLAYED:
         ended = games_ended(controller, rules, device, DEFAULT_SEED)
-        if hardly_ends(ended, PLAYED):
+        if rarely_loses(ended, PLAYED):
             least = min(decisions, MOST_ESTIMATED)
             return estimate(
                 label, controller, rules, device, lambda found: found.decisions >= least, check=check
@@ -131,7 +131,7 @@ def _score(
 
 
 def comparison_table(scores: Sequence[Score]) -> str:
-    """Return the scores of one board side by side, with where they come from."""
+    """Return a text table of the scores of one board, with their origin."""
     first = scores[0]
     title = (
         f"board {first['board']}, {first['rule']} rule, pieces {first['pieces']}, engine {first['device']}"
@@ -145,7 +145,7 @@ def comparison_table(scores: Sequence[Score]) -> str:
 
 
 def origin(score: Score) -> str:
-    """Return what a score was made from, and of one that comes with the package when and where."""
+    """Return the counts behind a score; for one of the package also commit, date and machine."""
     if is_estimate(score):
         return f"{score['estimates']} estimates"
     games = f"{score['games']:,} game{'s'[: score['games'] != 1]}"
@@ -154,7 +154,7 @@ def origin(score: Score) -> str:
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """Return in a line how good the learned controller is on a board, the first of the scores."""
+    """Return a line that compares the first score, the learned one, with the best published score."""
     learned = scores[0]
     value = learned["lines_per_game"]
     how = "estimated" if is_estimate(learned) else "played"

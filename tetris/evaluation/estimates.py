@@ -1,4 +1,4 @@
-"""Estimates of lines per game by importance splitting, for controllers that hardly ever lose."""
+"""Estimates of lines per game by importance splitting, for controllers that rarely lose."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ from tetris.progress import progress
 from tetris.splitting import BURN_IN, least_rate, lines_per_game
 
 DEVICES = ("cpu", "cuda")
-"""The engines: in Python it would take hours."""
+"""The engines of estimates; the Python engine would take hours."""
 
 ESTIMATES = 16
-"""Independent estimates that are made side by side, the least there are."""
+"""Independent estimates of a batch, made in parallel; the least number of an estimate."""
 
 STREAMS = 1024
-"""Streams of an estimate: more than it takes on 10x20, see `split_rollout`."""
+"""Streams of an estimate, enough for 10x20; see `split_rollout`."""
 
 DECISIONS = BURN_IN + 1000
-"""On each of them."""
+"""Decisions on each stream of an estimate."""
 
 PLAYED = 2 * STREAMS * DECISIONS
-"""Decisions without splitting, in which at most `MOST_ENDS` games of who is estimated end."""
+"""Decisions of the test without splitting; see `MOST_ENDS`."""
 
 MOST_ENDS = 2
-"""Who loses more often needs no estimate: see `split_rollout`."""
+"""The most games that end in the test; controllers that lose more often are played instead."""
 
 METHOD = "mean of importance splitting estimates, Student's t interval of their rate of ends"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a controller was estimated to be.
+    """An estimate of a controller's lines per game.
 
     Attributes:
-        label: What to call the controller.
-        controller: Who played.
-        rules: By which rules.
-        device: On which engine.
-        seed: Of the pieces.
-        streams: Of each estimate.
-        rates: Ends of games a decision, independent estimates, at least two.
-        decisions: Decisions of all of them.
-        seconds: How long they took.
+        label: Label of the controller.
+        controller: The controller.
+        rules: The rules.
+        device: The engine.
+        seed: Seed of the pieces.
+        streams: Streams of each estimate.
+        rates: Independent estimates of the termination rate, games ended a decision, at least two.
+        decisions: Decisions of all estimates.
+        seconds: Seconds they took.
         resolved: Whether the rates are high enough for the weights of streams to be exact enough: see
             `tetris.splitting.least_rate`.
     """
@@ -72,17 +72,17 @@ class Estimate:
 
     @property
     def lines_per_game(self) -> float | None:
-        """The estimate; None where no game ended at all."""
+        """The estimate, lines per game; None if no game ended."""
         rate = statistics.fmean(self.rates)
         return lines_per_game(self.rules, rate) if rate else None
 
     @property
     def ci95(self) -> tuple[float, float | None]:
-        """Its 95 % interval; the upper end is None where the rate may as well be zero."""
+        """Its 95 % interval; the upper end is None if the interval of the rate contains 0."""
         return self.interval(0.95)
 
     def interval(self, confidence: float) -> tuple[float, float | None]:
-        """Return the interval of another confidence."""
+        """Return the interval of another confidence level."""
         rate, count = statistics.fmean(self.rates), len(self.rates)
         if not rate:
             return 0.0, None
@@ -92,7 +92,7 @@ class Estimate:
         return lines_per_game(self.rules, rate + margin), high
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the estimate as plain values, for JSON."""
         return {
             **who_played(self.label, self.controller, self.rules, self.rules.pieces, self.device),
             "estimator": METHOD,
@@ -108,16 +108,17 @@ class Estimate:
 
 
 def student_t(degrees: int, probability: float = 0.975) -> float:
-    """Return a quantile of Student's distribution, that of 97.5 % to a thousandth from fifteen degrees on.
+    """Return a quantile of Student's distribution.
 
-    The expansion in Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    The expansion in Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5. The 97.5 % quantile is
+    exact to 0.1 % from 15 degrees of freedom on.
     """
     z = statistics.NormalDist().inv_cdf(probability)
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def hardly_ends(games: int, decisions: int) -> bool:
-    """Tell whether so few games ended in so many decisions that an estimate is better than to play on."""
+def rarely_loses(games: int, decisions: int) -> bool:
+    """Return whether a controller rarely loses: at most `MOST_ENDS` games in `PLAYED` decisions."""
     return decisions >= PLAYED and games * PLAYED <= MOST_ENDS * decisions
 
 
@@ -131,17 +132,17 @@ def estimate(
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
 ) -> Estimate:
-    """Estimate one controller better and better, by `ESTIMATES` more at a time.
+    """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
     Args:
-        label: What to call it.
-        controller: Who plays.
-        rules: By which rules.
+        label: Label of the controller.
+        controller: The controller.
+        rules: The rules.
         device: One of `DEVICES`.
-        enough: Tells whether an estimate is good enough.
-        seed: Of the pieces.
-        streams: Of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
-        check: Called a few times a second; what it raises ends it.
+        enough: Returns whether an estimate is good enough.
+        seed: Seed of the pieces.
+        streams: Streams of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
+        check: Called a few times a second; an exception ends the estimate.
     """
     weights = torch.tensor([controller.weights] * ESTIMATES)
     began = time.perf_counter()
@@ -179,16 +180,18 @@ def estimate(
 
 
 def games_ended(controller: LinearController, rules: Rules, device: str, seed: int) -> int:
-    """Return how many games end in `PLAYED` decisions without splitting, for `hardly_ends`."""
+    """Return the number of games that end in `PLAYED` decisions without splitting."""
     features = controller.features
     played = rollout([controller.weights], rules, STREAMS, 2 * DECISIONS, seed, device, features=features)
     return int(played.games)
 
 
-def check_hardly_ends(label: str, controller: LinearController, rules: Rules, device: str, seed: int) -> None:
-    """Raise ValueError where a controller loses so often that it can be played instead."""
+def check_rarely_loses(
+    label: str, controller: LinearController, rules: Rules, device: str, seed: int
+) -> None:
+    """Raise ValueError if a controller loses often enough to be played instead."""
     games, decisions = games_ended(controller, rules, device, seed), PLAYED
-    if not hardly_ends(games, decisions):
+    if not rarely_loses(games, decisions):
         raise ValueError(
             f"{label} ends {games:,} games in {decisions:,} decisions on {rules.board}: "
             "scripts/evaluate_tetris.py scores it by them"
@@ -196,7 +199,7 @@ def check_hardly_ends(label: str, controller: LinearController, rules: Rules, de
 
 
 def estimate_table(estimates: Sequence[Estimate]) -> str:
-    """Return the estimates side by side."""
+    """Return a text table of estimates."""
     header = ["controller", "features", "lines/game", "95 % interval", "estimates", "decisions", "seconds"]
     rows = []
     for each in estimates:

@@ -1,8 +1,8 @@
-"""What the literature says of controllers on ten columns, by the published rule.
+"""Scores of the literature on ten columns by the published rule: lines a game of simplified Tetris.
 
-All are quoted from memory of the papers, which round them and give no intervals: cite them as approximate.
-They are lines removed in a game of simplified Tetris; who published which weights stands in
-`tetris.controller`. Left out is Fahey's 660,000 for Dellacherie's controller: it was played by other rules.
+They are quoted from memory. The papers round them and give no intervals: cite them as approximate.
+`tetris.controller` names the sources of the weights. Fahey's 660,000 for Dellacherie's controller is left
+out: it has other rules.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ GABILLON = "Gabillon, Ghavamzadeh & Scherrer 2013"
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """Lines a game as papers state them, approximately.
+    """Lines a game of the papers, approximate.
 
     Attributes:
-        low: The lowest that a paper says.
-        high: The highest; the same where there is one figure.
+        low: The lowest figure.
+        high: The highest figure; equal to ``low`` if there is one.
         source: The papers.
     """
 
@@ -30,7 +30,7 @@ class PaperFigure:
     source: str
 
     def __str__(self) -> str:
-        """Return it as a person reads it: ``4,300``, ``31-36 M``."""
+        """Return the figures as text: ``4,300``, ``31-36 M``."""
         if self.high < 1e6:
             return f"{self.low:,.0f}" if self.low == self.high else f"{self.low:,.0f}-{self.high:,.0f}"
         ends = dict.fromkeys(f"{value / 1e6:g}" for value in (self.low, self.high))
@@ -38,7 +38,7 @@ class PaperFigure:
 
     @property
     def middle(self) -> float:
-        """The middle of what the papers say."""
+        """The middle of the range."""
         return (self.low + self.high) / 2
 
 
@@ -55,10 +55,10 @@ PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
     "dt10": {"10x10": _figure(5000, GABILLON), "10x20": _figure(29e6, GABILLON)},
     "dt20": {"10x10": _figure(4300, GABILLON), "10x20": _figure(51e6, GABILLON)},
 }
-"""The published controllers by name and board."""
+"""Scores of the published controllers by name and board."""
 
 LEARNED_SCORES: Mapping[tuple[str, str], PaperFigure] = {
     ("bertsekas", "10x20"): _figure(348_895, SZITA_LORINCZ),
     ("bcts", "10x20"): PaperFigure(31e6, 36e6, THIERY_SCHERRER),
 }
-"""The best that noisy cross-entropy searches came to, by features and board."""
+"""Best scores of noisy cross-entropy searches by features and board."""

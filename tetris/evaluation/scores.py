@@ -1,4 +1,4 @@
-"""Measuring controllers: how long to play, the fast engines, and the scores side by side."""
+"""Played scores: when to stop, how many streams, and the table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tetris.rollouts import Rollout
 from tetris.score import ESTIMATOR
 
 STREAMS, MOST_STREAMS = 64, 1 << 17
-"""Games side by side: enough for every core, and so many that a large GPU is busy."""
+"""The least number of parallel streams: enough for every core and for a large GPU."""
 
 GPU_STREAMS = 132 * 1024
-"""Games side by side on a GPU while the clock runs: 1024 for each multiprocessor of an H200."""
+"""The greatest number of parallel streams: 1024 for each multiprocessor of an H200."""
 
 DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
-"""How long a stream is where their number is free: so long that its start on an empty board hardly counts."""
+"""Decisions a stream, if the number of streams is free: the start on an empty board hardly counts."""
 
 _LARGEST_CHUNK = 1 << 14  # decisions on a stream
 _LARGEST_STEP = 1 << 26  # decisions on all streams
@@ -34,12 +34,12 @@ _CHUNK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Limit:
-    """How long to play; exactly one of the three is given.
+    """When to stop; exactly one of the three is given.
 
     Attributes:
-        games: At least so many games have to end.
-        decisions: So many decisions in all.
-        seconds: So many seconds.
+        games: The least number of games ended.
+        decisions: Decisions in total.
+        seconds: Wall time, in seconds.
     """
 
     games: int | None = None
@@ -47,7 +47,7 @@ class Limit:
     seconds: float | None = None
 
     def reached(self, score: Score, seconds: float) -> bool:
-        """Tell whether it is time to stop."""
+        """Return whether the limit is reached."""
         if self.games is not None:
             return score.games >= self.games
         if self.decisions is not None:
@@ -58,17 +58,17 @@ class Limit:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one controller did.
+    """The score of one controller and how it was measured.
 
     Attributes:
-        label: What to call the controller.
-        controller: Who played.
-        rules: By which rules.
-        pieces: Piece source, as it was asked for, or the file they came from.
-        seed: Seed of the pieces; None where they came from a file.
-        device: On which engine.
-        score: What came of it.
-        seconds: How long it took.
+        label: Label of the controller.
+        controller: The controller.
+        rules: The rules.
+        pieces: Piece source, or the file of the pieces.
+        seed: Seed of the pieces; None for pieces of a file.
+        device: The engine.
+        score: The counts.
+        seconds: Wall time, in seconds.
     """
 
     label: str
@@ -99,7 +99,7 @@ class Measurement:
 def who_played(
     label: str, controller: LinearController, rules: Rules, pieces: str, device: str
 ) -> dict[str, Any]:
-    """Return with what measurements and estimates begin, as plain values, for JSON."""
+    """Return the fields that measurements and estimates share, as plain values, for JSON."""
     return {
         "controller": label,
         "features": controller.features,
@@ -112,12 +112,12 @@ def who_played(
 
 
 def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
-    """Return a controller's measurement on a board from a list of them as plain values."""
+    """Return a controller's measurement on a board from a list of plain values."""
     return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
 
 
 def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[str, Any] | None:
-    """Return a controller's estimate on a board; None where a run has none, or no game ended in any."""
+    """Return a controller's estimate on a board; None if there is none, or no game ended in it."""
     found = (
         each
         for each in run.get("estimates", ())
@@ -127,11 +127,10 @@ def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[s
 
 
 def streams_for(limit: Limit, device: str) -> int:
-    """Return how many games to play side by side.
+    """Return the number of parallel streams, `STREAMS` to `MOST_STREAMS`.
 
-    They are the more, the longer it takes: `STREAMS` to `MOST_STREAMS`. Where decisions are given, it is a
-    divisor of their number, so that exactly that many are played; only where there is none near is the number
-    rounded up. The device has a say only where the clock has one.
+    It grows with the limit. It divides a limit in decisions, so that exactly that many are played; without a
+    divisor near, the number of decisions is rounded up. It depends on the device only for a limit in seconds.
     """
     if limit.seconds is not None:
         return GPU_STREAMS if device == "cuda" else STREAMS
@@ -158,16 +157,16 @@ def measure(
 ) -> tuple[Score, float]:
     """Play parallel streams of games and count.
 
-    The result is a pure function of the arguments, unless the limit is in seconds: the same on every device.
+    The result is a pure function of the arguments, the same on every device, unless the limit is in seconds.
 
     Args:
-        controller: Who plays.
-        rules: By which rules.
-        limit: How long.
+        controller: The controller.
+        rules: The rules.
+        limit: When to stop.
         seed: Seed of the pieces.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
-        progress: Called now and then with the score so far.
-        check: Called a few times a second; what it raises ends the measurement.
+        progress: Called several times with the score so far.
+        check: Called a few times a second; an exception ends the measurement.
 
     Returns:
         The score, and the seconds it took.
@@ -191,7 +190,7 @@ def measure(
 
 @contextmanager
 def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
-    """Show on a terminal how far a measurement is; yields what is to be called with the score so far."""
+    """Show the progress of a measurement on stderr; yields a function to call with the score so far."""
     unit = "games" if limit.games else "decisions"
     with progress(desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False) as bar:
 
@@ -205,10 +204,10 @@ def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
-    """Return how many decisions a stream to make before looking at the limit again: a GPU then stands still.
+    """Return the decisions a stream until the next look at the limit, which interrupts a GPU.
 
-    At most twice as many as the last time, and no more than are likely to be needed. Where the limit is in
-    games or decisions, the clock has no say, so that the result depends on nothing but the arguments.
+    At most twice those of the last time, and no more than are likely to be needed. With a limit in games or
+    decisions the clock is not used, so that the result is a function of the arguments.
     """
     needed = float(_LARGEST_STEP // streams)
     if limit.games is not None and score.games:
@@ -222,7 +221,7 @@ def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: 
 
 
 def score_table(measurements: Sequence[Measurement]) -> str:
-    """Return scores side by side, with all that belongs beside a score."""
+    """Return a text table of scores with intervals, counts and speed."""
     first = measurements[0]
     origin = "from a file" if first.seed is None else f"seed {first.seed}"
     title = (

@@ -1,4 +1,4 @@
-"""Every step of one controller on one board, played by the reference implementation."""
+"""Every step of a controller on one stream, played by the reference implementation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSION = 1
 def play_steps(
     controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit
 ) -> tuple[list[Step], Score, float]:
-    """Play one board on the reference implementation and keep every step.
+    """Play one stream with the reference implementation and keep every step.
 
     Returns:
         The steps, the score, and the seconds it took.
@@ -38,7 +38,7 @@ def play_steps(
 
 
 def step_replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
-    """Return what was played, step by step, as plain values for JSON."""
+    """Return the steps as plain values, for JSON."""
     controller, rules = measurement.controller, measurement.rules
     return {
         "format": FORMAT,

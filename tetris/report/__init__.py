@@ -1,11 +1,11 @@
-"""The page of a training run, and the comparison of several: what reads the folder of a run."""
+"""The report of a training run and the comparison of several, from their folders."""
 
 ACROSS = {
     "generation": "generation",
     "decisions": "decisions",
     "seconds": "wall time of training [s]",
 }
-"""What a learning curve can be drawn across, and what its axis is called."""
+"""The quantities of a learning curve's x axis, with its label."""
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
-"""What a picture can be, by the end of its name."""
+"""The suffixes of the picture formats."""

@@ -1,4 +1,4 @@
-"""What a report shows of a run: the values of its charts, the game that its player plays."""
+"""The data of a report: the values of its charts and its game."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tetris.replay import Replay
 from tetris.report.run_record import RunRecord, stages_of
 
 GAME_DECISIONS = 300
-"""Placements of the game that a report holds: for the nine of `dt` a third of a second of play in Python."""
+"""Placements of the game of a report: with `dt` a third of a second in Python."""
 
 MOST_POINTS = 500
-"""Generations that charts and tables show at most; of longer runs every second, third, ... is shown."""
+"""The most generations in charts and tables; of longer runs every second, third, ... is shown."""
 
 _DIGITS = 5
 
 
 def shown_places(run: RunRecord) -> list[int]:
-    """Return the places of the generations to show: at most `MOST_POINTS` steps apart alike, and the last."""
+    """Return the indices of the generations to show: at most `MOST_POINTS`, equally spaced, and the last."""
     last = run.generations - 1
     step = math.ceil(run.generations / MOST_POINTS)
     return [*range(0, last, step), last]
 
 
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
-    """Return what the charts draw of a run: lists with a value a generation, null where there is none.
+    """Return the series of the charts of a run: a value a generation, null where there is none.
 
     Args:
         run: The run.
-        name: What to call it.
+        name: Label of the run.
     """
     places = shown_places(run)
     metrics = [run.metrics[place] for place in places]
@@ -64,14 +64,14 @@ def _short(value: float | None) -> float | None:
 
 
 def recorded_game(run: RunRecord) -> Replay:
-    """Play the game of a report: `GAME_DECISIONS` placements on the board that the controller is for."""
+    """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
     rules = run.recipe.rules
     played = decisions(run.controller, rules, PieceStream(rules, DEFAULT_SEED, 0))
     return Replay.of(islice(played, GAME_DECISIONS), rules, DEFAULT_SEED, 0, run.controller)
 
 
 def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the names of runs, numbered where they would be the same."""
+    """Return the names of runs; equal names are numbered."""
     names = [run.name for run in runs]
     return [
         name if names.count(name) == 1 else f"{name} ({names[: place + 1].count(name)})"

@@ -1,4 +1,4 @@
-"""Figures of matplotlib, where it is installed, and the files they go to."""
+"""Figures of matplotlib, an optional package, and their files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tetris.report import PICTURE_SUFFIXES
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
 """Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""
 
-# Without what changes from day to day and from one version to the next: the same data give the same file.
+# No dates and versions: the same data give the same file.
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": {"Date": None},
@@ -21,9 +21,9 @@ _METADATA: dict[str, dict[str, None]] = {
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of so many inches; None where matplotlib is not installed."""
+    """Return an empty figure of a size in inches; None if matplotlib is not installed."""
     try:
-        # Not pyplot: it keeps global state and looks for a display.
+        # No pyplot: it keeps global state and looks for a display.
         from matplotlib.figure import Figure
     except ImportError:
         return None
@@ -31,10 +31,10 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def check_picture(path: Path) -> None:
-    """Make sure before any work is done that a picture can be drawn, as what its name says.
+    """Check that a picture can be drawn in the format of its suffix.
 
     Raises:
-        ValueError: If it ends with none of `PICTURE_SUFFIXES`, or matplotlib is not installed.
+        ValueError: If its suffix is none of `PICTURE_SUFFIXES`, or matplotlib is not installed.
     """
     if path.suffix.lower() not in PICTURE_SUFFIXES:
         raise ValueError(f"expected a picture whose name ends with {', '.join(PICTURE_SUFFIXES)}, got {path}")
@@ -43,7 +43,7 @@ def check_picture(path: Path) -> None:
 
 
 def save_figure(figure: Any, picture: Path) -> None:
-    """Write a figure as its file's name says, whole or not at all.
+    """Write a figure in the format of the suffix, atomically.
 
     Raises:
         OSError: If it cannot be written.

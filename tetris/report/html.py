@@ -1,4 +1,4 @@
-"""Pieces of HTML that the pages of reports are made of; all text given to them is escaped."""
+"""The elements of a report in HTML; all text is escaped."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ class Markup(str):
 
 
 def escaped(text: object) -> str:
-    """Return text as HTML shows it; `Markup` as it is."""
+    """Return text escaped for HTML; `Markup` unchanged."""
     return text if isinstance(text, Markup) else html.escape(str(text))
 
 
 def html_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "", *, label: str = ""
 ) -> Markup:
-    """Return a table; where it is too wide it scrolls by itself. The first cell of a row names the row.
+    """Return a table that scrolls if it is too wide. The first cell of a row is its header.
 
     Args:
-        header: A cell a column.
-        rows: As many cells each.
-        caption: What stands above it.
-        label: What a screen reader calls it; the caption if empty.
+        header: The header cells, one a column.
+        rows: The cells of each row.
+        caption: The text above it.
+        label: Its label for screen readers; the caption if empty.
     """
     head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
     body = "\n".join(
@@ -36,7 +36,7 @@ def html_table(
         + "</tr>"
         for row in rows
     )
-    # Not as a caption element: that would scroll away with a wide table.
+    # No caption element: it would scroll with a wide table.
     above = f"<h3>{escaped(caption)}</h3>\n" if caption else ""
     name = html.escape(label or caption, quote=True)
     return Markup(
@@ -46,7 +46,7 @@ def html_table(
 
 
 def section(title: str, *parts: str, name: str) -> Markup:
-    """Return a section with its heading, to which ``name`` is the anchor."""
+    """Return a section with a heading; ``name`` is its anchor."""
     return Markup(f'<section id="{name}">\n<h2>{escaped(title)}</h2>\n{"".join(parts)}</section>\n')
 
 
@@ -56,11 +56,11 @@ def paragraph(text: object) -> Markup:
 
 
 def details(summary: str, content: str) -> Markup:
-    """Return content that is folded away at first."""
+    """Return content that is folded at first."""
     return Markup(f"<details><summary>{escaped(summary)}</summary>\n{content}</details>\n")
 
 
 def json_script(values: Mapping[str, object], name: str) -> Markup:
-    """Return values as JSON in a script element that nothing runs and no text in it can end."""
+    """Return values as JSON in a script element that is not executed; no text can end it."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return Markup(f'<script type="application/json" id="{name}">{text}</script>\n')

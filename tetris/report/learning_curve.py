@@ -16,7 +16,7 @@ HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws o
 
 _Y_TITLE = "lines per game (in training, log scale)"
 _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    # Told apart by dashes and markers as well as by colour.
+    # Curves differ in dashes and markers as well as in colour.
     ("generation_best", "best candidate", {"color": COLORS[1], "linestyle": ":", "marker": "^"}),
     ("elite_mean", "mean of the elites", {"color": COLORS[4], "linestyle": "--", "marker": "s"}),
     (
@@ -37,13 +37,13 @@ def draw_learning_curve(
     """Draw the best candidate, the elites and the mean of a run.
 
     Args:
-        metrics: A record a generation, at least one.
-        picture: The file to write, whole or not at all; PNG, SVG or PDF by its name.
-        title: What stands above it.
+        metrics: One record a generation, at least one.
+        picture: The file to write, atomically; PNG, SVG or PDF by its suffix.
+        title: The title.
         across: One of `ACROSS`.
 
     Returns:
-        False where matplotlib is not installed.
+        Whether matplotlib is installed and the file written.
 
     Raises:
         OSError: If the file cannot be written.
@@ -74,7 +74,7 @@ def draw_learning_curve(
 def draw_learning_curves(
     runs: Mapping[str, Sequence[Metrics]], picture: Path, across: str = "decisions"
 ) -> bool:
-    """Draw the mean of the elites of several runs over each other; see `draw_learning_curve`.
+    """Draw the elite mean of several runs in one picture; see `draw_learning_curve`.
 
     Args:
         runs: The records of each run by its name.
@@ -109,7 +109,7 @@ def draw_learning_curves(
 
 
 def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
-    """Draw the learning curve of a run, or those of several over each other; see `draw_learning_curve`."""
+    """Draw the learning curve of one or several runs; see `draw_learning_curve`."""
     if len(runs) == 1:
         return draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
     curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
@@ -143,7 +143,7 @@ def _finish(axes: Any, title: str, across: str) -> None:
 
 
 def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, float, float]]:
-    """Return the stages: board, and between where it is drawn, half-way to those beside it."""
+    """Return the stages: board, left and right edge, half-way to the neighbours."""
     places = {record["generation"]: place for place, record in enumerate(metrics)}
     firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
     begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
@@ -151,7 +151,7 @@ def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, f
 
 
 def _labels(stages: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Return what to write above the stages: where they are too narrow for a label each, one for several."""
+    """Return the labels above the stages; narrow stages share one."""
     least = _LEAST_LABEL * (stages[-1][2] - stages[0][1])
     labels: list[tuple[str, float, float]] = []
     for board, begin, end in stages:

@@ -1,8 +1,7 @@
 """The report of a training run, and the comparison of several: one HTML file each that needs no network.
 
-Every number comes from the run's folder; the game is what its controller plays on stream 0 of the pieces on
-which scores are measured, so that it is the same whenever a report is made. Look and charts are
-``page.css``, ``chart.js`` and ``page.js``, beside this file.
+Every number comes from the run's folder. The game is the controller's on stream 0 of the pieces of scores,
+the same in every report. Style and charts are ``page.css``, ``chart.js`` and ``page.js``, beside this file.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FOLDER = Path(__file__).parent
 
 
 def report_page(run: RunRecord, across: str = "generation") -> str:
-    """Return the report of a run as a page; charts are across generation, decisions or seconds at first."""
+    """Return the report of a run as a page; ``across`` is the first x axis of its charts."""
     recipe = run.recipe
     state = f"{run.generations} of {recipe.total_generations} generations"
     parts = [
@@ -57,7 +56,7 @@ def report_page(run: RunRecord, across: str = "generation") -> str:
 
 
 def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str:
-    """Return a page that sets at least two runs side by side; see `report_page`."""
+    """Return a page that compares at least two runs; see `report_page`."""
     names = distinct_names(runs)
     scored = [
         (_label(score, name), score)
@@ -87,7 +86,7 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str
 
 
 def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generation") -> None:
-    """Write the report of a run, or the comparison of several, whole or not at all; see `report_page`.
+    """Write the report of a run, or the comparison of several, atomically; see `report_page`.
 
     Raises:
         OSError: If the file cannot be written.
@@ -162,11 +161,17 @@ def _scores(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[Markup]:
     if not scored:
         return [paragraph("Nothing was measured yet: a run is scored when its training is over.")]
     played = [score for _, score in scored if not is_estimate(score)]
-    told = f"Lines removed a game, by {ESTIMATOR}. All controllers of a table met the same pieces."
+    told = f"A score is the number of lines removed a game. Games: {ESTIMATOR}."
     if any(score["ci95"][1] is None for score in played):
         told += " Where no game ended there is a lower bound only."
     if len(played) < len(scored):
-        told += f" Who hardly loses on a board is estimated there, too: {METHOD}."
+        told += f" Estimates: {METHOD}."
+    shipped = [score["measured"] for score in played if "measured" in score]
+    if shipped:
+        told += (
+            f" Scores of published controllers come with the package, played on one {shipped[0]['machine']} "
+            f"on {shipped[0]['date'][:10]} at commit {shipped[0]['commit'][:7]}."
+        )
     return [score_tables(scored), paragraph(told)]
 
 
@@ -175,7 +180,7 @@ def _label(score: dict[str, Any], learned: str) -> str:
 
 
 def _without_repetitions(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
-    """Runs measure the published controllers alike: each measurement is shown once, learned ones first."""
+    """The scores of several runs: learned ones first, equal scores of published controllers once."""
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for place, (label, score) in enumerate(scored):
         learned = score["controller"] == LEARNED

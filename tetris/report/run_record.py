@@ -1,4 +1,4 @@
-"""A training run as its folder tells it: recipe, a record a generation, the controller, its scores."""
+"""Read the folder of a training run: recipe, a record a generation, the controller, its scores."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _ESTIMATED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95",
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the files of a run say.
+    """The content of the folder of a run.
 
     Attributes:
-        name: What to call the run.
+        name: Label of the run.
         recipe: Its recipe.
         metrics: A record a generation, at least one.
-        controller: What it learned so far, with its provenance.
+        controller: The learned controller, with its provenance.
     """
 
     name: str
@@ -50,12 +50,12 @@ class RunRecord:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """The measurements after training, as `Measurement.to_dict` gives them; empty before."""
+        """Played scores, as `Measurement.to_dict` returns them; empty before the end of training."""
         return list(self.controller.provenance.get("score") or [])
 
     @property
     def estimates(self) -> list[dict[str, Any]]:
-        """What was estimated after training, as `Estimate.to_dict` gives it; empty where nothing was."""
+        """Estimated scores, as `Estimate.to_dict` returns them; may be empty."""
         return list(self.controller.provenance.get("estimates") or [])
 
     @property
@@ -65,7 +65,7 @@ class RunRecord:
 
     @property
     def generations(self) -> int:
-        """The generations played so far."""
+        """The number of generations so far."""
         return len(self.metrics)
 
     @property
@@ -80,7 +80,7 @@ class RunRecord:
 
     @property
     def seconds(self) -> float:
-        """The wall time of all generations so far."""
+        """The wall time of all generations so far, in seconds."""
         return float(self.metrics[-1]["elapsed_s"])
 
     @property
@@ -90,7 +90,7 @@ class RunRecord:
 
     @property
     def spread(self) -> list[float] | None:
-        """The standard deviation of every weight in the end; None where an older run did not record it."""
+        """The last standard deviation of every weight; None if an older run did not record it."""
         return self.metrics[-1].get("std")
 
 
@@ -109,11 +109,11 @@ def stages_of(metrics: Sequence[Metrics]) -> list[tuple[str, int, int]]:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read the folder of a run, finished or not, while it goes on or not.
+    """Read the folder of a run, finished or in progress.
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If it is no run, no generation is over, or a file is damaged; the message names it.
+        ValueError: If it is no run, has no generation, or a file is damaged; the message names it.
     """
     folder = RunFolder(path)
     recipe = folder.recipe()
@@ -128,7 +128,7 @@ def read_run(path: Path) -> RunRecord:
 
 
 def read_metrics(path: Path) -> list[Metrics]:
-    """Read a metrics file; a last line that is not whole, as a run that goes on may show, is left out.
+    """Read a metrics file; an incomplete last line, of a run in progress, is left out.
 
     Raises:
         OSError: If it cannot be read.

@@ -12,20 +12,20 @@ from tetris.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.report.run_record import RunRecord, board, stages_of
 
-_WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # of an interval's picture, in pixels
+_WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
 _LOG_FROM = 20.0  # intervals that span more than so many times are drawn on a log scale
 
 
 def lines_text(value: float) -> str:
-    """Return lines a game as a person reads them: three or four digits."""
+    """Return lines a game with three or four digits."""
     return lines(value) if value >= 100 else f"{value:.3g}"
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
-    """Return a table for each board, every score with its interval in numbers and as a picture.
+    """Return a table for each board: scores with intervals, in numbers and as pictures.
 
     Args:
-        scored: Scores with what to call them, in the order of the tables and of their rows.
+        scored: Labels and scores, in the order of the tables and of their rows.
     """
     boards: dict[tuple[str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
@@ -58,7 +58,7 @@ def _paper_figures(on: str, rule: str, pieces: str) -> dict[str, str]:
 
 
 class _Scale:
-    """Draws the intervals of one table side by side on one scale."""
+    """Draws the intervals of one table on one scale."""
 
     def __init__(self, scores: Sequence[Score]) -> None:
         ends = [end for score in scores for end in score["ci95"] if end]
@@ -96,7 +96,7 @@ class _Scale:
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
-    """Return the learned weights, scaled to length 1, of runs side by side; with one run its spread, too."""
+    """Return the learned weights of runs, scaled to length 1; with one run the standard deviations, too."""
     features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
     columns = [dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs]
     header = ["feature", *(names if len(runs) > 1 else ["weight"])]
@@ -112,7 +112,7 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
 
 
 def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
-    """Return what runs cost, and how fast they were."""
+    """Return the cost and the speed of runs."""
     header = ["run", "engine", "generations", "wall time [s]", "decisions", "decisions/s", "lines/s"]
     rows = []
     for name, run in zip(names, runs, strict=True):
@@ -124,7 +124,7 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
 
 
 def settings_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
-    """Return the settings of runs and what computed them; of several runs only what differs is unfolded."""
+    """Return the settings and versions of runs; of several runs only the differences are unfolded."""
     columns = [asdict(run.recipe) | {f"version of {k}": v for k, v in run.versions.items()} for run in runs]
     settings = list(dict.fromkeys(name for column in columns for name in column))
     rows = [[name, *(_setting(column.get(name)) for column in columns)] for name in settings]
@@ -148,7 +148,7 @@ def _setting(value: object) -> str:
 
 
 def stage_table(run: RunRecord) -> Markup:
-    """Return the stages of the curriculum, and how far the run is."""
+    """Return the stages of the curriculum and the progress of the run."""
     played = {number: last - first + 1 for number, (_, first, last) in enumerate(stages_of(run.metrics))}
     rows = [
         [
@@ -165,11 +165,11 @@ def stage_table(run: RunRecord) -> Markup:
 
 
 def generation_table(run: RunRecord, shown: Sequence[int]) -> Markup:
-    """Return the numbers of the charts.
+    """Return the numbers of the charts as a table.
 
     Args:
         run: The run.
-        shown: The places of the generations to show in its metrics.
+        shown: Indices of the generations to show.
     """
     header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
     header += ["mean deviation", "seconds", "decisions", "decisions/s"]

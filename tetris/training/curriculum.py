@@ -1,4 +1,4 @@
-"""A curriculum: the boards that a training run plays before the one it is for, as a line of text."""
+"""A curriculum: the stages of a training run before its own board, as a line of text."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from tetris import Rules
 
 SPLIT = "split"
-"""What an entry with importance splitting ends in."""
+"""The last word of an entry with importance splitting."""
 
 
 @dataclass(frozen=True)
 class CurriculumStage:
-    """One entry of a curriculum as it is written: ``10x12:14``, ``10x12:14:4000`` or ``10x20:30:2000:split``.
+    """One entry of a curriculum: ``10x12:14``, ``10x12:14:4000`` or ``10x20:30:2000:split``.
 
     Attributes:
         width: Columns of the board.
@@ -30,7 +30,7 @@ class CurriculumStage:
     split: bool = False
 
     def __str__(self) -> str:
-        """Return the entry as it is written."""
+        """Return the entry as text."""
         decisions = "" if self.decisions is None else f":{self.decisions}"
         return f"{self.width}x{self.height}:{self.generations}{decisions}{f':{SPLIT}' if self.split else ''}"
 
@@ -39,7 +39,7 @@ def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
     """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split.
 
     Raises:
-        ValueError: If it is written otherwise, a board is out of range, or a count is 0.
+        ValueError: If the text has another form, a board is out of range, or a count is 0.
     """
     stages = []
     for entry in text.split(",") if text.strip() else []:
@@ -59,12 +59,12 @@ def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
 
 
 def curriculum_text(stages: Iterable[CurriculumStage]) -> str:
-    """Return what `parse_curriculum` reads for these stages."""
+    """Return the text that `parse_curriculum` reads as these stages."""
     return ",".join(map(str, stages))
 
 
 def cut_to_board(text: str, width: int, height: int) -> str:
-    """Return a curriculum on boards of this width that are at most this high; its generations stay."""
+    """Return a curriculum on boards of this width and at most this height, with the same generations."""
     return curriculum_text(
         replace(each, width=width, height=min(each.height, height)) for each in parse_curriculum(text)
     )

@@ -1,9 +1,8 @@
 """The objective of a training run: candidates play a generation's games, and their fitness is lines per game.
 
-A linear controller plays the same whatever the length of its weight vector, so candidates are scaled to
-length 1 before they play, and the optimizer is told those. All candidates of a generation play the same
-streams (common random numbers), every generation has new ones, and no stream of a run is one that scores are
-measured on.
+The choices of a linear controller do not depend on the length of its weight vector. Candidates are scaled to
+length 1 before they play, and the scaled ones are told to the optimizer. All candidates of a generation play
+the same streams (common random numbers). Every generation has new streams; none is a stream of a score.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tetris import RolloutResult, SplitResult, rollout, split_rollout
 from tetris.training.recipe import Recipe, Stage
 
 MOST_LINES = 1e12
-"""Lines per game of a candidate whose streams, split, met no end of a game at all."""
+"""Lines per game of a candidate for which splitting saw no game end."""
 
 
 def piece_seed(seed: int) -> int:
     """Return the seed of the pieces of a run: the first 64 bits of SHA-256 of a text with the run's seed.
 
-    So training meets no stream on which scores are measured: those have a seed as a person types it.
+    Scores use the seed itself, so that training plays none of their streams.
     """
     digest = hashlib.sha256(f"cem-tetris training pieces {seed}".encode()).digest()
     return int.from_bytes(digest[:8], "little")
@@ -38,14 +37,14 @@ def unit_length(weights: Tensor) -> Tensor:
 
 
 def learned_weights(state: Mapping[str, Any]) -> Tensor:
-    """Return what the search has learned, out of its state: shape (features,), float64, of length 1."""
+    """Return the learned weights of an optimizer state: shape (features,), float64, of length 1."""
     return unit_length(state["averaged_mean"].double().unsqueeze(0))[0]
 
 
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
-    """Return lines per game ended, shape (population,), float64; where none has ended, half a game counts.
+    """Return lines per game ended, shape (population,), float64; with none ended, half a game counts.
 
-    So a candidate that survives is worth more than one that removes as many lines and then dies. With
+    A candidate without a game over has greater fitness than one with as many lines and a game over. With
     importance splitting it is the estimate, at most `MOST_LINES`.
     """
     if isinstance(result, SplitResult):
@@ -58,12 +57,12 @@ class LinesPerGame:
     """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
 
     def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, check: Callable[[], None]) -> None:
-        """Take what it needs; the learned mean plays beside the candidates, to be watched.
+        """Set up; the learned mean plays beside the candidates as a metric.
 
         Args:
             recipe: The recipe of the run.
             optimizer: The search.
-            check: Called a few times a second while a generation plays; what it raises ends it.
+            check: Called a few times a second while a generation plays; an exception ends it.
         """
         self._recipe = recipe
         self._optimizer = optimizer
@@ -71,7 +70,7 @@ class LinesPerGame:
         self._piece_seed = piece_seed(recipe.seed)
 
     def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
-        """Play a generation; where that is on a GPU nothing waits for it, and the metrics are read later.
+        """Play a generation. On a GPU it is queued: fitness and metrics are tensors on the device.
 
         Raises:
             Exception: What ``check`` raises.

@@ -1,10 +1,10 @@
-"""The recipes that scripts/train_tetris.py knows by name: data only, read by `tetris.training.recipe`.
+"""The presets of a training run: data only, read by `tetris.training.recipe`.
 
 Every preset names all settings of a recipe except device and backend. A curriculum is a list of stages
 BOARD:GENERATIONS:DECISIONS[:split], decisions on each stream. A low board comes first: its games are short
-and tell bad candidates apart quickly. What is best there is not best on a high board, where no game of a good
-candidate ends within the decisions; there importance splitting tells candidates apart. A little noise keeps
-the search from converging on what the low board rewards. It fades: the population comes near its mean.
+and tell bad candidates apart quickly. The best weights there are not the best on a high board.
+There no game of a good candidate ends within the decisions, and importance splitting estimates fitness. Noise
+keeps the search from converging on the low board's optimum. It fades, so that the search converges.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _COMMON: Mapping[str, Setting] = {
 }
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 230 million decisions: about a minute on two cores. What has been learned on 10x10 plays 10x20 about as
-    # DT-20 does; the generations on 10x20 itself make it several times as good.
+    # 230 million decisions: about a minute on two cores. After 10x10 the controller scores about as
+    # DT-20 on 10x20; the generations on 10x20 multiply that several times.
     "quick": {
         **_COMMON,
         "noise": "hyperbolic:0.03",
@@ -51,7 +51,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "decisions": 2_500,
         "score_decisions": 64_000_000,
     },
-    # 48 billion decisions: hours on a few cores. On a GPU it makes five times as many, in minutes.
+    # 48 billion decisions: hours on a few cores. On a GPU five times as many, in minutes.
     "record": {
         **_COMMON,
         "features": "dt_columns",
@@ -81,10 +81,10 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     },
 }
 
-# 512 candidates and their mean on 264 streams each are 135 thousand games side by side: they fill an H200. On
-# the board itself importance splitting tells candidates apart that end a game in a billion decisions. Its
-# estimates are noisy: hence many elites, and the average of many means. The features tell columns apart: the
-# best controllers sort the pieces into lanes.
+# 512 candidates and their mean on 264 streams each are 135 thousand parallel games: they fill an H200. On
+# 10x20 importance splitting ranks candidates that end a game in a billion decisions. Its estimates are noisy:
+# hence many elites, and the average of many means. The features depend on the column: the best controllers
+# sort the pieces into lanes.
 _CUDA: Mapping[str, Setting] = {
     "population": 512,
     "streams": 264,
@@ -119,13 +119,13 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
 }
 
 CUDA_PRESETS_MULTIPROCESSORS = 132
-"""Of the GPU that these are for. Another one has its share of their streams and of the scores' decisions."""
+"""Multiprocessors of the GPU of these presets; streams and score decisions scale with the GPU in use."""
 
 LEAST_SPLIT_STREAMS = 128
-"""The streams that a preset with importance splitting keeps on a small GPU: see `tetris.split_rollout`."""
+"""The least streams of a preset with importance splitting on a small GPU: see `tetris.split_rollout`."""
 
 DEVICE_PRESETS: Mapping[str, Mapping[str, Mapping[str, Setting]]] = {
     "python": PYTHON_PRESETS,
     "cuda": CUDA_PRESETS,
 }
-"""What a preset changes on an engine; one that is not here stays as it is."""
+"""The changes of a preset by engine; other presets have none."""

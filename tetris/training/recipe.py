@@ -1,4 +1,4 @@
-"""The settings of a training run: where they come from, which wins, and what they may be."""
+"""The settings of a training run: their sources, their precedence and their ranges."""
 
 from __future__ import annotations
 
@@ -48,17 +48,19 @@ _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 
 
 SPLIT_COST = 1.7
-"""What a decision costs with splitting on a high board, beside one without on a low board: 1.8 on an H200 and
-1.6 on two cores, in the training metrics of benchmarks/results. It weighs the time left."""
+"""Relative cost of a decision with splitting on a high board; without, on a low board, it is 1.
+
+It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results. It weighs the time
+left."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a run in which all generations play alike.
+    """A part of a run: generations on one board with the same settings.
 
     Attributes:
         rules: The rules they play by.
-        generations: How many generations there are.
+        generations: Number of generations.
         decisions: Decisions of a candidate on each of its streams.
         split: Whether fitness is estimated by importance splitting.
     """
@@ -70,12 +72,12 @@ class Stage:
 
     @property
     def cost(self) -> float:
-        """What a generation costs beside another: its decisions, those with splitting at `SPLIT_COST`."""
+        """The relative cost of a generation: its decisions, times `SPLIT_COST` with splitting."""
         return self.decisions * (SPLIT_COST if self.split else 1.0)
 
     @property
     def entry(self) -> CurriculumStage:
-        """What stands for it in a curriculum, with its decisions."""
+        """The entry of the stage in a curriculum, with its decisions."""
         return CurriculumStage(
             self.rules.width, self.rules.height, self.generations, self.decisions, self.split
         )
@@ -83,10 +85,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that a run is a function of, and how it is measured; ``config.json`` holds exactly this.
+    """All settings of a run and of its scores; the content of ``config.json``.
 
     Attributes:
-        preset: The preset that gave what nobody set.
+        preset: The preset of the settings that were not given.
         board: The board the controller is for, as WIDTHxHEIGHT.
         rule: When a game ends: one of `RULES`.
         pieces: Piece source, as in `Rules`.
@@ -94,20 +96,19 @@ class Recipe:
         curriculum: Stages before the one on ``board``, as `parse_curriculum` reads them; may be empty.
         generations: Generations on ``board``, after the curriculum; may be 0.
         population: Candidates a generation.
-        elites: How many of them give the next distribution.
+        elites: Number of elites.
         noise: Noise schedule, as `cem.parse_noise` reads it.
-        averaging: The share of the generations, the last ones, over which most of the average is taken that
-            is learned, 0 to 1: `cem.CrossEntropyMethod`.
-        streams: Streams of games that each candidate plays.
-        decisions: Decisions on each stream, where a stage does not say otherwise.
-        backend: What draws the candidates: a backend of `cem`.
+        averaging: ``mean_averaging`` of `cem.CrossEntropyMethod`, 0 to 1.
+        streams: Streams of games of each candidate.
+        decisions: Decisions on each stream in stages without their own number.
+        backend: The backend of `cem` that draws the candidates.
         device: The engine that plays.
         seed: Seed of candidates and pieces.
         score_decisions: Decisions a controller in the final comparison; 0 leaves it out.
 
     Raises:
         TypeError: If a value has the wrong type.
-        ValueError: If a value, or what they are together, is out of range.
+        ValueError: If a value or a combination of values is out of range.
     """
 
     preset: str
@@ -129,7 +130,7 @@ class Recipe:
     score_decisions: int
 
     def __post_init__(self) -> None:
-        """Validate, and put every text into its canonical form."""
+        """Validate, and normalise texts."""
         _check_settings(asdict(self))
         if self.rule not in RULES:
             raise unknown_name("rule", self.rule, RULES)
@@ -172,7 +173,7 @@ class Recipe:
 
     @property
     def rules(self) -> Rules:
-        """The rules that the controller is for."""
+        """The rules on the board of the controller."""
         return self.rules_on(*Rules.parse_board(self.board))
 
     @property
@@ -198,7 +199,7 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """What is trained, in a line."""
+        """A line that describes the controller to train."""
         return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
 
     def rules_on(self, width: int, height: int) -> Rules:
@@ -215,7 +216,7 @@ class Recipe:
         raise ValueError(f"expected a generation below {end}, got {generation}")
 
     def fingerprint(self) -> dict[str, Setting]:
-        """Return what the outcome is a function of; the engines agree, so the device is not part of it."""
+        """Return the settings that determine the weights; the device is none of them, since engines agree."""
         return {name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT}
 
     def to_dict(self) -> dict[str, Any]:
@@ -239,16 +240,16 @@ def preset_name(*layers: Mapping[str, Setting]) -> str:
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Put a recipe together: the preset as the engine has it, then the layers, each beating the ones before.
+    """Merge settings into a recipe: the preset for the engine, then the layers; a later one wins.
 
-    Settings that hang together are kept together where a layer names only one of them: generations without a
-    curriculum mean no curriculum, a curriculum without generations means none after it, a population without
-    elites keeps their share, decisions without a curriculum hold for every stage of the one there is, and a
-    board without a curriculum cuts the preset's to its width and height.
+    A layer that names one of several related settings changes the others: generations without a curriculum
+    drop the curriculum; a curriculum without generations has none after it; a population without elites keeps
+    their share; decisions without a curriculum apply to all its stages; a board without a curriculum cuts the
+    preset's curriculum to its width and height.
 
     Args:
-        device: The engine that plays, ``"auto"`` being settled.
-        layers: Some settings each: those of a config file, those of the command line.
+        device: The engine that plays, not ``"auto"``.
+        layers: Settings of a config file, of the command line.
 
     Raises:
         TypeError: If a value has the wrong type.
@@ -274,11 +275,11 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
 
 
 def has_changed(config: Mapping[str, Any]) -> bool:
-    """Tell whether a preset gives another recipe here than the one that a run was made by.
+    """Return whether the preset of a run gives another recipe now.
 
     Args:
-        config: The content of the run's ``config.json``. What the machine had a say in, backend and streams,
-            is taken as it is; so are the seed, how long is scored, and decisions that no stage takes.
+        config: The content of the run's ``config.json``. Not compared: backend and streams, which depend on
+            the machine, the seed, score_decisions, and decisions that no stage uses.
     """
     layer = {name: config[name] for name in ("preset", "seed", "backend", "streams", "score_decisions")}
     try:
@@ -288,12 +289,12 @@ def has_changed(config: Mapping[str, Any]) -> bool:
         ):
             now["decisions"] = config["decisions"]
         return now != config
-    except ValueError:  # a preset or feature set that is no more
+    except ValueError:  # a preset or feature set that no longer exists
         return True
 
 
 def _changes(preset: str, device: str) -> dict[str, Setting]:
-    """Return what a preset changes on an engine, and on a GPU of this size."""
+    """Return the changes of a preset for an engine, and for the size of the GPU."""
     changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))
     if device == "cuda" and changes and torch.cuda.is_available():
         share = torch.cuda.get_device_properties().multi_processor_count / CUDA_PRESETS_MULTIPROCESSORS
@@ -358,7 +359,7 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
 
 
 def _settled_backend(requested: str, engine: str) -> str:
-    """Return what draws the candidates; ``auto`` draws them where they play.
+    """Return the backend that draws the candidates; ``auto`` is the one of the engine.
 
     Args:
         requested: The name of a backend, or ``auto``.

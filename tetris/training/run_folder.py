@@ -1,4 +1,4 @@
-"""The folder of a training run: what lies where, how it begins, and that one process works in it."""
+"""The folder of a training run: its files, its creation, and its lock."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tetris.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")
-_BEFORE = {"averaging": 0.0}  # settings that older runs do not name, as they were
+_BEFORE = {"averaging": 0.0}  # values of settings that older runs lack
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run keeps its files.
+    """The files of a run.
 
     Attributes:
         path: The folder.
@@ -38,7 +38,7 @@ class RunFolder:
 
     @property
     def controller(self) -> Path:
-        """The controller learned so far, with its provenance, in the end with its score."""
+        """The learned controller with its provenance and, after training, its scores."""
         return self.path / FILE_NAME
 
     @property
@@ -48,30 +48,30 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of the newest checkpoints."""
+        """The folder of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def learning_curve(self) -> Path:
-        """The metrics as a picture."""
+        """The learning curve."""
         return self.path / "learning_curve.png"
 
     @property
     def report(self) -> Path:
-        """All that is known of the run, as a page."""
+        """The report of the run, a page."""
         return self.path / "report.html"
 
     @property
     def tensorboard(self) -> Path:
-        """The metrics for TensorBoard, where they were asked for."""
+        """The folder of TensorBoard's files, with ``--tensorboard``."""
         return self.path / "tensorboard"
 
     def check_free(self) -> None:
-        """Make sure before any work is done that a run can begin here.
+        """Check that a new run can use the folder.
 
         Raises:
-            OSError: If the folder cannot be made, written to, or is a file.
-            ValueError: If something is in it.
+            OSError: If the folder cannot be made or written to, or is a file.
+            ValueError: If it is not empty.
         """
         if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             remedy = f"--resume {self.path}" if self.config.exists() else "another --out"
@@ -103,15 +103,14 @@ class RunFolder:
 
     @contextlib.contextmanager
     def claimed(self, new: Recipe | None) -> Iterator[None]:
-        """Keep other processes from working in the folder; the system ends that when this one is killed.
+        """Lock the folder against other processes; the system releases the lock when the process dies.
 
         Args:
-            new: The recipe of a run that begins here: the folder is made, and the recipe written into it.
-                None: there is one.
+            new: The recipe of a new run: the folder is made and the recipe written. None: an existing run.
 
         Raises:
             OSError: If the folder or the recipe cannot be written; no folder without recipe is left behind.
-            ValueError: If another process works in it, or a run that begins finds something in it.
+            ValueError: If another process holds the lock, or the folder of a new run is not empty.
         """
         if new is not None:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -135,7 +134,7 @@ class RunFolder:
 
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:
-    """Return the folder that a new run was given, or a free one under ``runs``, named after time and seed."""
+    """Return the folder of a new run; without ``out`` a free one under ``runs``, named by time and seed."""
     if out is not None:
         return RunFolder(out)
     name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"

@@ -1,7 +1,7 @@
-"""A training run: the cross-entropy method on one side, games on the other, and the files between them.
+"""A training run: optimizer, objective and files.
 
-What is learned is the mean of the last distribution, or the average of late ones, scaled to length 1: with a
-noisy fitness the best candidate is only the luckiest one.
+The learned weights are the mean of the last distribution, or the average of means, scaled to length 1. With a
+noisy fitness the best candidate is the luckiest one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tetris.training.run_folder import RunFolder, new_folder
 from tetris.versions import versions
 
 CHECKPOINT_SECONDS = 1.0
-"""The least time between two checkpoints."""
+"""The least time between two checkpoints, in seconds."""
 
 
 def train(
@@ -48,12 +48,12 @@ def train(
     time_limit_s: float | None = None,
     **settings: Setting,
 ) -> LinearController:
-    """Train a controller from nothing, as ``scripts/train_tetris.py`` does, without its scores and its page.
+    """Train a controller as ``scripts/train_tetris.py`` does, without scores and page.
 
     >>> from tetris.training import train
     >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
 
-    Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` goes on with the run.
+    Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` resumes the run.
 
     Args:
         preset: ``"quick"``, ``"standard"`` or ``"record"``.
@@ -61,17 +61,17 @@ def train(
         out: The folder of the run, new or empty; None: one under ``runs``, named after time and seed.
         device: The engine that plays: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
         time_limit_s: How long to train at most, in seconds.
-        settings: Settings of a `Recipe` that the preset does not decide, such as ``board="8x16"``.
+        settings: Settings of a `Recipe` that replace those of the preset, such as ``board="8x16"``.
 
     Returns:
-        The learned controller, which ``controller.json`` in the folder holds, too.
+        The learned controller; ``controller.json`` in the folder holds it, too.
 
     Raises:
         BuildError: If the engine cannot be built here.
         OSError: If the folder cannot be written.
-        RuntimeError: If the time limit came before the first generation was over.
+        RuntimeError: If no generation ended within the time limit.
         TypeError: If a setting has the wrong type.
-        ValueError: If a setting is unknown or out of range, the folder holds something, or there is no GPU.
+        ValueError: If a setting is unknown or out of range, the folder is not empty, or there is no GPU.
     """
     recipe = make_recipe(settled_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
@@ -87,7 +87,7 @@ def train(
 
 
 def prepare_engine(recipe: Recipe) -> None:
-    """Compile what is played with where need be, so that what can fail has failed before anything is written.
+    """Compile the engine of a run if needed, before anything is written.
 
     Raises:
         BuildError: If it cannot be built.
@@ -113,7 +113,7 @@ def prepare_engine(recipe: Recipe) -> None:
 
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
-    """Return what writes the curves of a run for TensorBoard.
+    """Return the callback that writes the curves of a run for TensorBoard.
 
     Raises:
         ValueError: If TensorBoard is not installed.
@@ -128,13 +128,13 @@ def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
 
 
 class Training:
-    """A run put together from its recipe and its folder.
+    """A training run: the optimizer, objective and trainer of a recipe in a folder.
 
     Attributes:
         recipe: The recipe.
         folder: The folder.
         optimizer: The search.
-        trainer: The loop around it.
+        trainer: The training loop.
     """
 
     def __init__(
@@ -145,10 +145,10 @@ class Training:
         time_limit_s: float | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Put it together; nothing is played or written yet. ``callbacks`` come after the run's own.
+        """Set up; nothing is played or written. ``callbacks`` are called after the run's own.
 
         Raises:
-            ValueError: If the backend or the device is not to be had.
+            ValueError: If the backend or the device is not available.
         """
         self.recipe = recipe
         self.folder = folder
@@ -189,13 +189,13 @@ class Training:
         )
 
     def restore(self) -> list[RejectedCheckpoint]:
-        """Go on from the newest usable checkpoint, or from the beginning where none was written yet.
+        """Resume from the newest usable checkpoint, or from the beginning if there is none.
 
         Returns:
             The newer checkpoints that could not be used.
 
         Raises:
-            CheckpointError: If there are checkpoints, but none that can be used.
+            CheckpointError: If there are checkpoints, but none is usable.
         """
         checkpoints = self.folder.checkpoints
         if not checkpoints.is_dir() or not any(checkpoints.glob("checkpoint-*.json")):
@@ -213,13 +213,12 @@ class Training:
         estimates: list[dict[str, Any]] | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> LinearController:
-        """Return what is learned so far.
+        """Return the learned controller with its provenance.
 
         Args:
-            score: Its measurements and those beside it, as plain values; None where there are none.
-            estimates: What it and those beside it are estimated to play, where they hardly lose; likewise.
-            state: The state of the optimizer that is meant, which ``trainer.elapsed_s`` belongs to; None: as
-                it is now.
+            score: Played scores of it and of published controllers, as plain values; None for none.
+            estimates: Estimated scores, as plain values; None for none.
+            state: The optimizer state that ``trainer.elapsed_s`` belongs to; None: the current one.
         """
         state = self.optimizer.state_dict() if state is None else state
         weights = learned_weights(state)
@@ -249,7 +248,7 @@ class Training:
         estimates: list[dict[str, Any]] | None = None,
         state: Mapping[str, Any] | None = None,
     ) -> LinearController | None:
-        """Write what is learned so far, see `controller`; before the first generation that is nothing.
+        """Write the learned controller, see `controller`; nothing before the first generation.
 
         Raises:
             OSError: If it cannot be written.
@@ -262,7 +261,7 @@ class Training:
         return controller
 
     def decisions_after(self, generations: int) -> int:
-        """Return the decisions of so many generations."""
+        """Return the decisions of the first ``generations``."""
         recipe, left, made = self.recipe, generations, 0
         for stage in recipe.stages:
             played = min(left, stage.generations)
@@ -272,7 +271,7 @@ class Training:
 
 
 class _ControllerWriter(Callback):
-    """Keeps ``controller.json`` up with the checkpoints: a run can be looked at while it goes on."""
+    """Writes ``controller.json`` with every checkpoint, so that a run can be inspected while it goes on."""
 
     def __init__(self, training: Training) -> None:
         self._training = training

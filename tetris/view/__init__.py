@@ -1,1 +1,1 @@
-"""Games as people see them: scenes, text, images, terminal, movies, the page of a replay."""
+"""Views of games: scenes, text, images, terminal, movies, the page of a replay."""

@@ -1,7 +1,7 @@
-"""What there is to see of a game: whose cell is whose, the falling piece, the next one, the counts.
+"""The view of a game: the piece of each cell, the falling piece, the next one, the counts.
 
-The engines keep a stack as bits; which piece a cell came from matters to a picture only. A `Scene` is one
-decision as it can be drawn, by `tetris.view.images` or `tetris.view.text`.
+The engines keep a stack as bits; only pictures need the piece of a cell. A `Scene` is one decision, drawn by
+`tetris.view.images` or `tetris.view.text`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tetris.rules import Rules
 Cells = npt.NDArray[np.uint8]
 
 UNKNOWN = 8
-"""A full cell of which nobody knows the piece, in a stack that is drawn."""
+"""The value of a full cell whose piece is not known."""
 
 HEADROOM = 4
 """Rows kept above the board: a piece that ends the game comes to rest with its top there."""
@@ -34,8 +34,8 @@ class Scene:
         cells: The stack before the piece, shape (height + 4, width), row 0 at the bottom: 0 where empty,
             otherwise the number of the cell's piece plus one.
         rows: The same stack as rows of bits.
-        after: What the placement makes of it.
-        full: Rows that the placement completes and that will go.
+        after: The after-state of the placement.
+        full: Rows that the placement completes; they are removed next.
         next_piece: Number of the next piece; None where it is not known.
         pieces: Pieces placed, this one included, over all games.
         lines: Lines removed, this placement's included, over all games.
@@ -56,7 +56,7 @@ class Scene:
 
 
 class GameTracker:
-    """A stream of games as it goes on: makes the scene of a placement, and carries it out.
+    """The state of a stream of games: makes the scene of a placement, and carries it out.
 
     Example:
         >>> from tetris import published
@@ -89,10 +89,10 @@ class GameTracker:
         self.rows: Rows = ()
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
-        """Return the scene of a placement on the stack as it is; nothing is carried out.
+        """Return the scene of a placement on the current stack; nothing is carried out.
 
         Args:
-            after: What the placement makes of the stack.
+            after: The after-state of the placement.
             next_piece: Number of the next piece; None where it is not known.
         """
         return Scene(
@@ -132,9 +132,9 @@ def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = N
 
     Args:
         rules: The rules of the games.
-        played: What the placements make of the board, in order.
-        pieces: Where the next piece is known from; otherwise it is that of the next placement, which is taken
-            one ahead.
+        played: The after-states of the placements, in order.
+        pieces: The pieces, which give the next one. None: the next piece is that of the next placement,
+            which is read ahead.
     """
     tracker = GameTracker(rules)
     coming = iter(played)
@@ -151,7 +151,7 @@ def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = N
 
 
 def with_piece(scene: Scene) -> Cells:
-    """Return the stack with the piece where it comes to rest; the stack of the scene is not changed."""
+    """Return a copy of the stack with the piece at rest, shape as ``scene.cells``."""
     cells: Cells = scene.cells.copy()
     after = scene.after
     for x, y in piece_cells(after):
@@ -166,7 +166,7 @@ def piece_cells(after: AfterState) -> list[tuple[int, int]]:
 
 
 def _full_rows(rows: Rows, after: AfterState) -> tuple[int, ...]:
-    """The rows that a placement completes: in the stack before, and the piece, every cell is full."""
+    """The rows that a placement completes, before line removal."""
     full = []
     for y, cells in enumerate(after.shape.rows, start=after.landing_row):
         stack = rows[y] if y < len(rows) else 0

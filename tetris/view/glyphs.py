@@ -1,4 +1,4 @@
-"""A font of three by five pixels, for the few words in a picture: drawing them needs no font library."""
+"""A font of three by five pixels, for the words in a picture; no font library is needed."""
 
 from __future__ import annotations
 

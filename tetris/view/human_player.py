@@ -1,4 +1,4 @@
-"""Playing by hand: the same game, the same pieces, and the controller's advice when it is asked for."""
+"""Playing by hand: the same game and pieces, with hints of the controller."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ FOOTER = "arrows move, turn   space drop   h hint   q quit"
 
 
 class HumanPlayer:
-    """A person at the keyboard; the controller plays the same pieces beside, for comparison.
+    """A person at the keyboard; the controller plays the same pieces for comparison.
 
     Args:
-        terminal: Where, entered.
+        terminal: The terminal, entered.
         rules: The rules of the games.
         pieces: ``pieces[t]`` is the piece of decision t.
-        controller: Whose advice it is.
-        title: Lines that say what is played.
+        controller: The controller that gives hints.
+        title: The first lines of the panel.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class HumanPlayer:
         self.title = title
         self.tracker = GameTracker(rules)
         self.played: list[AfterState] = []
-        """What the person placed, for a replay."""
+        """The after-states of the person's placements, for a replay."""
         self._other = self._beside()
         self._other_lines = 0
         self._hint = False
@@ -46,7 +46,7 @@ class HumanPlayer:
         self._take_next()
 
     def run(self) -> None:
-        """Play until a key says quit."""
+        """Play until the quit key."""
         while True:
             self._draw()
             for key in self.terminal.keys(IDLE):
@@ -70,7 +70,7 @@ class HumanPlayer:
         self._put(0, (self.rules.width - PIECES[self._piece][0].width) // 2)
 
     def _put(self, orientation: int, column: int) -> None:
-        """Turn and move the piece; at the walls it stays inside."""
+        """Turn and move the piece; it stays inside the board."""
         shape = PIECES[self._piece][orientation]
         self._orientation = orientation
         self._column = min(max(column, 0), self.rules.width - shape.width)
@@ -110,6 +110,6 @@ class HumanPlayer:
         ]
         if self._hint:
             panel += explanation_lines(explain(rows, self._after, self.controller), size.lines - PANEL_HEAD)
-        # Where the stack reaches the top, the piece is shown where it comes to rest.
+        # If the stack reaches the top, the piece is shown at rest.
         look = Look(row=max(self.rules.height, self._after.landing_row), ghost=True, hint=hint)
         self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth))

@@ -1,7 +1,7 @@
-"""Pictures of a game as arrays, with nothing but NumPy: for GIF, video, a terminal, or an environment.
+"""Pictures of a game as arrays: for GIF, video, a terminal, or an environment. Needs NumPy only.
 
-A picture is an array of indices into `PALETTE`. So a GIF holds its very colours, a terminal tells the page's
-background from the board's, and ``PALETTE[picture]`` is the picture in red, green and blue.
+A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the picture in red, green and blue. A
+GIF holds the same palette, and a terminal leaves the page's background out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tetris.view.glyphs import text_pixels
 
 Picture = npt.NDArray[np.uint8]
 
-# What a cell can be; the seven pieces follow the first number of their kind, in the stack also `UNKNOWN`.
+# The kinds of a cell. The seven pieces follow the first number of a kind; in the stack also `UNKNOWN`.
 PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
 STACK, FALLING = 8, 16
 
@@ -78,10 +78,10 @@ def board_picture(
         cell: Size of a cell in pixels, at least 1.
         height: Rows of the board; those of ``cells`` beyond it are drawn as the space above.
         falling: A placement whose piece is drawn, brighter than the stack.
-        row: Row of the falling piece's bottom; where it comes to rest if not given.
+        row: Row of the falling piece's bottom; None: at rest.
         full: Rows to light up.
-        ghost: Whether to outline where the falling piece comes to rest.
-        hint: A placement to outline, the suggestion of a controller.
+        ghost: Whether to outline the falling piece at rest.
+        hint: A placement to outline, the hint of a controller.
 
     Returns:
         Indices into `PALETTE`, shape (rows * cell, width * cell).
@@ -100,12 +100,12 @@ def board_picture(
 
 
 def scene_board(scene: Scene, cell: int, rows: int | None = None) -> Picture:
-    """Return the board of a scene, the piece at rest and the rows that will go lit up.
+    """Return the board of a scene with the piece at rest and full rows lit up.
 
     Args:
-        scene: What to draw.
+        scene: The scene.
         cell: Size of a cell in pixels.
-        rows: How many rows to draw, those above the board included; all by default.
+        rows: Rows to draw, those above the board included; all by default.
     """
     return board_picture(
         scene.cells[:rows], cell, height=scene.rules.height, falling=scene.after, full=scene.full
@@ -128,7 +128,7 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     """Return a whole picture of a scene: the board in its frame, the next piece, the counts.
 
     Args:
-        scene: What to draw.
+        scene: The scene.
         title: Who plays; cut to what fits.
         cell: Size of a cell in pixels, at least 6.
 

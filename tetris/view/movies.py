@@ -50,13 +50,13 @@ def check_mp4() -> None:
 
 
 def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> None:
-    """Write an animation that begins again at its end, a picture a piece.
+    """Write a looping GIF animation, a picture a piece.
 
     Args:
-        path: Where to write; whole or not at all.
-        scenes: What to show, at least one.
-        title: Who plays.
-        speed: Pieces a second, at most 50: viewers slow down what is faster.
+        path: The file to write, atomically.
+        scenes: The scenes, at least one.
+        title: The title.
+        speed: Pieces a second, at most 50: viewers slow down faster ones.
 
     Raises:
         OSError: If the file cannot be written.
@@ -80,9 +80,9 @@ def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
     """Write a video in H.264, a picture a piece.
 
     Args:
-        path: Where to write; whole or not at all.
-        scenes: What to show, at least one.
-        title: Who plays.
+        path: The file to write, atomically.
+        scenes: The scenes, at least one.
+        title: The title.
         speed: Pieces a second.
 
     Raises:

@@ -1,7 +1,8 @@
-"""A replay as a web page: a player in one file, without a network, and as a fragment for other pages.
+"""A replay as a web page that needs no network, or as a fragment for other pages.
 
-Markup and style are ``player.html``, the program is ``player_games.js`` and ``player.js``, beside this file.
-The player is an element, ``<tetris-player>``, with a shadow root, so that its look and the page's do not mix.
+Markup and style are ``replay_page.html``, the program is ``replay_games.js`` and ``replay_page.js``, beside
+this file. The player is an element, ``<tetris-player>``, with a shadow root: its style and the page's do not
+mix.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from tetris.pieces import PIECES
 from tetris.replay import Replay
 
 DEFAULT_SPEED = 5.0
-"""Pieces a second at which a player begins."""
+"""Default speed of a player, in pieces a second."""
 
 _FOLDER = Path(__file__).parent
 _PROGRAM = ("replay_games.js", "replay_page.js")
 
 
 def player_assets() -> str:
-    """Return what a page needs once, however many players it holds: markup, style and program."""
+    """Return markup, style and program of the player; a page needs them once."""
     template = (_FOLDER / "replay_page.html").read_text(encoding="utf-8")
     program = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in _PROGRAM)
-    # A page may hold the program once a player: the first time it defines the element, then it does nothing.
+    # A page may hold the program several times: only the first one defines the element.
     once = 'if (!customElements.get("tetris-player")) (() => {'
     return f"{template}<script>\n{once}\n{program}}})();\n</script>\n"
 
@@ -37,10 +38,10 @@ def player_fragment(
     """Return the player of a replay, to be put anywhere in the body of a page.
 
     Args:
-        replay: What to play, at least one placement.
-        title: What to call it; the controller's name if empty.
-        speed: Pieces a second to begin with.
-        assets: Whether to add `player_assets`; without them the page has to hold them.
+        replay: The replay, at least one placement.
+        title: Title; the controller's name if empty.
+        speed: Pieces a second at first.
+        assets: Whether to add `player_assets`; otherwise the page has to hold them.
 
     Raises:
         ValueError: If the replay is empty, or the speed is not above 0.
@@ -85,7 +86,7 @@ def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> 
         "shapes": _shapes(),
         "placements": base64.b64encode(zlib.compress(replay.placements, 9)).decode("ascii"),
     }
-    # "<" could end the script in which the JSON stands.
+    # "<" could end the script element of the JSON.
     data = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f'<tetris-player{attributes}><script type="application/json">{data}</script></tetris-player>\n'
 

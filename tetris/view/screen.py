@@ -1,4 +1,4 @@
-"""The screen of the watcher: the board as large as it fits, and beside it what there is to know."""
+"""The screen of the watcher: the board as large as fits, with a panel of text beside it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tetris.view.images import board_picture, piece_picture
 from tetris.view.text import board_lines, half_blocks
 
 PANEL = 39
-"""Columns that the panel wants; it is cut where there are fewer, and dropped where there is no room."""
+"""Columns of the panel; it is cut where there are fewer, and dropped where there is no room."""
 
 PANEL_HEAD = 13
-"""Lines of the screen that features cannot have: the panel's first ones, the footer."""
+"""Lines of the screen that are not free for features: the panel's first ones, the footer."""
 
 IDLE = 0.25
 """Seconds between two looks at the window's size while nothing moves."""
@@ -34,8 +34,8 @@ class Look:
     """How to draw a scene.
 
     Attributes:
-        row: Row of the falling piece's bottom; where it comes to rest if None.
-        ghost: Whether to outline where the falling piece comes to rest.
+        row: Row of the falling piece's bottom; None: at rest.
+        ghost: Whether to outline the falling piece at rest.
         hint: A placement to outline.
     """
 
@@ -50,11 +50,11 @@ def screen(
     """Return the lines of the screen.
 
     Args:
-        scene: What to show.
-        look: How.
-        panel: Lines of text for beside the board.
+        scene: The scene.
+        look: How to draw it.
+        panel: Lines of text beside the board.
         footer: The last line: the keys.
-        size: Of the terminal.
+        size: Size of the terminal.
         depth: Bits of colour: 24, 8, or 0 for plain text.
     """
     fit = _fit(scene, size, depth)
@@ -82,8 +82,8 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     """Return a table of the features of a placement, its value and the margin.
 
     Args:
-        explanation: What the controller thinks.
-        room: Lines there are for it.
+        explanation: The explanation of the placement.
+        room: Lines available.
     """
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
     lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]

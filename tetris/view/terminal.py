@@ -1,4 +1,4 @@
-"""A terminal as a screen: keys one by one, a picture at a time, and all as it was when it is left."""
+"""A terminal as a screen: single keys, full-screen pictures; its state is restored at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tty
 from types import FrameType
 from typing import Any, TextIO
 
-_ENTER = "\x1b[?1049h\x1b[?25l"  # the other screen, so that the shell's stays as it is; no cursor
+_ENTER = "\x1b[?1049h\x1b[?25l"  # the alternate screen, which keeps the shell's; no cursor
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 _HOME, _TO_LINE_END, _TO_SCREEN_END = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -21,7 +21,7 @@ _KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[@-~]|(.)", re.DOTALL)
 
 
 def is_interactive(output: TextIO) -> bool:
-    """Tell whether there are a keyboard and a screen; a dumb terminal cannot move its cursor."""
+    """Return whether there are a keyboard and a screen that can move its cursor."""
     dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
     return not dumb and output.isatty() and sys.stdin is not None and sys.stdin.isatty()
 
@@ -38,23 +38,23 @@ def color_depth(output: TextIO) -> int:
 
 
 def parse_keys(text: str) -> list[str]:
-    """Return the keys in what a terminal sent: ``up``, ``down``, ``right``, ``left``, or a character."""
+    """Return the keys in the input of a terminal: ``up``, ``down``, ``right``, ``left``, or a character."""
     keys = (_ARROWS.get(match[1] or "", match[2]) for match in _KEY.finditer(text))
     return [key for key in keys if key]
 
 
 class Terminal:
-    """The terminal while it is used as a screen; a context manager.
+    """The terminal as a screen; a context manager.
 
-    Ctrl-C, Ctrl-Z, a closed window and an error leave it as it was.
+    It restores the terminal on Ctrl-C, Ctrl-Z, a closed window and an error.
 
     Args:
         output: Where to draw, a terminal.
-        keyboard: File descriptor of where keys come from, a terminal.
+        keyboard: File descriptor of the keyboard, a terminal.
     """
 
     def __init__(self, output: TextIO, keyboard: int) -> None:
-        """Remember what to use; nothing is changed before the context is entered."""
+        """Set up; the terminal is changed when the context is entered."""
         self.output = output
         self.keyboard = keyboard
         self.depth = color_depth(output)
@@ -63,7 +63,7 @@ class Terminal:
         self._last = ""
 
     def __enter__(self) -> Terminal:
-        """Take the screen."""
+        """Enter the alternate screen."""
         self._settings = termios.tcgetattr(self.keyboard)
         self._handlers = {
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._suspend),
@@ -74,19 +74,19 @@ class Terminal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give the screen back."""
+        """Restore the terminal."""
         self._give_back()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     @property
     def size(self) -> os.terminal_size:
-        """Columns and lines, as they are now."""
+        """The current columns and lines."""
         size = os.get_terminal_size(self.output.fileno())
         return size if size.columns and size.lines else os.terminal_size((80, 24))
 
     def draw(self, lines: list[str]) -> None:
-        """Show lines that fit the screen; the same ones again cost nothing."""
+        """Show lines that fit the screen; unchanged lines are not written again."""
         text = _HOME + f"{_TO_LINE_END}\r\n".join(lines) + _TO_LINE_END + _TO_SCREEN_END
         if text != self._last:
             self._last = text
@@ -94,7 +94,7 @@ class Terminal:
             self.output.flush()
 
     def keys(self, seconds: float) -> list[str]:
-        """Return the keys pressed, waiting so long for the first; ``q`` when the keyboard is gone."""
+        """Return the keys pressed; waits up to ``seconds`` for the first. ``q`` if the keyboard is gone."""
         ready, _, _ = select.select([self.keyboard], [], [], seconds)
         if not ready:
             return []
@@ -113,7 +113,7 @@ class Terminal:
         self.output.flush()
 
     def _suspend(self, number: int, frame: FrameType | None) -> None:
-        """Give the screen back, stop as Ctrl-Z does, and take it again when the shell wakes the program."""
+        """Restore the terminal, stop as Ctrl-Z does, and enter the screen again on continuation."""
         self._give_back()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)

@@ -36,9 +36,9 @@ def board_lines(
         cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`.
         height: Rows of the board; those of ``cells`` beyond it have no side walls.
         falling: A placement whose piece is drawn.
-        row: Row of the falling piece's bottom; where it comes to rest if not given.
+        row: Row of the falling piece's bottom; None: at rest.
         full: Rows to mark.
-        hint: A placement to mark, the suggestion of a controller.
+        hint: A placement to mark, the hint of a controller.
     """
     grid = [[STACK if cell else NOTHING for cell in line] for line in cells]
     grid[height:] = [[STACK if cell else "  " for cell in line] for line in cells[height:]]
@@ -111,7 +111,7 @@ def _runs(top: Picture, bottom: Picture, colors: list[str | None]) -> Iterable[s
 
 @lru_cache
 def _codes(true_color: bool) -> list[str | None]:
-    """The end of the escape sequence of each colour; None for the page, which has the terminal's own."""
+    """The end of the escape sequence of each colour; None for the page, which keeps the terminal's."""
     codes = [
         f"2;{red};{green};{blue}" if true_color else f"5;{_nearest_of_256(red, green, blue)}"
         for red, green, blue in PALETTE.tolist()

@@ -1,4 +1,4 @@
-"""Watching: scenes one after the other in a terminal, at the speed that the keys choose."""
+"""Watching: scenes in a terminal, at a speed that keys choose."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
 from tetris.view.terminal import Terminal
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
-"""Pieces a second that the keys choose from; the last one is as fast as the engine."""
+"""The speeds that keys choose from, in pieces a second; the last one is that of the engine."""
 
 FOOTER = "space pause   . step   + faster   - slower   q quit"
 
 _FRAME = 1 / 30
-_FALL = 0.6  # share of a piece's time in which it falls; then it lies there to be looked at
-_FASTEST_FALL = 12.0  # pieces a second; beyond, a fall would be two frames
+_FALL = 0.6  # share of a piece's time in which it falls; then it is shown at rest
+_FASTEST_FALL = 12.0  # pieces a second; above, a fall would be two frames
 
 
 class Watcher:
-    """Shows scenes until they end and a key says quit.
+    """Shows scenes until the quit key.
 
     Args:
-        terminal: Where, entered.
-        scenes: What.
-        controller: Who is asked what it thinks of each placement; None for nobody.
-        title: Lines that say who plays what.
-        speed: Pieces a second to begin with.
+        terminal: The terminal, entered.
+        scenes: The scenes.
+        controller: Explains the placements in the panel; None: no explanation.
+        title: The first lines of the panel.
+        speed: Pieces a second at first.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Watcher:
         self.speed = speed
         self.paused = False
         self.ended = False
-        self._progress = 0.0  # of the piece on its way: 0 as it comes, 1 when the next one comes
+        self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
         self._shown: deque[tuple[float, int]] = deque()
         self._explained: tuple[Scene, Explanation] | None = None
 
@@ -97,7 +97,7 @@ class Watcher:
         return self._progress >= _FALL or self.speed > _FASTEST_FALL
 
     def _go_on(self, scene: Scene, seconds: float) -> Scene:
-        """Play on for a moment; what the engine cannot do in the time of a frame is not made up for."""
+        """Play on for a time; pieces that the engine cannot play within a frame are not caught up."""
         due = time.monotonic() + _FRAME
         self._progress += min(seconds, 1.0) * self.speed if self.speed < math.inf else math.inf
         while self._progress >= 1 and not self.ended:
@@ -121,7 +121,7 @@ class Watcher:
         self.terminal.draw(screen(scene, look, panel, FOOTER, size, depth))
 
     def _row(self, scene: Scene) -> int:
-        """The row in which the piece is drawn: it falls from just above the board."""
+        """The row of the piece in the picture: it falls from just above the board."""
         resting = scene.after.landing_row
         if self._at_rest or resting >= scene.rules.height:
             return resting
@@ -145,7 +145,7 @@ class Watcher:
         return panel
 
     def _measured(self, scene: Scene) -> str:
-        """The pieces a second of the last two seconds, as soon as there is something to say."""
+        """The measured pieces a second over the last two seconds; empty before half a second."""
         now = time.monotonic()
         self._shown.append((now, scene.pieces))
         while now - self._shown[0][0] > 2:

@@ -40,7 +40,7 @@ def learned(rules: Rules, decisions: int, device: str = "cpu") -> Any:
     return next(compare(LEARNED, rules, decisions, device))
 
 
-def test_what_hardly_loses_is_estimated_and_not_played(ended: dict[str, int]) -> None:
+def test_a_controller_that_rarely_loses_is_estimated_and_not_played(ended: dict[str, int]) -> None:
     found = learned(HIGH, 12_000_000)
     assert (found["estimates"], found["decisions"]) == (32, 20_000_000)
 
