@@ -144,13 +144,18 @@ def comparison_table(scores: Sequence[Score]) -> str:
     return f"{title}\n{table(header, rows)}"
 
 
-def origin(score: Score) -> str:
-    """Return the counts behind a score; for one of the package also commit, date and machine."""
+def counted(score: Score) -> str:
+    """Return from how many games or estimates a score comes."""
     if is_estimate(score):
         return f"{score['estimates']} estimates"
-    games = f"{score['games']:,} game{'s'[: score['games'] != 1]}"
+    return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
+
+
+def origin(score: Score) -> str:
+    """Return what a score comes from; of one that ships with the package, when and where too."""
     measured = score.get("measured")
-    return f"{games}, {measured['machine']}, {measured['date'][:10]}" if measured else games
+    more = f", {measured['machine']}, {measured['date'][:10]}" if measured else ""
+    return f"{counted(score)}{more}"
 
 
 def verdict(scores: Sequence[Score]) -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from tetris.evaluation.comparison import LEARNED, Score, origin
+from tetris.evaluation.comparison import LEARNED, Score, counted
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
@@ -44,7 +44,7 @@ def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Sc
         interval = f"> {lines_text(low)}" if high is None else f"{lines_text(low)} – {lines_text(high)}"
         name = Markup(f"<strong>{escaped(label)}</strong>") if score["controller"] == LEARNED else label
         value = "–" if score["lines_per_game"] is None else lines_text(score["lines_per_game"])
-        row = [name, value, interval, place.picture(score), origin(score), f"{score['decisions']:,}"]
+        row = [name, value, interval, place.picture(score), counted(score), f"{score['decisions']:,}"]
         rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
     if papers:
         header.append("literature, about")
