@@ -12,7 +12,14 @@ from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
 from kernels.names import unknown_name
 from kernels.toolchain import find_compiler
 
-DEVICES = ("auto", "cpu", "cuda", "python")
+NATIVE = ("cpu", "cuda")
+"""The engines in C++ and CUDA."""
+
+ENGINES = (*NATIVE, "python")
+"""All engines: the reference implementation is the one in Python."""
+
+DEVICES = ("auto", *ENGINES)
+"""What a person can ask for."""
 
 
 def choose_device(requested: str) -> str:

@@ -19,13 +19,13 @@ import torch
 
 from kernels.checks import check_integer
 from tetris import native
+from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names
 from tetris.game import Rows, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
 from tetris.rules import Rules
 
-DEVICES = ("python", "cpu", "cuda")
 """Where rollouts run: Python, the reference implementation; C++ on all of torch's threads; or CUDA."""
 
 _SLICE_SECONDS = 0.2
@@ -103,8 +103,8 @@ class Rollout:
         """Set up empty boards; see the class."""
         self.rules = Rules() if rules is None else rules
         self.names = feature_names(features, self.rules.width)
-        if device not in DEVICES:
-            known = f"{', '.join(DEVICES[:-1])} or {DEVICES[-1]}"
+        if device not in ENGINES:
+            known = f"{', '.join(ENGINES[:-1])} or {ENGINES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
         self.streams = check_integer("streams", streams, 1, 1 << 31)

@@ -224,7 +224,7 @@ def test_check_is_called_and_may_end_the_rollout() -> None:
         ({"decisions": -1}, "expected decisions from 0"),
         ({"seed": -1}, "expected seed from 0"),
         ({"games_per_stream": 0}, "expected games_per_stream from 1"),
-        ({"device": "tpu"}, "expected device to be python, cpu or cuda, got 'tpu'"),
+        ({"device": "tpu"}, "expected device to be cpu, cuda or python, got 'tpu'"),
     ],
 )
 def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> None:

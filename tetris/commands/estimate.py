@@ -25,7 +25,7 @@ from tetris.commands.arguments import (
     read_controllers,
 )
 from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
-from tetris.devices import choose_device
+from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
 
 DEFAULT_SECONDS = 10.0
@@ -38,7 +38,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     game = parser.add_argument_group("game")
     for add in (add_board, add_rule, add_pieces, add_seed):
         add(game)
-    add_device(game, ("auto", "cpu", "cuda"))
+    add_device(game, ("auto", *NATIVE))
     length = parser.add_argument_group("length, one of the first two")
     limit = length.add_mutually_exclusive_group()
     limit.add_argument(
@@ -65,7 +65,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     # torch and the engines: not for --help
     from tetris.evaluation.estimates import (
-        DEVICES,
         STREAMS,
         Estimate,
         check_rarely_loses,
@@ -79,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rules = game_rules(arguments)
         controllers = read_controllers(arguments.controllers, rules)
         device = choose_device(arguments.device)
-        if device not in DEVICES:
+        if device not in NATIVE:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
         check_integer("--streams", streams, 2, MOST_STREAMS)
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed

@@ -10,8 +10,8 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kernels.names import unknown_name
+from tetris.devices import NATIVE
 
-DEVICES = ("cpu", "cuda")
 OUTPUTS = ("numpy", "torch")
 
 
@@ -24,9 +24,9 @@ def checked_device(device: str | torch.device) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError as error:
-        raise unknown_name("device", str(device), DEVICES) from error
-    if chosen.type not in DEVICES:
-        raise unknown_name("device", str(device), DEVICES)
+        raise unknown_name("device", str(device), NATIVE) from error
+    if chosen.type not in NATIVE:
+        raise unknown_name("device", str(device), NATIVE)
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"expected a GPU for device {device}, torch {torch.__version__} finds none")
     return torch.empty(0, device=chosen).device  # with its number: torch's current GPU may later be another

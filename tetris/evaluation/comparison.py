@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tetris.controller import LinearController, published
+from tetris.devices import NATIVE
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.estimates import DEVICES, PLAYED, Estimate, estimate, games_ended, rarely_loses
+from tetris.evaluation.estimates import PLAYED, Estimate, estimate, games_ended, rarely_loses
 from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
@@ -117,7 +118,7 @@ def _score(
     device: str,
     check: Callable[[], None] | None,
 ) -> Measurement | Estimate:
-    if device in DEVICES and decisions >= PLAYED:
+    if device in NATIVE and decisions >= PLAYED:
         ended = games_ended(controller, rules, device, DEFAULT_SEED)
         if rarely_loses(ended, PLAYED):
             least = min(decisions, MOST_ESTIMATED)

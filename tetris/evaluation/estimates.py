@@ -20,9 +20,6 @@ from tetris.numbers import lines
 from tetris.progress import progress
 from tetris.splitting import BURN_IN, least_rate, lines_per_game
 
-DEVICES = ("cpu", "cuda")
-"""The engines of estimates; the Python engine would take hours."""
-
 ESTIMATES = 16
 """Independent estimates of a batch, made in parallel; the least number of an estimate."""
 
@@ -138,7 +135,7 @@ def estimate(
         label: Label of the controller.
         controller: The controller.
         rules: The rules.
-        device: One of `DEVICES`.
+        device: One of `tetris.devices.NATIVE`; in Python it would take hours.
         enough: Returns whether an estimate is good enough.
         seed: Seed of the pieces.
         streams: Streams of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
