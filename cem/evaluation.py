@@ -28,8 +28,8 @@ class Evaluation:
         metrics: Other figures by name: numbers, or real tensors with one element on any device. A tensor is
             recorded with its current value, as an int if its dtype is integral.
         candidates: The candidates evaluated, shape (population, dim), if they are not those of ``ask()``.
-        rates: The names of metrics that are counts of this generation. Each is recorded per second, too, after
-            all metrics: "lines/s" for "lines". The seconds are those of ``GenerationRecord``.
+        rates: The names of metrics that are counts of this generation. Each is recorded per second, too,
+            after all metrics: "lines/s" for "lines". The seconds are those of ``GenerationRecord``.
 
     Raises:
         ValueError: If a metric is a tensor of more than one element, or a rate names no metric or has the
