@@ -143,7 +143,7 @@ def _cuda_sampler(device: torch.device) -> Sampler:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # the kernel cannot be built, or does not run on this GPU
-        raise ValueError(f"backend 'cuda' is not to be had here: {error}; or use backend 'torch'") from error
+        raise ValueError(f"backend 'cuda' is not available: {error}; or use backend 'torch'") from error
     return sample
 
 

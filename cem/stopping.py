@@ -11,7 +11,7 @@ from typing import Any
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: what the person asked for
+class Interrupted(Exception):  # noqa: N818 - a request, not an error
     """Raised by ``StopRequest.check`` inside an objective; the trainer then drops the generation."""
 
 

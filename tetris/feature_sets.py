@@ -1,7 +1,7 @@
-"""The feature sets by name, and what a person calls a list of features.
+"""The feature sets by name, and the text form of a list of features.
 
-In the order of a set its features are summed; two orders round differently. docs/features.md says where the
-sets come from.
+Features are summed in the order of the set; two orders round differently. docs/features.md has the sources of
+the sets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     """Return the feature sets by name, each in summation order; ``du`` is another name for ``bcts``.
 
     Args:
-        width: Columns of the board; ``dt_columns``, ``bertsekas`` and ``bdu`` follow it.
+        width: Columns of the board; ``dt_columns``, ``bertsekas`` and ``bdu`` depend on it.
     """
     dellacherie = (
         "landing_height",
@@ -111,5 +111,5 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
 
 
 def feature_label(features: str) -> str:
-    """Return a feature set as it fits into a table or a title: of a long list how many there are."""
+    """Return a short label of a feature set, for tables and titles; of a long list its length."""
     return features if len(features) <= _LABEL_WIDTH else f"{features.count(',') + 1} features"

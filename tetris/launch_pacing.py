@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 LAUNCH_SECONDS = 0.2
-"""How long a launch should take."""
+"""The time a launch should take, in seconds."""
 
 _AHEAD = 2
 _FIRST_STEPS = 64
@@ -22,20 +22,17 @@ _GROWTH = 8
 _MOST_STEPS = 1 << 20
 
 _seconds_per_step: dict[Hashable, float] = {}
-"""What was measured in this process, by kind of work."""
+"""The pace measured in this process, by kind of work."""
 
 
 class LaunchPacer:
     """Queues steps of one kind of work on the current stream of the current device.
 
     Args:
-        kind: What the time of a step depends on. Work of a kind that was seen before begins with long
-            launches at once.
-        work: How much there is to do in a step, such as decisions; the first launch does not do more than
-            some millions of it.
-        steady: Whether steps take the same time from first to last. Where they become cheaper, the pace at
-            the end of this work says nothing of the beginning of the next of its kind, which then begins with
-            short launches, too.
+        kind: The key of the time of a step. Work of a known kind begins with long launches.
+        work: The work of a step, such as decisions; the first launch does at most some millions.
+        steady: Whether all steps take the same time. Otherwise later work of the kind begins with short
+            launches, too.
     """
 
     def __init__(self, kind: Hashable, work: int = 1, *, steady: bool = True) -> None:
@@ -47,17 +44,17 @@ class LaunchPacer:
         self._ahead: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
 
     def run(self, steps: int, launch: Callable[[int], None], check: Callable[[], None] | None = None) -> None:
-        """Queue steps; wait where more than a few launches are unfinished.
+        """Queue steps; wait while more than a few launches are unfinished.
 
         Args:
-            steps: How many in all, at least 0.
-            launch: Queues as many as it is told.
-            check: Called after every launch; what it raises ends the work. What was queued goes on, for
-                less than a second.
+            steps: Number of steps, at least 0.
+            launch: Queues a number of steps.
+            check: Called after every launch; an exception ends the work. Queued launches still run, for less
+                than a second.
         """
         while steps:
             size = min(steps, self._size())
-            # Blocking, so that waiting for it leaves the processor alone.
+            # Blocking, so that waiting for it does not spin.
             start, end = (torch.cuda.Event(enable_timing=True, blocking=True) for _ in range(2))
             start.record()
             launch(size)
@@ -77,7 +74,7 @@ class LaunchPacer:
         return min(wanted, _GROWTH * self._last) if self._last else wanted
 
     def _wait(self, unfinished: int) -> None:
-        """Wait until no more launches than this are unfinished, and take the times of those that are done."""
+        """Wait until at most this many launches are unfinished, and read the times of finished ones."""
         while self._ahead and (len(self._ahead) > unfinished or self._ahead[0][1].query()):
             start, end, size = self._ahead.popleft()
             end.synchronize()

@@ -43,7 +43,7 @@ def bits(state):
 
 @pytest.fixture(scope="module")
 def sleep():
-    """Keep the device busy for so many seconds, without waiting."""
+    """Keep the device busy for some seconds, without waiting."""
     Trainer(make(), sphere, generations=4).run()  # what is done once, such as loading kernels, is done
     cycles = 20_000_000
     torch.cuda._sleep(cycles)

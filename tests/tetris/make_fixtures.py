@@ -1,7 +1,7 @@
-"""Write the fixtures anew: ``python tests/tetris/make_fixtures.py``.
+"""Write the fixtures again: ``python tests/tetris/make_fixtures.py``.
 
-They are what the readable Python engine did when it had been found equal to the traces of the reference
-simulator (test_golden.py), so that every engine can be compared with it where those traces are not at hand. A
+They record the reference implementation after it was verified against the traces of the reference simulator
+(test_golden.py), so that engines can be compared without those traces. A
 change of the rules is a change of these files; nothing else is.
 """
 

@@ -121,7 +121,7 @@ def test_it_does_with_a_feature_a_column(warps: int) -> None:
 
 @BOTH_WAYS
 def test_it_decides_by_each_feature_alone_as_the_cpu_does(warps: int) -> None:
-    # Any two features differ on so many boards that a wrong one would be seen.
+    # Any two features differ on some of these boards, so that a wrong one is found.
     alone = torch.eye(len(feature_names("dt_full")))
     weights = torch.cat([alone, -alone])
     for rules in (Rules(10, 12), Rules(6, 8)) if warps else (Rules(7, 10),):

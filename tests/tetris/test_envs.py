@@ -1,4 +1,4 @@
-"""The Gymnasium environment: its interface, and its games against those of the readable engine."""
+"""The Gymnasium environment: its interface, and its games against those of the reference implementation."""
 
 from __future__ import annotations
 

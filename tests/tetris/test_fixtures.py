@@ -1,4 +1,4 @@
-"""The Python engine against the record of what it did when it had been verified (make_fixtures.py)."""
+"""The reference implementation against its verified record (make_fixtures.py)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def test_the_rate_is_that_of_long_play() -> None:
     split = split_rollout([DT20] * repeats, rules, 256, 1200, 2, share_streams=False).rate
     error = (rate**2 / games + float(split.var()) / repeats) ** 0.5
     assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
-    # Played directly, so many decisions end four games, of which two are the error.
+    # Played without splitting, as many decisions end 4 games, with a standard error of 2.
     assert float(split.std()) < 0.25 * rate
 
 
@@ -36,7 +36,7 @@ def test_bags_stay_whole() -> None:
 
 
 def test_a_rare_end_of_a_game_is_measured() -> None:
-    # 51 million lines a game (docs/results.md): so many decisions end a game in one of two hundred rollouts.
+    # 51 million lines a game (docs/results.md): they end a game in one of two hundred rollouts.
     split = split_rollout([DT20] * 4, Rules(10, 20), 512, 1200, 3, share_streams=False)
     assert 20e6 < 0.4 / float(split.rate.mean()) < 130e6
     assert split.lines_per_game.tolist() == pytest.approx((0.4 / split.rate).tolist())

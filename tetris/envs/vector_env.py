@@ -133,7 +133,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
-        """The space of all games' observations, made when it is asked for: it holds bounds for every cell."""
+        """The space of all games' observations, made on first use: it holds bounds for every cell."""
         return batch_space(self.single_observation_space, self.num_envs)
 
     def reset(

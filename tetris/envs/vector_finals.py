@@ -1,4 +1,4 @@
-"""What games showed last that ended in a step in which the next ones began, as entries of ``infos``.
+"""The final observations of games that ended in a step with autoreset, as entries of ``infos``.
 
 The next game begins with the piece that the ended one showed last, so piece and mask are those of the step.
 """
@@ -14,10 +14,10 @@ import torch
 def final_tensors(
     board: torch.Tensor, piece: torch.Tensor, mask: torch.Tensor, done: torch.Tensor
 ) -> dict[str, Any]:
-    """Return them batched, for all games; without looking at whether any has ended, which might mean to wait.
+    """Return final observations for all games, batched; does not wait for the device.
 
     Args:
-        board: Shape (num_envs, height, width), int8: what each game showed last.
+        board: Shape (num_envs, height, width), int8: the last board of each game.
         piece: Shape (num_envs,), int64: the pieces of the step's observation.
         mask: Shape (num_envs, actions), int8: its masks.
         done: Shape (num_envs,), bool: which games have ended.
@@ -35,7 +35,7 @@ def final_tensors(
 def final_arrays(
     board: torch.Tensor, piece: torch.Tensor, mask: torch.Tensor, done: torch.Tensor
 ) -> dict[str, Any]:
-    """Return them as Gymnasium's wrappers expect them: nothing, or an array of dictionaries.
+    """Return final observations as Gymnasium's wrappers expect them: nothing, or an array of dictionaries.
 
     Args:
         board: See `final_tensors`, on the CPU.

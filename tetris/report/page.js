@@ -62,7 +62,7 @@ function caption(figure, text) {
   figure.append(Object.assign(document.createElement("figcaption"), { textContent: text }));
 }
 
-/** Adds a chart that is drawn anew when a choice changes; `make` returns its spec. */
+/** Adds a chart that is drawn again when a choice changes; `make` returns its spec. */
 function add(host, make) {
   const plot = document.createElement("div");
   host.append(plot);

@@ -13,7 +13,7 @@ from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.report.run_record import RunRecord, board, stages_of
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
-_LOG_FROM = 20.0  # intervals that span more than so many times are drawn on a log scale
+_LOG_FROM = 20.0  # intervals with a greater ratio of their ends are drawn on a log scale
 
 
 def lines_text(value: float) -> str:

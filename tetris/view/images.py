@@ -129,7 +129,7 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
 
     Args:
         scene: The scene.
-        title: Who plays; cut to what fits.
+        title: The title, cut to the width.
         cell: Size of a cell in pixels, at least 6.
 
     Returns:

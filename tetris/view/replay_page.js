@@ -125,7 +125,7 @@ class TetrisPlayer extends HTMLElement {
     this.draw();
   }
 
-  /** Sets a canvas to so many cells, and returns what fills one: y counts from the bottom. */
+  /** Sets the size of a canvas in cells, and returns a function that fills a cell; y counts from the bottom. */
   painter(canvas, width, height, edge) {
     const scale = devicePixelRatio || 1;
     const [w, h] = [width * this.cell + 2 * edge, height * this.cell + edge];

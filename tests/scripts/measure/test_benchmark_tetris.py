@@ -89,7 +89,7 @@ def test_engines_are_those_that_work_here() -> None:
 
 @pytest.fixture
 def gpu_that_is_the_cpu(monkeypatch: pytest.MonkeyPatch, gpu_and_nvcc: None) -> None:
-    """A machine on which rollouts on "cuda" are played by the readable engine."""
+    """A machine on which rollouts on "cuda" are played by the reference implementation."""
 
     def rollout(
         weights: torch.Tensor, rules: object, streams: int, seed: int, device: str, **named: Any
@@ -116,7 +116,7 @@ def test_a_gpu_is_measured_in_steady_play_and_in_a_single_game(script: Script, t
     ]
     for name, (least, most) in written["data"]["ranges"].items():
         assert 0 < least <= written["figures"][name] <= most
-    # The readable engine takes some milliseconds a decision wherever it runs.
+    # The reference implementation takes some milliseconds a decision wherever it runs.
     assert written["figures"]["rollout.cuda.single_game.us_per_decision"] > 20
     assert written["machine"]["gpu"] == "NVIDIA Test"
     title, header, _, *rows = ended.out.splitlines()

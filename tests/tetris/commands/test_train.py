@@ -325,7 +325,7 @@ def test_out_that_is_a_file_is_refused(script: Script, tmp_path: Path) -> None:
         assert f"{tmp_path / 'file'}: expected a folder, got a file" in ended.err
 
 
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc, where nobody can make folders")
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc, a folder that cannot be written to")
 def test_folder_that_cannot_be_made_is_one_line(script: Script) -> None:
     ended = script("train_tetris", *TINY, "--out", "/proc/self/a")
     assert ended.status == 2

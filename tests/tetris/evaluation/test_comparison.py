@@ -1,4 +1,4 @@
-"""A learned controller beside published ones: who plays, who is estimated, whose score is known."""
+"""Comparison of a learned controller with published ones: played, estimated and shipped scores."""
 
 from __future__ import annotations
 
