@@ -5,17 +5,16 @@ python scripts/measure/best_scores.py --json best_scores.json
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, measurement, read
+from measure.cli import measurement
 from measure.engines import build_engines
-from measure.processes import python
-from measure.provenance import write_result
+from measure.processes import evaluate
+from measure.provenance import Measured
 from tetris.commands.command_line import run
 from tetris.controller import resolve
 
@@ -24,22 +23,19 @@ DECISIONS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}
 """Of each controller: tens of thousands of games of the best one."""
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Play, print and write the scores."""
-    arguments, _ = read(make_parser(__doc__, devices=()), argv)
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return the scores."""
     build_engines((resolve(name).features, 10) for name in CONTROLLERS)
-    found = []
-    for board, decisions in DECISIONS.items():
-        words = (*CONTROLLERS, "--board", board, "--decisions", decisions, "--device", "cuda", "--json")
-        found += json.loads(python("scripts/evaluate_tetris.py", *words))
-    figures = {}
+    found = [each for board, count in DECISIONS.items() for each in evaluate(CONTROLLERS, board, count)]
+    figures = {
+        f"{each['controller']}.{each['board']}.lines_per_game": each["lines_per_game"] for each in found
+    }
     for each in found:
-        figures[f"{each['controller']}.{each['board']}.lines_per_game"] = each["lines_per_game"]
         del each["features"], each["weights"]
-    print(json.dumps(figures, indent=1))
-    write_result(arguments.json, figures, {"measurements": found}, "cuda")
+    return figures, {"measurements": found}, {}
 
+
+main = measurement(measure, __doc__, devices=("cuda",))
 
 if __name__ == "__main__":
     run(main)

@@ -19,12 +19,8 @@ Case = tuple[Function, Function, int]
 """Ours, PyTorch's own as one call or a few, and how many tensors each reads or writes."""
 
 
-def measure_elementwise(device: torch.device | str, quick: bool = False) -> dict[str, Any]:
+def measure_elementwise(device: str, quick: bool) -> dict[str, Any]:
     """Measure the elementwise operators, each gradient's kernel as ``<name>_backward``.
-
-    Args:
-        device: The current CUDA device, or the CPU.
-        quick: Smaller tensors and fewer calls, to see that it works.
 
     Returns:
         ``"figures"``: by name, at float32, ``<operator>.fraction_of_copy`` and ``<operator>.of_torch``,
@@ -34,8 +30,7 @@ def measure_elementwise(device: torch.device | str, quick: bool = False) -> dict
         the device's time of a call among its like, ours and PyTorch's: the host has no part in it, and small
         tensors stay in the caches. ``"host_us"``: how long a call keeps the host busy, by operator.
     """
-    device = torch.device(device)
-    largest = (20 if quick else 28) if device.type == "cuda" else (14 if quick else 24)
+    largest = (20 if quick else 28) if device == "cuda" else (14 if quick else 24)
     rows = [row for dtype in _DTYPES for row in _measure_dtype(device, dtype, 2**largest, quick)]
     figures = {
         f"{row['operator']}.{name}": row[name]
@@ -44,7 +39,7 @@ def measure_elementwise(device: torch.device | str, quick: bool = False) -> dict
         if row["dtype"] == "float32" and row["operator"] != "copy"
     }
     functions = _functions(_cases(*_inputs(device, torch.float32, 2**10)))
-    host_clock = host_times if device.type == "cuda" else wall_times
+    host_clock = host_times if device == "cuda" else wall_times
     host = host_clock(functions, Plan(rounds=3 if quick else 10))
     sizes: dict[str, dict[str, dict[str, float]]] = {}
     for power in range(10, largest + 1, 2):
@@ -53,7 +48,7 @@ def measure_elementwise(device: torch.device | str, quick: bool = False) -> dict
     return {"figures": figures, "rows": rows, "sizes": sizes, "host_us": _ours_and_torchs(host)}
 
 
-def _inputs(device: torch.device, dtype: torch.dtype, elements: int) -> tuple[Tensor, Tensor, Tensor]:
+def _inputs(device: str, dtype: torch.dtype, elements: int) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator(device).manual_seed(0)
     a, b, c = (torch.randn(elements, device=device, dtype=dtype, generator=generator) for _ in range(3))
     return a, b, c
@@ -85,13 +80,11 @@ def _functions(cases: dict[str, Case]) -> dict[str, Function]:
     return {**ours, **{f"torch {name}": case[1] for name, case in cases.items()}}
 
 
-def _measure_dtype(
-    device: torch.device, dtype: torch.dtype, elements: int, quick: bool
-) -> list[dict[str, Any]]:
+def _measure_dtype(device: str, dtype: torch.dtype, elements: int, quick: bool) -> list[dict[str, Any]]:
     a, b, grad = _inputs(device, dtype, elements)
     cases = _cases(a, b, grad)
     functions: dict[str, Function] = {"copy": a.clone, **_functions(cases)}
-    timed, calls = (event_times, 10) if device.type == "cuda" else (wall_times, 3)
+    timed, calls = (event_times, 10) if device == "cuda" else (wall_times, 3)
     times = timed(functions, Plan(rounds=3 if quick else 10, calls=3 if quick else calls, warm_up=1))
 
     def row(name: str, tensors: int) -> dict[str, Any]:
@@ -115,10 +108,10 @@ def _measure_dtype(
     return rows
 
 
-def _measure_size(device: torch.device, elements: int, quick: bool) -> dict[str, dict[str, float]]:
+def _measure_size(device: str, elements: int, quick: bool) -> dict[str, dict[str, float]]:
     plan = Plan(rounds=3, calls=3 if quick else 10, warm_up=1)
     functions = _functions(_cases(*_inputs(device, torch.float32, elements)))
-    if device.type == "cuda":
+    if device == "cuda":
         return _ours_and_torchs(graph_times(functions, plan, captured=20 if elements <= 2**22 else 4))
     return _ours_and_torchs(wall_times(functions, plan))
 

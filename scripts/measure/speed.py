@@ -16,19 +16,19 @@ class Course:
     """One way to play that is measured.
 
     Attributes:
-        name: What to call it.
         figure: Name of its figure.
         play: Plays so many steps, waits for the device, and returns how much was placed.
         warm_up: Steps before the clock starts, twice.
+        inverse: Whether the figure is microseconds a placement, not placements a second.
         steps: Steps of one measurement.
         speeds: Placements a second, one for each measurement.
         of_processor: The same in a second of processor time, of all threads together.
     """
 
-    name: str
     figure: str
     play: Callable[[int], int]
     warm_up: int
+    inverse: bool = False
     steps: int = 1
     speeds: list[float] = field(default_factory=list)
     of_processor: list[float] = field(default_factory=list)
@@ -47,9 +47,20 @@ class Course:
         self.speeds.append(placed / (time.perf_counter() - began))
         self.of_processor.append(placed / max(time.process_time() - processor, 1e-9))
 
+    @property
+    def values(self) -> list[float]:
+        """The measurements in the unit of the figure."""
+        return [1e6 / speed if self.inverse else speed for speed in self.speeds]
 
-def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
-    """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone."""
+
+def measure_courses(
+    courses: Sequence[Course], repeats: int, seconds: float
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone.
+
+    Returns:
+        By figure the median of the measurements, and the least and most.
+    """
     with progress(total=len(courses) * (repeats + 1), leave=False, unit=" measurement") as bar:
         for repeat in range(repeats + 1):
             for course in courses:
@@ -58,8 +69,7 @@ def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
                 else:
                     course.prepare(seconds)
                 bar.update()
-
-
-def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return median, least and most."""
-    return statistics.median(values), min(values), max(values)
+    return (
+        {course.figure: statistics.median(course.values) for course in courses},
+        {course.figure: [min(course.values), max(course.values)] for course in courses},
+    )

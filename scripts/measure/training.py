@@ -12,6 +12,7 @@ loading libraries, the first launch of each kernel) is done before by a run of t
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -27,17 +28,16 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, measurement, read
-from measure.engines import build_for_training
-from measure.processes import python
-from measure.provenance import Measured, write_result
+from measure.cli import measurement
+from measure.processes import evaluate, flags, learned, metrics, python
+from measure.provenance import Measured
 from tetris.commands.command_line import positive_int, run
 from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.training import StopRequest
 from tetris.training.curriculum import curriculum_text
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
-from tetris.training.training import Training
+from tetris.training.training import Training, prepare_engine
 
 GOAL = 45e6
 """Lines a game on 10x20 that training on a GPU aims at; the record of 2009 has 35 million."""
@@ -46,19 +46,26 @@ SCORED = 200_000_000_000
 """Decisions a controller after training on a GPU: on 10x20 1,600 games of DT-20."""
 
 
+def timed_run(out: Path, *words: object) -> tuple[float, dict[str, Any], dict[str, Any]]:
+    """Train in a process of its own; its seconds, what it learned, and what is kept of it."""
+    began = time.perf_counter()
+    python("scripts/train_tetris.py", *words, "--out", out)
+    seconds = time.perf_counter() - began
+    controller = learned(out)
+    provenance = controller["provenance"]
+    kept = {"training_seconds": provenance["seconds"], "weights": controller["weights"]}
+    return seconds, provenance, {**kept, **{key: provenance[key] for key in ("decisions", "config")}}
+
+
 def on_cpu(seeds: int, folder: Path) -> Measured:
     """Return, for each seed, what training without any other flag comes to, and how long it takes in all."""
     runs, series = [], {}
     for seed in range(1, seeds + 1):
-        out, began = folder / f"seed-{seed}", time.perf_counter()
-        python("scripts/train_tetris.py", "--device", "cpu", "--seed", seed, "--out", out)
-        total = time.perf_counter() - began
-        controller = json.loads((out / "controller.json").read_text())
+        out = folder / f"seed-{seed}"
+        seconds, provenance, kept = timed_run(out, "--device", "cpu", "--seed", seed)
+        measured = {key: provenance.get(key, []) for key in ("score", "estimates")}
+        runs.append({"seed": seed, "total_seconds": seconds, **kept, **measured})
         series[f"-seed{seed}"] = metrics(out)
-        provenance = controller["provenance"]
-        told = {key: provenance.get(key, []) for key in ("decisions", "score", "estimates", "config")}
-        took = {"training_seconds": provenance["seconds"], "total_seconds": total}
-        runs.append({"seed": seed, **took, "weights": controller["weights"], **told})
     return cpu_figures(runs), {"runs": runs}, series
 
 
@@ -79,44 +86,24 @@ def cpu_figures(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """Return a run's records by generation, without mean and deviation, which make nine tenths of them."""
-    records = [json.loads(line) for line in RunFolder(run).metrics.read_text().splitlines()]
-    return [{key: value for key, value in each.items() if key not in ("mean", "std")} for each in records]
-
-
 def on_gpu(folder: Path) -> Measured:
     """Return what the preset comes to on a GPU, seed 1."""
     settings: dict[str, str | int] = {"preset": "quick", "device": "cuda", "seed": 1}
     recipe = make_recipe("cuda", settings)
-    build_for_training(recipe, ("dt", 10))
-    flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
-    learned, began = folder / "learned", time.monotonic()
-    python("scripts/train_tetris.py", *flags, "--score-decisions", 0, "--out", learned)
-    seconds = time.monotonic() - began
-    scoring = ("--board", "10x20", "--device", "cuda", "--decisions", SCORED, "--json")
-    score, reference = json.loads(python("scripts/evaluate_tetris.py", learned, "dt20", *scoring))
+    prepare_engine(recipe)
+    seconds, _, kept = timed_run(folder / "learned", *flags(settings), "--score-decisions", 0)
+    score, reference = evaluate((folder / "learned", "dt20"), "10x20", SCORED)
     score["controller"] = "learned"
     lines = score["lines_per_game"] or score["ci95"][0]  # where no game ended, the least it can be
     busy = watch_training(recipe, folder)
-    controller = json.loads((learned / "controller.json").read_text())
-    provenance = controller["provenance"]
     figures = {
         "train.total_seconds": seconds,
         **({"train.seconds_to_45M_lines": seconds} if lines >= GOAL else {}),
         "train.10x20.lines_per_game": lines,
         "train.gpu_busy_fraction": busy["kernel_seconds"] / busy["seconds"],
     }
-    data = {
-        "goal": GOAL,
-        "reached": lines >= GOAL,
-        "score": [score, reference],
-        "gpu": busy,
-        "weights": controller["weights"],
-        "training_seconds": provenance["seconds"],
-        **{key: provenance[key] for key in ("decisions", "config")},
-    }
-    return figures, data, {}
+    goal = {"goal": GOAL, "reached": lines >= GOAL}
+    return figures, {**goal, "score": [score, reference], "gpu": busy, **kept}, {}
 
 
 def watch_training(recipe: Recipe, folder: Path) -> dict[str, float]:
@@ -127,14 +114,13 @@ def watch_training(recipe: Recipe, folder: Path) -> dict[str, float]:
         training = Training(recipe, run, StopRequest())
         with run.claimed(recipe):
             training.trainer.run()
+        torch.cuda.synchronize()
 
     few = curriculum_text(replace(stage.entry, generations=2) for stage in recipe.stages)
     train(replace(recipe, curriculum=few, generations=0), folder / "warm-up")
-    torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         began = time.perf_counter()
         train(recipe, folder / "run")
-        torch.cuda.synchronize()
         seconds = time.perf_counter() - began
     trace = folder / "trace.json"
     profiler.export_chrome_trace(str(trace))
@@ -167,18 +153,18 @@ def busy(seconds: float, spans: Iterable[tuple[float, float]]) -> dict[str, floa
     }
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print the figures, write the result."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--seeds", type=positive_int, default=5, help="on a processor (default: 5)")
-    arguments, device = read(parser, argv)
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what training comes to on a device."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        figures, data, series = on_gpu(folder) if device == "cuda" else on_cpu(arguments.seeds, folder)
-    print(json.dumps(figures, indent=1))
-    write_result(arguments.json, figures, data, device, series)
+        return on_gpu(Path(name)) if device == "cuda" else on_cpu(arguments.seeds, Path(name))
 
+
+def add_seeds(parser: argparse.ArgumentParser) -> None:
+    """Give a parser ``--seeds``."""
+    parser.add_argument("--seeds", type=positive_int, default=5, help="seeds 1 to that (default: 5)")
+
+
+main = measurement(measure, __doc__, add_seeds)
 
 if __name__ == "__main__":
     run(main)

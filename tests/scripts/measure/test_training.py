@@ -58,8 +58,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     busy = {"seconds": 40.0, "kernel_seconds": 38.0, "kernels": 1000, "longest_gap": 0.01}
     monkeypatch.setattr(training, "python", python)
-    monkeypatch.setattr("measure.engines.python", python)
-    monkeypatch.setattr("measure.engines.build_engines", list)
+    monkeypatch.setattr("measure.processes.python", python)
+    monkeypatch.setattr(training, "prepare_engine", lambda recipe: None)
     monkeypatch.setattr(training, "watch_training", lambda recipe, folder: busy)
     monkeypatch.setattr(
         "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
@@ -71,8 +71,7 @@ def test_on_a_gpu_the_process_is_timed_and_its_controller_scored(
     commands: list[list[str]], tmp_path: Path
 ) -> None:
     figures, data, _ = training.on_gpu(tmp_path)
-    build, train, evaluate = commands
-    assert build[:3] == ["-m", "kernels", "build"]
+    train, evaluate = commands
     assert train[:7] == ["scripts/train_tetris.py", "--preset", "quick", "--device", "cuda", "--seed", "1"]
     assert train[7:9] == ["--score-decisions", "0"]
     assert evaluate[:4] == ["scripts/evaluate_tetris.py", train[-1], "dt20", "--board"]
