@@ -2,11 +2,12 @@
 
 python scripts/measure/record.py train --keep runs/record --stop-after 540 --json record_training.json
 python scripts/measure/record.py score --training record_training.json --json record_score.json
+python scripts/measure/record.py low_boards --json best_scores.json
 
 Training goes on where the same command stopped; its seconds are those of all generations, as the trainer
 measures them. For the score the learned controller and the best published one make the same number of
 decisions, by the published rule on 10x20, on the same pieces, which neither training nor whoever chose the
-recipe has met.
+recipe has met. On low boards a GPU ends many thousand games of the controllers that come with the package.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from measure.cli import Unfinished, add_keep, measurement
 from measure.engines import build_engines
 from measure.processes import begin, evaluate, flags, metrics, python
 from measure.provenance import Measured, read_result
-from tetris import LinearController, Score, published
+from tetris import LinearController, Score, published, resolve
 from tetris.commands.command_line import fail, one_line_errors, one_of, run
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
@@ -41,6 +42,10 @@ SCORED = 200_000_000_000
 
 SCORE_SEED = 2013
 """Of the pieces; not the one by which scores are measured while a recipe is looked for."""
+
+CONTROLLERS = ("best", "anywidth", "dt20")
+LOW_BOARDS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}
+"""Decisions of each of the controllers: tens of thousands of games of the best one."""
 
 METHOD = (
     "exact: games ended are Poisson, those of one controller binomial given those of both (Przyborowski & "
@@ -134,6 +139,18 @@ def _lines(measured: Mapping[str, Any]) -> float:
     return float(measured["ci95"][0]) if lines is None else lines
 
 
+def low_boards() -> Measured:
+    """Return the scores of the controllers that come with the package."""
+    build_engines((resolve(name).features, 10) for name in CONTROLLERS)
+    found = [each for board, count in LOW_BOARDS.items() for each in evaluate(CONTROLLERS, board, count)]
+    figures = {
+        f"{each['controller']}.{each['board']}.lines_per_game": each["lines_per_game"] for each in found
+    }
+    for each in found:
+        del each["features"], each["weights"]
+    return figures, {"measurements": found}, {}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give a parser the step and its files."""
     parser.add_argument(
@@ -148,12 +165,14 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     with one_line_errors():
         if arguments.step == "train":
             return train(arguments.keep or Path("runs/record"), arguments.stop_after)
+        if arguments.step == "low_boards":
+            return low_boards()
         if arguments.training is None:
             fail("expected --training FILE")
         return score(read_result(arguments.training))
 
 
-main = measurement(measure, __doc__, add_arguments, "train|score", ("cuda",))
+main = measurement(measure, __doc__, add_arguments, "train|score|low_boards", ("cuda",))
 
 if __name__ == "__main__":
     run(main)

@@ -57,7 +57,7 @@ MEASUREMENTS = {
         Measurement("rollout", f"benchmark_tetris.py {_PLAYED}", _ENGINE),
         Measurement("equality", "equality.py", _ENGINE, 600.0, _GPU),
         Measurement("env", "benchmark_env.py --device {device}", f"{_ENGINE} tetris/envs"),
-        Measurement("training", "training.py --device {device}", _TRAINING, 3600.0),
+        Measurement("training", "training.py preset --device {device}", _TRAINING, 3600.0),
         *(
             Measurement(tool, f"sanitizers.py {tool}", "cem kernels tetris tests", 3600.0, _GPU)
             for tool in ("memcheck", "racecheck", "initcheck")
@@ -70,8 +70,10 @@ MEASUREMENTS = {
             *("record_score", "record.py score --training {record_training}", _ENGINE, 3600.0, _GPU),
             needs="record_training",
         ),
-        Measurement("first_run", "first_run.py --device {device}", f"{_TRAINING} tetris/commands", 1800.0),
-        Measurement("best_scores", "best_scores.py", _ENGINE, 900.0, _GPU),
+        Measurement(
+            "first_run", "training.py first_run --device {device}", f"{_TRAINING} tetris/commands", 1800.0
+        ),
+        Measurement("best_scores", "record.py low_boards", _ENGINE, 900.0, _GPU),
         Measurement("published", "reproduce.py published --device {device}", _ENGINE, 3600.0),
         *(
             Measurement(name, f"reproduce.py {name} --device {{device}}", f"cem {_ENGINE}", 3600.0, devices)

@@ -1,6 +1,7 @@
 """Measure what training without a flag comes to, how long it takes, and how busy it keeps a GPU.
 
-python scripts/measure/training.py --device cpu --seeds 5 --json training.json
+python scripts/measure/training.py preset --device cpu --seeds 5 --json training.json
+python scripts/measure/training.py first_run --json first_run.json
 
 On a processor the command that a person runs, several seeds, scores and estimates included. On a GPU the time
 is that of the process, from its start to the learned controller; only what is compiled once on a machine is
@@ -8,12 +9,16 @@ compiled before. The learned controller and dt20 then make the same number of de
 comes from another run of the same recipe: the time in which a kernel runs by the driver's own clock (CUPTI,
 through torch.profiler), as a share of the time by the wall clock. What a process does once (the CUDA context,
 loading libraries, the first launch of each kernel) is done before by a run of two generations a stage.
+
+``first_run`` is the first command of README, as a process: once without anything compiled, once with.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import statistics
 import sys
 import tempfile
@@ -31,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from measure.cli import measurement
 from measure.processes import evaluate, flags, learned, metrics, python
 from measure.provenance import Measured
-from tetris.commands.command_line import positive_int, run
+from tetris.commands.command_line import one_of, positive_int, run
 from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.training import StopRequest
 from tetris.training.curriculum import curriculum_text
@@ -45,16 +50,35 @@ GOAL = 45e6
 SCORED = 200_000_000_000
 """Decisions a controller after training on a GPU: on 10x20 1,600 games of DT-20."""
 
+TIMEOUT_S = 900.0
+"""The most that a run may take."""
 
-def timed_run(out: Path, *words: object) -> tuple[float, dict[str, Any], dict[str, Any]]:
-    """Train in a process of its own; its seconds, what it learned, and what is kept of it."""
+
+def timed_run(out: Path, *words: object) -> tuple[float, str, dict[str, Any]]:
+    """Train in a process of its own; its seconds, what it said, and what it learned."""
     began = time.perf_counter()
-    python("scripts/train_tetris.py", *words, "--out", out)
+    said = python("scripts/train_tetris.py", *words, "--out", out, timeout_s=TIMEOUT_S)
     seconds = time.perf_counter() - began
     controller = learned(out)
-    provenance = controller["provenance"]
-    kept = {"training_seconds": provenance["seconds"], "weights": controller["weights"]}
-    return seconds, provenance, {**kept, **{key: provenance[key] for key in ("decisions", "config")}}
+    told = controller["provenance"]
+    kept = {key: told.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
+    return seconds, said, {"training_seconds": told["seconds"], "weights": controller["weights"], **kept}
+
+
+def first_run(device: str, folder: Path) -> Measured:
+    """Return how long the first command of README takes, cold and warm, and what it says at its end."""
+    os.environ["CEM_TETRIS_CACHE"] = str(folder / "cache")
+    runs: dict[str, dict[str, Any]] = {}
+    for state in ("cold", "warm"):
+        seconds, said, found = timed_run(folder / state, "--device", device)
+        verdict = next(line for line in reversed(said.splitlines()) if " lines a game on " in line)
+        times = re.search(r"([\d.]+) times dt20", verdict)
+        told = {"verdict": verdict, "times_dt20": float(times[1]) if times else None}
+        runs[state] = {"seconds": seconds, "training_seconds": found["training_seconds"], **told}
+    figures = {f"first_run.{state}.seconds": each["seconds"] for state, each in runs.items()}
+    if (times_dt20 := runs["warm"]["times_dt20"]) is not None:
+        figures["first_run.times_dt20"] = times_dt20
+    return figures, runs, {}
 
 
 def on_cpu(seeds: int, folder: Path) -> Measured:
@@ -62,9 +86,8 @@ def on_cpu(seeds: int, folder: Path) -> Measured:
     runs, series = [], {}
     for seed in range(1, seeds + 1):
         out = folder / f"seed-{seed}"
-        seconds, provenance, kept = timed_run(out, "--device", "cpu", "--seed", seed)
-        measured = {key: provenance.get(key, []) for key in ("score", "estimates")}
-        runs.append({"seed": seed, "total_seconds": seconds, **kept, **measured})
+        seconds, _, found = timed_run(out, "--device", "cpu", "--seed", seed)
+        runs.append({"seed": seed, "total_seconds": seconds, **found})
         series[f"-seed{seed}"] = metrics(out)
     return cpu_figures(runs), {"runs": runs}, series
 
@@ -91,7 +114,7 @@ def on_gpu(folder: Path) -> Measured:
     settings: dict[str, str | int] = {"preset": "quick", "device": "cuda", "seed": 1}
     recipe = make_recipe("cuda", settings)
     prepare_engine(recipe)
-    seconds, _, kept = timed_run(folder / "learned", *flags(settings), "--score-decisions", 0)
+    seconds, _, found = timed_run(folder / "learned", *flags(settings), "--score-decisions", 0)
     score, reference = evaluate((folder / "learned", "dt20"), "10x20", SCORED)
     score["controller"] = "learned"
     lines = score["lines_per_game"] or score["ci95"][0]  # where no game ended, the least it can be
@@ -102,8 +125,8 @@ def on_gpu(folder: Path) -> Measured:
         "train.10x20.lines_per_game": lines,
         "train.gpu_busy_fraction": busy["kernel_seconds"] / busy["seconds"],
     }
-    goal = {"goal": GOAL, "reached": lines >= GOAL}
-    return figures, {**goal, "score": [score, reference], "gpu": busy, **kept}, {}
+    data = {"goal": GOAL, "reached": lines >= GOAL, "gpu": busy, **found, "score": [score, reference]}
+    return figures, data, {}
 
 
 def watch_training(recipe: Recipe, folder: Path) -> dict[str, float]:
@@ -154,8 +177,10 @@ def busy(seconds: float, spans: Iterable[tuple[float, float]]) -> dict[str, floa
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return what training comes to on a device."""
+    """Return what training comes to on a device, or how long the first command takes."""
     with tempfile.TemporaryDirectory() as name:
+        if arguments.what == "first_run":
+            return first_run(device, Path(name))
         return on_gpu(Path(name)) if device == "cuda" else on_cpu(arguments.seeds, Path(name))
 
 
@@ -164,7 +189,14 @@ def add_seeds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=positive_int, default=5, help="seeds 1 to that (default: 5)")
 
 
-main = measurement(measure, __doc__, add_seeds)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser what is measured."""
+    known = one_of("measurement", ("preset", "first_run"))
+    parser.add_argument("what", type=known, metavar="WHAT", help="preset or first_run")
+    add_seeds(parser)
+
+
+main = measurement(measure, __doc__, add_arguments, "preset|first_run")
 
 if __name__ == "__main__":
     run(main)

@@ -62,7 +62,8 @@ def test_a_real_look_at_the_cpu_has_the_figures(
 ) -> None:
     once = Plan(rounds=1, calls=1, warm_up=0)
     monkeypatch.setattr(
-        "measure.elementwise.wall_times", lambda functions, plan: wall_times(functions, once, seconds=0.0)
+        "measure.benchmark_operators.wall_times",
+        lambda functions, plan: wall_times(functions, once, seconds=0.0),
     )
     out = tmp_path / "result.json"
     ended = script("measure.benchmark_operators", "--device", "cpu", "--quick", "--json", out)

@@ -96,7 +96,7 @@ def test_figures_are_ratios_of_medians() -> None:
 def test_a_table_for_each_clock_is_printed() -> None:
     printed = tables({"article": ARTICLE, "large": [LARGE]})
     lines = [" ".join(line.split()) for line in printed.splitlines()]
-    assert "us, a call in a CUDA graph d=10 d=5,000" in lines
+    assert "graph, us d=10 d=5,000" in lines
     assert "torch.compile of it 32.0 16.0" in lines
 
 
