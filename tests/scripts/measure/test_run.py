@@ -28,7 +28,8 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return SimpleNamespace(returncode=0)
 
     monkeypatch.setenv("CEM_TETRIS_COMMIT", "abc")
-    monkeypatch.setattr(subprocess, "run", called)
+    processes = SimpleNamespace(run=called, TimeoutExpired=subprocess.TimeoutExpired)
+    monkeypatch.setattr(run, "subprocess", processes)
     return given
 
 
