@@ -31,23 +31,14 @@ SINGLE_GAME, SINGLE_GAME_TASK = "rollout.cuda.single_game.us_per_decision", "dt.
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to play that is measured.
+    """A way to play that is measured."""
 
-    Attributes:
-        figure: Name of its figure, with ``{task}`` for feature set and board.
-        device: The device of the rollout.
-        streams: Games side by side.
-        warm_up: Decisions on each stream before the clock starts, from empty boards to steady play.
-        threads: Threads of torch; None: as many as it takes by itself.
-        portable: Whether it is compiled for any processor.
-    """
-
-    figure: str
+    figure: str  # its name, with {task} for feature set and board
     device: str
     streams: int
-    warm_up: int = 1000
-    threads: int | None = None
-    portable: bool = False
+    warm_up: int = 1000  # decisions on each stream before the clock starts, from empty boards to steady play
+    threads: int | None = None  # of torch; None: as many as it takes by itself
+    portable: bool = False  # whether it is compiled for any processor
 
 
 _PER_CORE = "{task}.decisions_per_second_per_core"

@@ -47,15 +47,7 @@ def write_result(
     device: str,
     series: Mapping[str, Iterable[Mapping[str, Any]]],
 ) -> None:
-    """Write a result, and its series.
-
-    Args:
-        path: The file.
-        figures: Numbers by name.
-        data: The details.
-        device: ``"cuda"`` where a GPU was measured; it then belongs to the machine.
-        series: Records by the end of the file's name: ``-seed1`` is written to ``<measurement>-seed1.jsonl``.
-    """
+    """Write a result, and its series: those of ``-seed1`` to ``<measurement>-seed1.jsonl``."""
     for ending, records in series.items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
@@ -93,15 +85,15 @@ def commit() -> tuple[str | None, bool]:
     if told:
         return told.rstrip("+"), told.endswith("+")
     try:
-        sha = _git("rev-parse", "HEAD")
-        return sha, bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks"))
+        changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")
+        return _said("git", "rev-parse", "HEAD"), bool(_said(*changed))
     except (OSError, subprocess.SubprocessError):
         return None, True
 
 
-def _git(*arguments: str) -> str:
-    query = ["git", *arguments]
-    answer = subprocess.run(query, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+def _said(*words: str) -> str:
+    """Return what a program says."""
+    answer = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
     return answer.stdout.strip()
 
 

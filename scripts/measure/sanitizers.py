@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -75,10 +76,10 @@ def find_sanitizer() -> str:
     Raises:
         ValueError: If there is none.
     """
-    found = shutil.which("compute-sanitizer")
-    if found is None:
-        with contextlib.suppress(BuildError):
-            found = shutil.which("compute-sanitizer", path=str(find_nvcc().path.parent))
+    places = [os.environ["PATH"]]
+    with contextlib.suppress(BuildError):
+        places.append(str(find_nvcc().path.parent))
+    found = shutil.which("compute-sanitizer", path=os.pathsep.join(places))
     if found is None:
         raise ValueError("expected compute-sanitizer on PATH, found none: install the CUDA toolkit")
     return found

@@ -13,25 +13,17 @@ from tetris.progress import progress
 
 @dataclass
 class Course:
-    """One way to play that is measured.
+    """One way to play that is measured."""
 
-    Attributes:
-        figure: Name of its figure.
-        play: Plays so many steps, waits for the device, and returns how much was placed.
-        warm_up: Steps before the clock starts, twice.
-        inverse: Whether the figure is microseconds a placement, not placements a second.
-        steps: Steps of one measurement.
-        speeds: Placements a second, one for each measurement.
-        of_processor: The same in a second of processor time, of all threads together.
-    """
-
-    figure: str
-    play: Callable[[int], int]
-    warm_up: int
-    inverse: bool = False
-    steps: int = 1
-    speeds: list[float] = field(default_factory=list)
-    of_processor: list[float] = field(default_factory=list)
+    figure: str  # its name
+    play: Callable[[int], int]  # plays so many steps, waits for the device, and returns how much was placed
+    warm_up: int  # steps before the clock starts, twice
+    inverse: bool = False  # whether the figure is microseconds a placement, not placements a second
+    steps: int = 1  # of one measurement
+    speeds: list[float] = field(default_factory=list)  # placements a second, one for each measurement
+    of_processor: list[float] = field(
+        default_factory=list
+    )  # the same a second of all threads' processor time
 
     def prepare(self, seconds: float) -> None:
         """Play to steady play, and find out how many steps take so many seconds."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from measure.sampling_methods import LABELS, median, speedups
 
-from pages.result_files import load, table_block, with_provenance
+from pages.result_files import Result, load, table_block, with_provenance
 from pages.wording import digits
 
 CPU, GPU = "epyc-2core", "h200"
@@ -64,14 +64,24 @@ def sampling_range() -> str:
     """Return the article's range as a table, a size a column, the clocks in a cell."""
     result = load(f"{GPU}/sampling")
     sizes = [size for size in result.data["article"] if size["dim"] in _SHOWN]
+    return _times(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE, _CLOCKS)
+
+
+def sampling_cpu() -> str:
+    """Return the sizes of a processor as a table: microseconds."""
+    result = load(f"{CPU}/sampling")
+    sizes = result.data["sizes"]
+    return _times(result, "us", sizes, sizes[0]["wall"], ("wall",))
+
+
+def _times(
+    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], clocks: Sequence[str]
+) -> str:
     rows = [
-        [
-            LABELS[name],
-            *(" / ".join(digits(median(size, clock, name)) for clock in _CLOCKS) for size in sizes),
-        ]
-        for name in _RANGE
+        [LABELS[name], *(" / ".join(digits(median(size, each, name)) for each in clocks) for size in sizes)]
+        for name in methods
     ]
-    return table_block(["us: " + " / ".join(_CLOCKS), *_dimensions(sizes)], rows, result)
+    return table_block([title, *_dimensions(sizes)], rows, result)
 
 
 def sampling_call() -> str:
@@ -95,16 +105,6 @@ def sampling_large() -> str:
             cells.append(f"{size['bytes'] / median(size, 'event', name) / 1e3:,.0f} ({share:.0%})")
         rows.append([LABELS[name], *cells])
     return table_block(["GB/s written (share of fill_)", *_dimensions(sizes)], rows, result)
-
-
-def sampling_cpu() -> str:
-    """Return the sizes of a processor as a table: microseconds."""
-    result = load(f"{CPU}/sampling")
-    sizes = result.data["sizes"]
-    rows = [
-        [LABELS[name], *(digits(median(size, "wall", name)) for size in sizes)] for name in sizes[0]["wall"]
-    ]
-    return table_block(["us", *_dimensions(sizes)], rows, result)
 
 
 def elementwise(machine: str) -> str:
