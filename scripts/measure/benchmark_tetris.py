@@ -87,11 +87,7 @@ def choose_engines(requested: str, best: str) -> list[Engine]:
 def make_courses(
     engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
 ) -> list[Course]:
-    """Return every engine with every controller that it is measured with, compiled.
-
-    Raises:
-        ValueError: If a controller cannot play on the board, or two would have the same figure.
-    """
+    """Return every engine with every controller that it is measured with, compiled."""
     courses: list[Course] = []
     for controller in controllers:
         controller.names_on(rules)

@@ -36,11 +36,7 @@ _LEFT = 12.5  # pieces on a board that is half full
 
 
 def play_theirs(folder: Path, games: int) -> tuple[list[int], float]:
-    """Return the lines of games that MDPTetris plays, and the seconds of processor time they take.
-
-    Raises:
-        ValueError: If there is no such program, or it fails.
-    """
+    """Return the lines of games that MDPTetris plays, and the seconds of processor time they take."""
     program = folder / "src" / "mdptetris_play_games"
     if not program.is_file():
         raise ValueError(f"expected a built copy of MDPTetris in {folder}, found no {program}")

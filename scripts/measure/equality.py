@@ -101,9 +101,9 @@ def configurations(
         widths = WIDTHS[features[place]]
         # First the corners of what is possible, then the board of the literature, then any.
         boards = [*product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT)), (10, 20)]
-        any_board = (chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT))
-        board = boards[lap] if lap < len(boards) else any_board
-        rules = Rules(*board, chance.random() < 0.5, chance.choice(PIECES))
+        if lap >= len(boards):
+            boards.append((chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT)))
+        rules = Rules(*boards[min(lap, len(boards) - 1)], chance.random() < 0.5, chance.choice(PIECES))
         population, streams, decisions = shapes[(lap + place) % len(shapes)]
         weights, parts = chance.choice(WEIGHTS), _parts(decisions, chance)
         share, games = chance.random() < 0.5, chance.choice(GAMES)
@@ -136,16 +136,10 @@ def weights_of(configuration: Configuration) -> Tensor:
 
 def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
     """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
+    named = ("features", "share_streams", "games_per_stream", "first_stream")
     rollout = Rollout(
-        weights_of(configuration),
-        configuration.rules,
-        configuration.streams,
-        configuration.seed,
-        device,
-        features=configuration.features,
-        share_streams=configuration.share_streams,
-        games_per_stream=configuration.games_per_stream,
-        first_stream=configuration.first_stream,
+        *(weights_of(configuration), configuration.rules, configuration.streams, configuration.seed, device),
+        **{name: getattr(configuration, name) for name in named},
     )
     for decisions in parts:
         totals = rollout.advance(decisions)
@@ -154,11 +148,7 @@ def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dic
 
 
 def compare(configuration: Configuration, device: str, reference: str = "cpu") -> int:
-    """Play a configuration on two engines, on the reference in one go; how many decisions each made.
-
-    Raises:
-        RuntimeError: If they differ in anything.
-    """
+    """Play a configuration on two engines, on the reference in one go; how many decisions each made."""
     expected = play(configuration, reference, [sum(configuration.parts)])
     found = play(configuration, device, configuration.parts)
     for name, tensor in expected.items():
@@ -172,14 +162,10 @@ def compare(configuration: Configuration, device: str, reference: str = "cpu") -
 
 
 def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "cpu") -> dict[str, int]:
-    """Play configurations on two engines; the figures of what was compared.
-
-    Raises:
-        RuntimeError: At the first that differs.
-    """
+    """Play configurations on two engines; the figures of what was compared."""
     made = [compare(each, device, reference) for each in chosen]
-    names = ("configurations", "decisions", "differences")
-    return {f"equality.{name}": value for name, value in zip(names, (len(made), sum(made), 0), strict=True)}
+    found = {"configurations": len(made), "decisions": sum(made), "differences": 0}
+    return {f"equality.{name}": value for name, value in found.items()}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

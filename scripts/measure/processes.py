@@ -22,11 +22,7 @@ def environment() -> dict[str, str]:
 
 
 def python(*arguments: object, timeout_s: float | None = None) -> str:
-    """Run Python as a person would in the checkout; what it prints on stdout.
-
-    Raises:
-        RuntimeError: If it fails or is not done in time.
-    """
+    """Run Python as a person would in the checkout; what it prints on stdout."""
     words = [sys.executable, *map(str, arguments)]
     try:
         done = subprocess.run(
@@ -74,11 +70,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 
 def begin(kept: Path, settings: object) -> None:
-    """Note with what a measurement of several commands begins, or make sure that it goes on with the same.
-
-    Raises:
-        ValueError: If commit, versions or settings are others than those it was begun with.
-    """
+    """Note with what a measurement of several commands begins, or make sure that it goes on with the same."""
     given = {"commit": list(commit()), "versions": versions(), "settings": settings}
     file = kept / "begun.json"
     if not file.is_file():

@@ -71,11 +71,7 @@ _RECORD = re.compile(r"========= (Invalid|Uninitialized|Error:|Warning:|Misalign
 
 
 def find_sanitizer() -> str:
-    """Return the program: that on PATH, else the one beside nvcc.
-
-    Raises:
-        ValueError: If there is none.
-    """
+    """Return the program: that on PATH, else the one beside nvcc."""
     places = [os.environ["PATH"]]
     with contextlib.suppress(BuildError):
         places.append(str(find_nvcc().path.parent))

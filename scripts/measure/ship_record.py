@@ -22,11 +22,7 @@ BEST = ROOT / "tetris" / "controllers" / "best.json"
 
 
 def best_controller(trained: Mapping[str, Any], scored: Mapping[str, Any]) -> LinearController:
-    """Return the controller of the record as it comes with the package.
-
-    Raises:
-        ValueError: If the score is another controller's, or its interval does not lie above DT-20's.
-    """
+    """Return the controller of the record as it comes with the package."""
     controller = LinearController.from_dict(trained["data"]["controller"])
     if tuple(scored["data"]["score"][0]["weights"]) != controller.weights:
         raise ValueError("expected training and score of one controller, got those of two")

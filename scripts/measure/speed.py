@@ -48,10 +48,9 @@ class Course:
 def measure_courses(
     courses: Sequence[Course], repeats: int, seconds: float
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone.
+    """Measure all of them, interleaved; by figure the median, and the least and most.
 
-    Returns:
-        By figure the median of the measurements, and the least and most.
+    What disturbs the machine for a moment then hits none alone.
     """
     with progress(total=len(courses) * (repeats + 1), leave=False, unit=" measurement") as bar:
         for repeat in range(repeats + 1):

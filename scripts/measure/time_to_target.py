@@ -147,11 +147,7 @@ def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str
 
 
 def train(settings: Mapping[str, Any], out: Path) -> tuple[list[Moment], dict[str, Any]]:
-    """Train in a process of its own; what it had learned when, and what it came to.
-
-    Raises:
-        RuntimeError: If it fails.
-    """
+    """Train in a process of its own; what it had learned when, and what it came to."""
     words = ("scripts/train_tetris.py", *flags(settings), "--score-decisions", 0, "--out", out)
     file, moments, generation, ended = RunFolder(out).controller, list[Moment](), 0, False
     began = time.time()
@@ -192,11 +188,7 @@ def measure_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
 def measure_seeds(
     settings: Mapping[str, Any], seeds: int, kept: Path, stop_after_s: float | None
 ) -> list[dict[str, Any]]:
-    """Return a run for each seed from 1 on; those in the folder ``kept`` are not measured again.
-
-    Raises:
-        Unfinished: If the next one is unlikely to be done after ``stop_after_s`` seconds.
-    """
+    """Return a run for each seed from 1 on; those in the folder ``kept`` are not measured again."""
     began, runs, measured = time.monotonic(), list[dict[str, Any]](), False
     for seed in range(1, seeds + 1):
         file = kept / f"seed-{seed}.json"
