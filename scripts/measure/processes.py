@@ -18,7 +18,8 @@ from tetris.versions import versions
 
 def environment() -> dict[str, str]:
     """Return the environment for a process of this checkout."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def python(*arguments: object, timeout_s: float | None = None) -> str:

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pages.result_files import Result, load, load_all, table_block, with_provenance
+from pages.result_files import Result, load, load_all, with_provenance
 from pages.wording import count, markdown, score, span
 from tetris.evaluation.scores import find_measurement
 from tetris.numbers import lines
@@ -28,10 +28,13 @@ def scores() -> str:
     rows = []
     for name in ("learned", "bcts", "dt20"):
         label = f"**learned** ({len(run['weights'])} features)" if name == "learned" else name
-        played = find_measurement(run["score"], name, "10x10")
-        rows.append([label, score(played), score(find_measurement(run["estimates"], name, "10x20"))])
+        played, estimated = (
+            find_measurement(run["score"], name, "10x10"),
+            find_measurement(run["estimates"], name, "10x20"),
+        )
+        rows.append([label, score(played), score(estimated)])
     header = ["controller", "lines a game on 10x10, played", "on 10x20, estimated"]
-    return table_block(header, rows, result)
+    return with_provenance(markdown(header, rows), result)
 
 
 def training() -> str:
@@ -95,7 +98,7 @@ def gpu_training() -> str:
     ]
     config = data["config"]
     title = f"preset {config['preset']}, features `{config['features']}`, seed {config['seed']}"
-    return table_block([title, ""], rows, result)
+    return with_provenance(markdown([title, ""], rows), result)
 
 
 def time_to_target() -> str:
@@ -116,8 +119,9 @@ def time_to_target() -> str:
         for result in results
         for run in result.data["runs"][:1]
     )
-    seeds = len(results[0].data["runs"])
-    words = f"Median of {seeds} seeds; in brackets the fastest and the slowest. {recipes}."
+    words = (
+        f"Median of {len(results[0].data['runs'])} seeds; in brackets the fastest and the slowest. {recipes}."
+    )
     return with_provenance(f"{markdown(header, rows)}\n\n{words}", *results)
 
 
