@@ -6,6 +6,7 @@ python scripts/benchmark_env.py --num-envs 1024
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,12 +19,11 @@ from gymnasium.vector import AutoresetMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tetris.envs
-from measure.cli import add_length, make_parser, measurement, read
-from measure.provenance import title, write_result
-from measure.speed import Course, measure, median_and_range
+from measure.cli import add_length, measurement
+from measure.provenance import Measured
+from measure.speed import Course, measure_courses
 from tetris.commands.command_line import one_line_errors, one_of, positive_int, run
 from tetris.envs.vector_checks import OUTPUTS
-from tetris.evaluation.text_table import table
 
 SEED = 12345
 GPU_ENVS = 1 << 20
@@ -49,63 +49,57 @@ def stepper(envs: Any, actions: Sequence[Any]) -> Callable[[int], int]:
     return play
 
 
-def make_courses(arguments: argparse.Namespace, device: str) -> list[tuple[int, Course]]:
-    """Return what is measured on this machine, each with its number of games."""
-    name, mode, count = arguments.id, _MODES[arguments.autoreset], arguments.num_envs
-    single = gymnasium.make_vec(name, 1, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
-    courses = [(1, _course("python", "env.python", single, "numpy"))]
-    for output in OUTPUTS if device != "python" else ():
-        envs = gymnasium.make_vec(name, count, output=output, autoreset_mode=mode)
-        courses.append((count, _course(f"cpu, {output}", f"env.cpu.{output}.{count}", envs, output)))
-    if device == "cuda":
-        envs = gymnasium.make_vec(name, GPU_ENVS, device="cuda", autoreset_mode=mode)
-        courses.append((GPU_ENVS, _course("cuda", f"env.cuda.{GPU_ENVS}", envs, "torch")))
-    return courses
-
-
-def _course(name: str, figure: str, envs: Any, output: str) -> Course:
+def make_course(figure: str, envs: Any, output: str) -> Course:
+    """Return random play in environments."""
     generator = torch.Generator().manual_seed(SEED)
     count = int(envs.single_action_space.n)
     drawn = torch.randint(0, count, (_DRAWN, envs.num_envs), generator=generator)
     actions = list(drawn.numpy()) if output == "numpy" else list(drawn.to(getattr(envs, "device", "cpu")))
-    return Course(name, f"{figure}.placements_per_second", stepper(envs, actions), _DRAWN)
+    return Course(f"{figure}.placements_per_second", stepper(envs, actions), _DRAWN)
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print the table, write the figures."""
-    parser = make_parser(__doc__)
+def make_courses(arguments: argparse.Namespace, device: str) -> list[Course]:
+    """Return what is measured on this machine."""
+    name, mode, count = arguments.id, _MODES[arguments.autoreset], arguments.num_envs
+    single = gymnasium.make_vec(name, 1, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
+    courses = [make_course("env.python", single, "numpy")]
+    for output in OUTPUTS if device != "python" else ():
+        envs = gymnasium.make_vec(name, count, output=output, autoreset_mode=mode)
+        courses.append(make_course(f"env.cpu.{output}.{count}", envs, output))
+    if device == "cuda":
+        envs = gymnasium.make_vec(name, GPU_ENVS, device="cuda", autoreset_mode=mode)
+        courses.append(make_course(f"env.cuda.{GPU_ENVS}", envs, "torch"))
+    return courses
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the environment."""
     known, ids = one_of("environment", tetris.envs.IDS), tetris.envs.IDS
     parser.add_argument("--id", type=known, default=ids[0], help=f"environment (default: {ids[0]})")
     parser.add_argument("--num-envs", type=positive_int, default=1024, help="on the CPU (default: 1024)")
     modes = one_of("way to autoreset", _MODES)
     parser.add_argument("--autoreset", type=modes, default="next-step", help=" or ".join(_MODES))
     add_length(parser)
-    arguments, device = read(parser, argv)
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return the speeds of the environments."""
     with one_line_errors():
         courses = make_courses(arguments, device)
-    measure([course for _, course in courses], arguments.repeats, arguments.seconds)
-    rows = []
-    for games, course in courses:
-        speeds = (*median_and_range(course.speeds), median_and_range(course.of_processor)[0])
-        rows.append([course.name, str(games), *(f"{each:,.0f}" for each in speeds)])
-    header = ["placements/s", "games", "median", "least", "most", "per core"]
-    print(f"{arguments.id}, random play, {title(device)}\n{table(header, rows)}")
-    wall, processor = (
-        {course.figure: median_and_range(getattr(course, clock)) for _, course in courses}
-        for clock in ("speeds", "of_processor")
-    )
+    figures, ranges = measure_courses(courses, arguments.repeats, arguments.seconds)
     data = {
         "environment": arguments.id,
+        "gymnasium": gymnasium.__version__,
         "autoreset": arguments.autoreset,
         "repeats": arguments.repeats,
         "seconds": arguments.seconds,
-        "ranges": {name: list(values[1:]) for name, values in wall.items()},
-        "of_processor_time": {name: values[0] for name, values in processor.items()},
+        "ranges": ranges,
+        "of_processor_time": {each.figure: statistics.median(each.of_processor) for each in courses},
     }
-    figures = {name: values[0] for name, values in wall.items()}
-    write_result(arguments.json, figures, data, device, extra_versions={"gymnasium": gymnasium.__version__})
+    return figures, data, {}
 
+
+main = measurement(measure, __doc__, add_arguments)
 
 if __name__ == "__main__":
     run(main)

@@ -10,6 +10,7 @@ import gc
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +19,21 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, measurement, read
-from measure.provenance import title, write_result
-from measure.sampling_methods import METHODS, Method, Sample, methods_for
+from measure.cli import add_quick, measurement
+from measure.provenance import Measured
+from measure.sampling_methods import LABELS, Method, median, methods_for, speedups
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
 from tetris.commands.command_line import positive_int, run
 from tetris.evaluation.text_table import table
 
 SAMPLES = 1024
-ARTICLE = (10, *range(500, 5001, 500))
-ARTICLE_QUICK = (10, 1000, 5000)
-LARGE = (10_000, 100_000, 1_000_000)
-LARGE_QUICK = (100_000,)
-CPU = (10, 100, 1000, 10_000)
-CPU_QUICK = (10, 1000)
-CLOCKS = {
-    "latency": "us, events around a call, device idle (the article's method)",
-    "event": "us, events around a call, device busy",
-    "host": "us, host time of a call",
-    "graph": "us, a call in a CUDA graph",
-    "wall": "us, wall clock",
-}
-
-_EVENTS = Plan(rounds=10, calls=40, warm_up=3)
-_HOST = Plan(rounds=7, calls=3, warm_up=1)
-_GRAPH = Plan(rounds=7, calls=5, warm_up=1)
-_LARGE = Plan(rounds=5, calls=8, warm_up=1)
-_CPU = Plan(rounds=5, calls=3, warm_up=0)
-_QUICK = Plan(rounds=3, calls=5, warm_up=1)
+ARTICLE, ARTICLE_QUICK = (10, *range(500, 5001, 500)), (10, 1000, 5000)
+LARGE, LARGE_QUICK = (10_000, 100_000, 1_000_000), (100_000,)
+CPU, CPU_QUICK = (10, 100, 1000, 10_000), (10, 1000)
+CLOCKS = ("latency", "event", "host", "graph", "wall")
+PLANS = {"event": Plan(10, 40, 3), "host": Plan(7, 3, 1), "graph": Plan(7, 5, 1), "large": Plan(5, 8, 1)}
+PLANS["wall"] = Plan(5, 3, 0)
+QUICK = Plan(3, 5, 1)
 
 
 def _dimensions(text: str) -> tuple[int, ...]:
@@ -61,32 +49,27 @@ def problem(dim: int, device: str) -> tuple[Tensor, Tensor]:
 
 def calls(methods: Sequence[Method], dim: int, device: str) -> dict[str, Function]:
     """Return what is timed for one size, each called once, so that what has to be compiled is."""
-    mean, std = problem(dim, device)
-
-    def bound(sample: Sample) -> Function:
-        return lambda: sample(mean, std, SAMPLES)
-
-    functions = {method.name: bound(method.make()) for method in methods}
+    functions = {each.name: partial(each.make(), *problem(dim, device), SAMPLES) for each in methods}
     for function in functions.values():
         function()
-    return functions
+    return {**functions}
 
 
-def measure_article(dim: int, quick: bool) -> dict[str, Any]:
+def measure_article(dim: int, plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Return one size of the article's range: events with the device busy and idle, host time, graph time."""
     methods = methods_for("cuda")
     functions = calls(methods, dim, "cuda")
     capturable = {method.name: functions[method.name] for method in methods if method.capturable}
     return {
         "dim": dim,
-        "event": event_times(functions, _QUICK if quick else _EVENTS),
-        "latency": latency_times(functions, _QUICK if quick else _EVENTS),
-        "host": host_times(functions, _QUICK if quick else _HOST),
-        "graph": graph_times(capturable, _QUICK if quick else _GRAPH),
+        "event": event_times(functions, plans["event"]),
+        "latency": latency_times(functions, plans["event"]),
+        "host": host_times(functions, plans["host"]),
+        "graph": graph_times(capturable, plans["graph"]),
     }
 
 
-def measure_call(quick: bool) -> dict[str, Any]:
+def measure_call(plans: Mapping[str, Plan]) -> dict[str, Any]:
     """Return what a call of the smallest size is made of, by the clocks in which the host shows."""
     from kernels.normal import sample_normal
 
@@ -100,58 +83,41 @@ def measure_call(quick: bool) -> dict[str, Any]:
     }
     for function in functions.values():
         function()
-    return {
-        "latency": latency_times(functions, _QUICK if quick else _EVENTS),
-        "host": host_times(functions, _QUICK if quick else _HOST),
-    }
+    times = latency_times(functions, plans["event"]), host_times(functions, plans["host"])
+    return dict(zip(("latency", "host"), times, strict=True))
 
 
-def measure_cuda(arguments: argparse.Namespace) -> tuple[dict[str, float], dict[str, Any]]:
+def measure_cuda(
+    article: Sequence[int], large: Sequence[int], plans: Mapping[str, Plan]
+) -> tuple[dict[str, float], dict[str, Any]]:
     """Return figures and details of a GPU."""
-    quick = arguments.quick
-    dimensions = arguments.dimensions or (ARTICLE_QUICK if quick else ARTICLE)
-    article = [measure_article(dim, quick) for dim in dimensions]
-    large = []
-    for dim in () if arguments.no_large else LARGE_QUICK if quick else LARGE:
+    data: dict[str, Any] = {"article": [measure_article(dim, plans) for dim in article], "large": []}
+    for dim in large:
         gc.collect()
         torch.cuda.empty_cache()
         size = dim * SAMPLES * 4
         if torch.cuda.mem_get_info()[0] < 5 * size:
             print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
             continue
-        times = event_times(calls(methods_for("cuda"), dim, "cuda"), _QUICK if quick else _LARGE)
-        large.append({"dim": dim, "bytes": size, "event": times})
-    figures = article_figures(article) | (large_figures(large[-1]) if large else {})
-    return figures, {"article": article, "large": large, "call": measure_call(quick)}
+        times = event_times(calls(methods_for("cuda"), dim, "cuda"), plans["large"])
+        data["large"].append({"dim": dim, "bytes": size, "event": times})
+    figures = article_figures(data["article"])
+    figures |= large_figures(data["large"][-1]) if data["large"] else {}
+    return figures, {**data, "call": measure_call(plans)}
 
 
-def measure_cpu(arguments: argparse.Namespace) -> tuple[dict[str, float], dict[str, Any]]:
+def measure_cpu(dimensions: Sequence[int], plan: Plan) -> tuple[dict[str, float], dict[str, Any]]:
     """Return figures and details of the CPU."""
-    plan = _QUICK if arguments.quick else _CPU
-    sizes: list[dict[str, Any]] = [
-        {
-            "dim": dim,
-            "bytes": dim * SAMPLES * 4,
-            "wall": wall_times(calls(methods_for("cpu"), dim, "cpu"), plan),
-        }
-        for dim in arguments.dimensions or (CPU_QUICK if arguments.quick else CPU)
-    ]
+    sizes: list[dict[str, Any]] = []
+    for dim in dimensions:
+        times = wall_times(calls(methods_for("cpu"), dim, "cpu"), plan)
+        sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
     figures = {
         f"sampling.cpu.mean_speedup_over_{over}": statistics.fmean(speedups(sizes, "wall", over))
         for over in ("eager", "backend_torch")
     }
     figures["sampling.cpu.largest.gb_per_s"] = sizes[-1]["bytes"] / median(sizes[-1], "wall", "ours") / 1e3
     return figures, {"sizes": sizes}
-
-
-def median(size: Mapping[str, Any], clock: str, name: str) -> float:
-    """Return the median time of a method at a size, in microseconds."""
-    return float(size[clock][name]["median"])
-
-
-def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours") -> list[float]:
-    """Return how many times as long one method takes as another, ours by default, size by size."""
-    return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
 def article_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -166,10 +132,8 @@ def article_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
                 figures[f"sampling.article.{infix}mean_{name}"] = statistics.fmean(ratios)
                 figures[f"sampling.article.{infix}min_{name}"] = min(ratios)
     for method in ("ours", "unseeded", "compile", "eager"):
-        infix = "" if method == "ours" else f"{method}."
-        figures[f"sampling.{infix}host_us"] = statistics.median(
-            median(size, "host", method) for size in sizes
-        )
+        name = "sampling.host_us" if method == "ours" else f"sampling.{method}.host_us"
+        figures[name] = statistics.median(median(size, "host", method) for size in sizes)
     return figures
 
 
@@ -187,35 +151,40 @@ def large_figures(size: Mapping[str, Any]) -> dict[str, float]:
     return figures
 
 
-def tables(figures: Mapping[str, float], data: Mapping[str, Any]) -> str:
-    """Return median times, a table for each clock, and the figures."""
-    labels = {method.name: method.label for method in METHODS}
+def tables(data: Mapping[str, Any]) -> str:
+    """Return median times, a table for each clock."""
     blocks = []
     for sizes in (data.get(key, []) for key in ("article", "large", "sizes")):
         for clock in (key for key in CLOCKS if sizes and key in sizes[0]):
             rows = [
-                [labels[name], *(f"{median(size, clock, name):,.1f}" for size in sizes)]
+                [LABELS[name], *(f"{median(size, clock, name):,.1f}" for size in sizes)]
                 for name in sizes[0][clock]
             ]
-            blocks.append(table([CLOCKS[clock], *(f"d={size['dim']:,}" for size in sizes)], rows))
-    blocks.append(table(["figure", "value"], [[name, f"{value:,.3f}"] for name, value in figures.items()]))
-    return "\n\n".join(blocks)
+            blocks.append(table([f"{clock}, us", *(f"d={size['dim']:,}" for size in sizes)], rows) + "\n")
+    return "\n".join(blocks)
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print the tables, write the result."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the sizes."""
     sizes = f"of the article (default: {ARTICLE[0]}, {ARTICLE[1]} ... {ARTICLE[-1]}), or of a CPU"
     parser.add_argument("--dimensions", type=_dimensions, metavar="D,D,...", help=sizes)
-    parser.add_argument("--no-large", action="store_true", help="leave the sizes up to 4 GB out")
-    arguments, device = read(parser, argv)
-    figures, data = (measure_cuda if device == "cuda" else measure_cpu)(arguments)
-    print(f"{title(device)}, float32, d x {SAMPLES}, medians\n\n{tables(figures, data)}")
-    data = {"quick": arguments.quick, "samples": SAMPLES, **data}
-    write_result(arguments.json, figures, data, device)
+    add_quick(parser)
 
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return figures and details; the median times go to stdout."""
+    quick, chosen = arguments.quick, arguments.dimensions
+    plans = dict.fromkeys(PLANS, QUICK) if quick else PLANS
+    if device == "cuda":
+        article, large = (ARTICLE_QUICK, LARGE_QUICK) if quick else (ARTICLE, LARGE)
+        figures, data = measure_cuda(chosen or article, large, plans)
+    else:
+        figures, data = measure_cpu(chosen or (CPU_QUICK if quick else CPU), plans["wall"])
+    print(f"float32, d x {SAMPLES}, medians\n\n{tables(data)}")
+    return figures, {"quick": quick, "samples": SAMPLES, **data}, {}
+
+
+main = measurement(measure, __doc__, add_arguments)
 
 if __name__ == "__main__":
     run(main)

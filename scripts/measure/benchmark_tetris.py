@@ -5,6 +5,7 @@ python scripts/benchmark_tetris.py --json speed.json
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,52 +16,39 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import add_length, make_parser, measurement, read
-from measure.provenance import title, write_result
-from measure.speed import Course, measure, median_and_range
+from measure.cli import add_length, measurement
+from measure.provenance import Measured
+from measure.speed import Course, measure_courses
 from tetris import LinearController, Rollout, Rules, resolve
 from tetris.commands.arguments import DEFAULT_BOARD, add_board
 from tetris.commands.command_line import one_line_errors, run
 from tetris.evaluation.scores import GPU_STREAMS
-from tetris.evaluation.text_table import table
 
 SEED = 12345
-DEFAULT_CONTROLLERS = ("dt20", "bcts")
-SINGLE_GAME, SINGLE_GAME_TASK = "cuda, single game", "dt.10x20"
-"""An engine, and the only feature set and board on which it is measured."""
+SINGLE_GAME, SINGLE_GAME_TASK = "rollout.cuda.single_game.us_per_decision", "dt.10x20"
+"""A figure, and the only feature set and board on which it is measured."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to play that is measured.
+    """A way to play that is measured."""
 
-    Attributes:
-        name: What to call it.
-        figure: Name of its figure, with ``{task}`` for feature set and board.
-        device: The device of the rollout.
-        streams: Games side by side.
-        warm_up: Decisions on each stream before the clock starts, from empty boards to steady play.
-        threads: Threads of torch; None: as many as it takes by itself.
-        portable: Whether it is compiled for any processor.
-    """
-
-    name: str
-    figure: str
+    figure: str  # its name, with {task} for feature set and board
     device: str
     streams: int
-    warm_up: int = 1000
-    threads: int | None = None
-    portable: bool = False
+    warm_up: int = 1000  # decisions on each stream before the clock starts, from empty boards to steady play
+    threads: int | None = None  # of torch; None: as many as it takes by itself
+    portable: bool = False  # whether it is compiled for any processor
 
 
 _PER_CORE = "{task}.decisions_per_second_per_core"
 ENGINES = (
-    Engine("python", "rollout.python.{task}.decisions_per_second", "python", 4, 100),
-    Engine("portable, one thread", f"rollout.portable.{_PER_CORE}", "cpu", 64, threads=1, portable=True),
-    Engine("cpu, one thread", f"rollout.cpu.{_PER_CORE}", "cpu", 64, threads=1),
-    Engine("cpu, all threads", "rollout.cpu.{task}.decisions_per_second_all", "cpu", 64),
-    Engine("cuda", "rollout.cuda.{task}.decisions_per_second", "cuda", GPU_STREAMS),
-    Engine(SINGLE_GAME, "rollout.cuda.single_game.us_per_decision", "cuda", 1),
+    Engine("rollout.python.{task}.decisions_per_second", "python", 4, 100),
+    Engine(f"rollout.portable.{_PER_CORE}", "cpu", 64, threads=1, portable=True),
+    Engine(f"rollout.cpu.{_PER_CORE}", "cpu", 64, threads=1),
+    Engine("rollout.cpu.{task}.decisions_per_second_all", "cpu", 64),
+    Engine("rollout.cuda.{task}.decisions_per_second", "cuda", GPU_STREAMS),
+    Engine(SINGLE_GAME, "cuda", 1),
 )
 """Every engine there is, the slow ones first; one that is added here is measured, by its device."""
 
@@ -98,67 +86,53 @@ def choose_engines(requested: str, best: str) -> list[Engine]:
 
 def make_courses(
     engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
-) -> list[tuple[str, Course]]:
-    """Return every engine with every controller that it is measured with, compiled, and whose it is.
-
-    Raises:
-        ValueError: If a controller cannot play on the board, or two would have the same figure.
-    """
-    courses: list[tuple[str, Course]] = []
+) -> list[Course]:
+    """Return every engine with every controller that it is measured with, compiled."""
+    courses: list[Course] = []
     for controller in controllers:
         controller.names_on(rules)
         features = controller.features
         task, weights = f"{features}.{rules.board}", torch.tensor([controller.weights])
         for each in engines:
-            if each.name == SINGLE_GAME and task != SINGLE_GAME_TASK:
+            if each.figure == SINGLE_GAME and task != SINGLE_GAME_TASK:
                 continue
             figure = each.figure.format(task=task)
-            if any(course.figure == figure for _, course in courses):
+            if any(course.figure == figure for course in courses):
                 raise ValueError(f"expected controllers of different feature sets, got {features} twice")
             games = (weights, rules, each.streams, SEED, each.device)
             rollout = Rollout(*games, features=features, portable=each.portable)
-            course = Course(each.name, figure, player(rollout, each), each.warm_up)
-            courses.append((controller.name, course))
+            courses.append(
+                Course(figure, player(rollout, each), each.warm_up, inverse=each.figure == SINGLE_GAME)
+            )
     return courses
 
 
-def shown(course: Course) -> tuple[float, ...]:
-    """Return median, least and most in the unit of the figure: of a single game microseconds a decision."""
-    single = course.name == SINGLE_GAME
-    return median_and_range([1e6 / speed if single else speed for speed in course.speeds])
-
-
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print the table, write the figures."""
-    parser = make_parser(__doc__, "[CONTROLLER ...]", DEVICES)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the controllers and the board."""
     names = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
-    parser.add_argument("controllers", nargs="*", default=DEFAULT_CONTROLLERS, help=names)
+    parser.add_argument("controllers", nargs="*", default=("dt20", "bcts"), help=names)
     add_board(parser)
     add_length(parser)
-    arguments, best = read(parser, argv)
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return the speeds of the engines."""
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board or DEFAULT_BOARD))
         controllers = [resolve(text) for text in arguments.controllers]
-        courses = make_courses(choose_engines(arguments.device, best), controllers, rules)
-    measure([course for _, course in courses], arguments.repeats, arguments.seconds)
-    device = "cuda" if courses[-1][1].name.startswith("cuda") else "cpu"
-    rows = []
-    for label, course in courses:
-        unit, digits = ("us/decision", 2) if course.name == SINGLE_GAME else ("decisions/s", 0)
-        rows.append([label, course.name, *(f"{value:,.{digits}f}" for value in shown(course)), unit])
-    header = ["controller", "engine", "median", "least", "most", "unit"]
-    print(f"board {rules.board}, {title(device)}\n{table(header, rows)}")
+        courses = make_courses(choose_engines(arguments.device, device), controllers, rules)
+    figures, ranges = measure_courses(courses, arguments.repeats, arguments.seconds)
     data = {
         "board": rules.board,
         "controllers": {each.name: list(each.names_on(rules)) for each in controllers},
         "repeats": arguments.repeats,
         "seconds": arguments.seconds,
-        "ranges": {course.figure: list(shown(course)[1:]) for _, course in courses},
+        "ranges": ranges,
     }
-    figures = {course.figure: shown(course)[0] for _, course in courses}
-    write_result(arguments.json, figures, data, device)
+    return figures, data, {}
 
+
+main = measurement(measure, __doc__, add_arguments, "[CONTROLLER ...]", DEVICES)
 
 if __name__ == "__main__":
     run(main)

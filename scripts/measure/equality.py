@@ -10,11 +10,13 @@ games and such that go on, and calls of ``advance`` of any length.
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -22,12 +24,11 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, measurement, read
-from measure.engines import build_engines, good_controller
-from measure.provenance import write_result
+from measure.cli import measurement
+from measure.engines import build_engines, good_weights
+from measure.provenance import Measured
 from tetris import Rollout, Rules, feature_names
-from tetris.commands.command_line import one_line_errors, run
-from tetris.devices import check_gpu
+from tetris.commands.command_line import run
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
 CONFIGURATIONS = 280
@@ -35,11 +36,7 @@ CONFIGURATIONS = 280
 # Every list of features is a library of its own to compile, and those with heights follow the width.
 _ANY_WIDTH = tuple(range(MIN_WIDTH, MAX_WIDTH + 1))
 WIDTHS: Mapping[str, tuple[int, ...]] = {
-    "dellacherie": _ANY_WIDTH,
-    "bcts": _ANY_WIDTH,
-    "dt": _ANY_WIDTH,
-    "dt_surface": _ANY_WIDTH,
-    "dt_full": _ANY_WIDTH,
+    **dict.fromkeys(("dellacherie", "bcts", "dt", "dt_surface", "dt_full"), _ANY_WIDTH),
     "dt_columns": (5, MAX_WIDTH),
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
@@ -74,19 +71,14 @@ _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
 
 @dataclass(frozen=True)
 class Configuration:
-    """A rollout that two engines play: the arguments of `tetris.Rollout`.
-
-    Attributes:
-        weights: Kind of the weights: one of `WEIGHTS`.
-        parts: Decisions on each stream, one number a call of ``advance``.
-    """
+    """A rollout that two engines play: the arguments of `tetris.Rollout`."""
 
     features: str
     rules: Rules
-    weights: str
+    weights: str  # one of WEIGHTS
     population: int
     streams: int
-    parts: tuple[int, ...]
+    parts: tuple[int, ...]  # decisions on each stream, a call of advance each
     share_streams: bool
     games_per_stream: int | None
     first_stream: int
@@ -106,21 +98,18 @@ def configurations(
     found = []
     for number in range(count):
         lap, place = divmod(number, len(features))
-        name = features[place]
-        rules = Rules(*_board(WIDTHS[name], lap, chance), chance.random() < 0.5, chance.choice(PIECES))
+        widths = WIDTHS[features[place]]
+        # First the corners of what is possible, then the board of the literature, then any.
+        boards = [*product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT)), (10, 20)]
+        if lap >= len(boards):
+            boards.append((chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT)))
+        rules = Rules(*boards[min(lap, len(boards) - 1)], chance.random() < 0.5, chance.choice(PIECES))
         population, streams, decisions = shapes[(lap + place) % len(shapes)]
         weights, parts = chance.choice(WEIGHTS), _parts(decisions, chance)
         share, games = chance.random() < 0.5, chance.choice(GAMES)
         streamed = (share, games, chance.choice(FIRST_STREAMS), chance.choice(SEEDS))
-        found.append(Configuration(name, rules, weights, population, streams, parts, *streamed))
+        found.append(Configuration(features[place], rules, weights, population, streams, parts, *streamed))
     return found
-
-
-def _board(widths: Sequence[int], lap: int, chance: random.Random) -> tuple[int, int]:
-    """Return a board: first the corners of what is possible, then the board of the literature, then any."""
-    first = [(width, height) for width in (widths[0], widths[-1]) for height in (MIN_HEIGHT, MAX_HEIGHT)]
-    first.append((10, 20))
-    return first[lap] if lap < len(first) else (chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT))
 
 
 def _parts(decisions: int, chance: random.Random) -> tuple[int, ...]:
@@ -140,24 +129,17 @@ def weights_of(configuration: Configuration) -> Tensor:
         return noise
     if configuration.weights == "extreme":
         return torch.tensor(_EXTREMES)[torch.randint(len(_EXTREMES), shape, generator=generator)]
-    controller = good_controller(configuration.features)
-    by_name = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
     noise[0] = 0.0  # the controller itself comes first, and variants of it after
-    return torch.tensor([by_name[name] for name in names]) * (1.0 + 0.2 * noise)
+    good = good_weights(configuration.features, configuration.rules.width)
+    return torch.tensor(good) * (1.0 + 0.2 * noise)
 
 
 def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
     """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
+    named = ("features", "share_streams", "games_per_stream", "first_stream")
     rollout = Rollout(
-        weights_of(configuration),
-        configuration.rules,
-        configuration.streams,
-        configuration.seed,
-        device,
-        features=configuration.features,
-        share_streams=configuration.share_streams,
-        games_per_stream=configuration.games_per_stream,
-        first_stream=configuration.first_stream,
+        *(weights_of(configuration), configuration.rules, configuration.streams, configuration.seed, device),
+        **{name: getattr(configuration, name) for name in named},
     )
     for decisions in parts:
         totals = rollout.advance(decisions)
@@ -166,11 +148,7 @@ def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dic
 
 
 def compare(configuration: Configuration, device: str, reference: str = "cpu") -> int:
-    """Play a configuration on two engines, on the reference in one go; how many decisions each made.
-
-    Raises:
-        RuntimeError: If they differ in anything.
-    """
+    """Play a configuration on two engines, on the reference in one go; how many decisions each made."""
     expected = play(configuration, reference, [sum(configuration.parts)])
     found = play(configuration, device, configuration.parts)
     for name, tensor in expected.items():
@@ -184,30 +162,22 @@ def compare(configuration: Configuration, device: str, reference: str = "cpu") -
 
 
 def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "cpu") -> dict[str, int]:
-    """Play configurations on two engines; the figures of what was compared.
-
-    Raises:
-        RuntimeError: At the first that differs.
-    """
+    """Play configurations on two engines; the figures of what was compared."""
     made = [compare(each, device, reference) for each in chosen]
-    names = ("configurations", "decisions", "differences")
-    return {f"equality.{name}": value for name, value in zip(names, (len(made), sum(made), 0), strict=True)}
+    found = {"configurations": len(made), "decisions": sum(made), "differences": 0}
+    return {f"equality.{name}": value for name, value in found.items()}
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Compare, print how much was, write the result."""
-    arguments, _ = read(make_parser(__doc__, devices=()), argv)
-    with one_line_errors():
-        check_gpu("two engines", "pytest tests/tetris")
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return how much was compared."""
     chosen = configurations()
     build_engines((each.features, each.rules.width) for each in chosen)
     began = time.monotonic()
-    figures = compare_all(chosen, "cuda")
-    seconds = round(time.monotonic() - began, 1)
-    print(f"equality: {figures['equality.decisions']:,} decisions in {seconds} s", flush=True)
-    write_result(arguments.json, figures, {"seconds": seconds}, "cuda")
+    figures = compare_all(chosen, device)
+    return {**figures}, {"seconds": round(time.monotonic() - began, 1)}, {}
 
+
+main = measurement(measure, __doc__, devices=("cuda",))
 
 if __name__ == "__main__":
     run(main)

@@ -6,19 +6,21 @@ from the sum of both results are timed by themselves, each from its call until t
 
 from __future__ import annotations
 
-import statistics
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from kernels.lltm import LLTM, lltm_reference
+from measure.timing import Plan, times_of
 
-TUTORIAL_SIZE = (16, 32, 128)
-"""Batch, inputs and states of the tutorial."""
+SIZES = {(16, 32, 128): Plan(25, 100, 0), (4096, 1024, 1024): Plan(3, 3, 0)}
+QUICK_SIZES = {(16, 32, 128): Plan(3, 3, 0), (256, 128, 128): Plan(3, 3, 0)}
+"""Batch, inputs and states, those of the tutorial and large ones, and how often they are measured."""
 
-LARGE_SIZE, LARGE_QUICK = (4096, 1024, 1024), (256, 128, 128)
 PASSES = ("forward", "inference", "backward")
 
 
@@ -30,27 +32,20 @@ class PlainLLTM(LLTM):
         return lltm_reference(input, self.weights, self.bias, *state)
 
 
-def measure_lltm(device: torch.device, quick: bool = False) -> dict[str, Any]:
-    """Time the cell at the tutorial's size and at a large one.
-
-    Args:
-        device: A CPU or a CUDA device.
-        quick: Few repeats and no torch.compile, to see that everything works.
+def measure_lltm(device: str, quick: bool) -> dict[str, Any]:
+    """Time the cell at the tutorial's size and at a large one; quick: few repeats and no torch.compile.
 
     Returns:
-        ``sizes``: a list with, for each size, the microseconds of every implementation (median and spread of
-        the repeats, in which the implementations are interleaved) and ``speedups``, the median of another one
-        over the median of ours. ``figures``: the two speed-ups over plain at the tutorial's size, by name.
+        ``sizes``: for each size, the microseconds of every implementation and pass, see `timing.Times`, and
+        ``speedups``, the median of another one over the median of ours. ``figures``: the speed-ups over plain
+        at the tutorial's size, by name.
     """
-    large = LARGE_QUICK if quick else LARGE_SIZE
-    sizes = [_measure_size(device, size, quick) for size in (TUTORIAL_SIZE, large)]
-    figures = {
-        f"lltm.{each}_speedup": sizes[0]["speedups"][each]["plain"] for each in ("forward", "backward")
-    }
-    return {"sizes": sizes, "figures": figures}
+    sizes = [_measure_size(device, *each, quick) for each in (QUICK_SIZES if quick else SIZES).items()]
+    over_plain = {each: sizes[0]["speedups"][each]["plain"] for each in ("forward", "backward")}
+    return {"sizes": sizes, "figures": {f"lltm.{each}_speedup": value for each, value in over_plain.items()}}
 
 
-def _measure_size(device: torch.device, size: tuple[int, int, int], quick: bool) -> dict[str, Any]:
+def _measure_size(device: str, size: tuple[int, int, int], plan: Plan, quick: bool) -> dict[str, Any]:
     batch, inputs, states = size
     torch.manual_seed(0)
     ours, plain = LLTM(inputs, states, device=device), PlainLLTM(inputs, states, device=device)
@@ -61,29 +56,23 @@ def _measure_size(device: torch.device, size: tuple[int, int, int], quick: bool)
         cells["compile"] = torch.compile(plain, fullgraph=True)
     state = (torch.randn(batch, states, device=device), torch.randn(batch, states, device=device))
     arguments = (torch.randn(batch, inputs, device=device), state)
-    repeats, calls = _effort(device, batch * states, quick)
-    measured: dict[str, dict[str, list[float]]] = {name: {each: [] for each in PASSES} for name in cells}
-    for repeat in range(-1, repeats):  # the first is the warm-up
-        for name, cell in cells.items():
-            forward, backward = _time_training(cell, arguments, calls, device)
-            times = (forward, _time_inference(cell, arguments, calls, device), backward)
-            for each, microseconds in zip(PASSES, times, strict=True):
-                if repeat >= 0:
-                    measured[name][each].append(microseconds)
-    times_of = {
-        name: {each: _summary(values) for each, values in passes.items()} for name, passes in measured.items()
+    timed = {
+        f"{name} {each}": partial(_once, each, cell, arguments, partial(_now, device))
+        for name, cell in cells.items()
+        for each in PASSES
     }
+    for once in timed.values():
+        once()
+    times = times_of(timed, plan, lambda once: cast(float, once()))
     return {
         "batch": batch,
         "inputs": inputs,
         "states": states,
-        "repeats": repeats,
-        "calls_per_repeat": calls,
-        "microseconds": times_of,
+        "microseconds": {name: {each: times[f"{name} {each}"] for each in PASSES} for name in cells},
         "speedups": {
             each: {
-                name: times_of[name][each]["median"] / times_of["ours"][each]["median"]
-                for name in times_of
+                name: times[f"{name} {each}"]["median"] / times[f"ours {each}"]["median"]
+                for name in cells
                 if name != "ours"
             }
             for each in PASSES
@@ -91,48 +80,21 @@ def _measure_size(device: torch.device, size: tuple[int, int, int], quick: bool)
     }
 
 
-def _effort(device: torch.device, elements: int, quick: bool) -> tuple[int, int]:
-    """Return repeats and calls in each: seconds of work in all."""
-    if quick:
-        return 3, 3
-    if elements < 100_000:
-        return 25, 100
-    return (15, 10) if device.type == "cuda" else (3, 1)
-
-
-def _time_training(cell: Any, arguments: Any, calls: int, device: torch.device) -> tuple[float, float]:
-    """Return the mean microseconds of a forward and of a backward pass."""
-    forward = backward = 0.0
-    for _ in range(calls):
-        cell.zero_grad()
-        start = _now(device)
+def _once(which: str, cell: Any, arguments: Any, now: Callable[[], float]) -> float:
+    """Return the microseconds of one pass."""
+    cell.zero_grad()
+    with torch.set_grad_enabled(which != "inference"):
+        start = now()
         new_h, new_cell = cell(*arguments)
-        between = _now(device)
-        (new_h.sum() + new_cell.sum()).backward()
-        backward += _now(device) - between
-        forward += between - start
-    return forward / calls * 1e6, backward / calls * 1e6
+        between = now()
+    if which != "backward":
+        return (between - start) * 1e6
+    (new_h.sum() + new_cell.sum()).backward()
+    return (now() - between) * 1e6
 
 
-@torch.no_grad()
-def _time_inference(cell: Any, arguments: Any, calls: int, device: torch.device) -> float:
-    """Return the mean microseconds of a forward pass, where nothing will be differentiated."""
-    total = 0.0
-    for _ in range(calls):
-        start = _now(device)
-        cell(*arguments)
-        total += _now(device) - start
-    return total / calls * 1e6
-
-
-def _now(device: torch.device) -> float:
+def _now(device: str) -> float:
     """Return the time at which the device is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    if device == "cuda":
+        torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def _summary(values: list[float]) -> dict[str, float]:
-    lower, middle, upper = statistics.quantiles(values, n=4)
-    ends = {"minimum": min(values), "maximum": max(values)}
-    return {"median": middle, "lower_quartile": lower, "upper_quartile": upper, **ends}

@@ -44,23 +44,14 @@ _GENERATION_STREAMS, _LAST_STREAMS = 1 << 32, 1 << 31
 
 @dataclass(frozen=True)
 class Plan:
-    """How much of the experiment is done.
-
-    Attributes:
-        features: Feature set.
-        board: WIDTHxHEIGHT.
-        seeds: Searches with each noise schedule, seeds 1 onwards.
-        generations: Generations of each.
-        limit: Decisions after which a game is cut off.
-        score_decisions: Decisions by which the last mean of each search is scored, in streams of games.
-    """
+    """How much of the experiment is done."""
 
     features: str
     board: str
-    seeds: int
+    seeds: int  # searches with each noise schedule, seeds 1 onwards
     generations: int
-    limit: int
-    score_decisions: int
+    limit: int  # decisions after which a game is cut off
+    score_decisions: int  # by which the last mean of each search is scored, in streams of games
 
     @property
     def rules(self) -> Rules:
@@ -70,28 +61,14 @@ class Plan:
 
 @dataclass
 class Search:
-    """One search, and what is known of it.
-
-    Attributes:
-        noise: Its noise schedule.
-        seed: Its seed.
-        optimizer: The search itself.
-        mean_lines: The learning curve: mean lines of the mean's games, before each generation and at the end.
-        mean_games_cut: How many of those were cut off.
-        candidate_games_cut: How many of the candidates' games were, in each generation.
-    """
+    """One search, and its learning curve."""
 
     noise: str
     seed: int
     optimizer: CrossEntropyMethod
-    mean_lines: list[float] = field(default_factory=list)
+    mean_lines: list[float] = field(default_factory=list)  # of the mean's games, before each generation
     mean_games_cut: list[int] = field(default_factory=list)
     candidate_games_cut: list[int] = field(default_factory=list)
-
-    def watch_mean(self, lines: Tensor, games: Tensor) -> None:
-        """Take note of the mean's games, shape (`MEAN_GAMES`,) each."""
-        self.mean_lines.append(round(float(lines.double().mean()), 2))
-        self.mean_games_cut.append(int((games == 0).sum()))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known as plain values, for JSON."""
@@ -136,7 +113,8 @@ def run_experiment(
         lines, games, made = _play_once(plan, device, rows, first_stream)
         decisions += made
         for search, own_lines, own_games in zip(searches, lines, games, strict=True):
-            search.watch_mean(own_lines[:MEAN_GAMES], own_games[:MEAN_GAMES])
+            search.mean_lines.append(round(float(own_lines[:MEAN_GAMES].double().mean()), 2))
+            search.mean_games_cut.append(int((own_games[:MEAN_GAMES] == 0).sum()))
             if not last:
                 search.candidate_games_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
                 search.optimizer.tell(own_lines[MEAN_GAMES:])
@@ -157,11 +135,7 @@ def run_experiment(
 def _play_once(
     plan: Plan, device: str, rows: Sequence[Tensor], first_stream: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Play one game with every row of every search's weights, each on a stream of its own.
-
-    Returns:
-        Lines and games ended, shape (searches, rows), on the CPU, and the decisions of all.
-    """
+    """Play one game with every row of every search's weights; lines and games ended, and all decisions."""
     weights, seed = torch.cat(list(rows)), piece_seed()
     result = rollout(
         *(weights, plan.rules, 1, plan.limit, seed, device),

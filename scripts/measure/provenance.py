@@ -37,36 +37,18 @@ _VECTORS = {
     "AVX2": {"avx2"},
     "SSE4": {"sse4_1"},
 }
-_SMI_FIELDS = {
-    "driver": "driver_version",
-    "clock_sm_mhz": "clocks.sm",
-    "clock_sm_max_mhz": "clocks.max.sm",
-    "clock_memory_mhz": "clocks.mem",
-    "power_limit_w": "power.limit",
-}
+_SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
 
 
 def write_result(
-    path: Path | None,
+    path: Path,
     figures: Mapping[str, float],
     data: Mapping[str, Any],
     device: str,
-    series: Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
-    extra_versions: Mapping[str, str] | None = None,
+    series: Mapping[str, Iterable[Mapping[str, Any]]],
 ) -> None:
-    """Write a result, and its series.
-
-    Args:
-        path: The file; None: nothing is written.
-        figures: Numbers by name.
-        data: The details.
-        device: ``"cuda"`` where a GPU was measured; it then belongs to the machine.
-        series: Records by the end of the file's name: ``-seed1`` is written to ``<measurement>-seed1.jsonl``.
-        extra_versions: Of packages that only this measurement takes.
-    """
-    if path is None:
-        return
-    for ending, records in (series or {}).items():
+    """Write a result, and its series: those of ``-seed1`` to ``<measurement>-seed1.jsonl``."""
+    for ending, records in series.items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
     sha, dirty = commit()
@@ -76,7 +58,7 @@ def write_result(
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": command(),
         "machine": machine(device),
-        "versions": {**versions(), **(extra_versions or {})},
+        "versions": versions(),
         "figures": dict(figures),
         "data": dict(data),
     }
@@ -103,15 +85,15 @@ def commit() -> tuple[str | None, bool]:
     if told:
         return told.rstrip("+"), told.endswith("+")
     try:
-        sha = _git("rev-parse", "HEAD")
-        return sha, bool(_git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks"))
+        changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")
+        return _said("git", "rev-parse", "HEAD"), bool(_said(*changed))
     except (OSError, subprocess.SubprocessError):
         return None, True
 
 
-def _git(*arguments: str) -> str:
-    query = ["git", *arguments]
-    answer = subprocess.run(query, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
+def _said(*words: str) -> str:
+    """Return what a program says."""
+    answer = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True)
     return answer.stdout.strip()
 
 
@@ -135,9 +117,12 @@ def _from_root(word: str) -> str:
 
 def machine(device: str = "cpu") -> dict[str, Any]:
     """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
-    flags = {flag for line in _processor_lines("flags") for flag in line.split()}
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
+    told = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in text.splitlines()}
+    flags = set(told.get("flags", "").split())
     here = {
-        "processor": (_processor_lines("model name") or [platform.processor() or platform.machine()])[0],
+        "processor": told.get("model name") or platform.processor() or platform.machine(),
         "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
@@ -148,35 +133,23 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     return here | gpu() if device == "cuda" else here
 
 
-def _processor_lines(name: str) -> list[str]:
-    """Return what /proc/cpuinfo says under a name, core by core; nothing where there is none."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-    return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
-
-
-def gpu() -> dict[str, str | int | float]:
+def gpu() -> dict[str, Any]:
     """Return the GPU that torch uses, and what nvidia-smi says of its driver and clocks at this moment."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    found: dict[str, str | int | float] = {
+    query = ("--query-gpu=" + ",".join(_SMI_FIELDS), f"--id=GPU-{properties.uuid}", "--format=csv,noheader")
+    try:
+        answer = subprocess.run(
+            ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
+        )
+        values = answer.stdout.strip().split(", ")
+    except (OSError, subprocess.SubprocessError):
+        values = []
+    return {
         "gpu": properties.name,
         "gpu_memory_gib": round(properties.total_memory / 2**30, 1),
         "multiprocessors": properties.multi_processor_count,
         "cuda": str(torch.version.cuda),
-    }
-    query = ["nvidia-smi", f"--id=GPU-{properties.uuid}", f"--query-gpu={','.join(_SMI_FIELDS.values())}"]
-    query.append("--format=csv,noheader,nounits")
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return found
-    values = [value.strip() for value in answer.strip().split(",")]
-    return found | {
-        name: value if name == "driver" else float(value)
-        for name, value in zip(_SMI_FIELDS, values, strict=True)
-        if name == "driver" or value.replace(".", "", 1).isdigit()
+        "nvidia_smi": dict(zip(_SMI_FIELDS, values, strict=False)),
     }
 
 

@@ -2,41 +2,38 @@
 
 python scripts/measure/record.py train --keep runs/record --stop-after 540 --json record_training.json
 python scripts/measure/record.py score --training record_training.json --json record_score.json
-python scripts/measure/record.py ship --training record_training.json --score record_score.json
+python scripts/measure/record.py low_boards --json best_scores.json
 
 Training goes on where the same command stopped; its seconds are those of all generations, as the trainer
 measures them. For the score the learned controller and the best published one make the same number of
 decisions, by the published rule on 10x20, on the same pieces, which neither training nor whoever chose the
-recipe has met. ``ship`` writes the controller into the package under the name ``best``, where it beats
-DT-20's.
+recipe has met. On low boards a GPU ends many thousand games of the controllers that come with the package.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.files import write_text
-from measure.cli import Unfinished, make_parser, measurement, read
-from measure.engines import build_engines, build_for_training
-from measure.processes import begin, python
-from measure.provenance import ROOT, Measured, read_result, write_result
-from measure.training import metrics
-from tetris import LinearController, Score, published
-from tetris.commands.command_line import fail, one_line_errors, one_of, positive_seconds, run
-from tetris.devices import check_gpu
+from measure.cli import Unfinished, add_keep, measurement
+from measure.engines import build_engines
+from measure.processes import begin, evaluate, flags, metrics, python
+from measure.provenance import Measured, read_result
+from tetris import LinearController, Score, published, resolve
+from tetris.commands.command_line import fail, one_line_errors, one_of, run
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
+from tetris.training.training import prepare_engine
 
 RECORD: Mapping[str, str | int] = {"preset": "record", "device": "cuda", "seed": 1}
-COMMAND = f"python scripts/train_tetris.py {' '.join(f'--{name} {value}' for name, value in RECORD.items())}"
+COMMAND = " ".join(map(str, ("python scripts/train_tetris.py", *flags(RECORD))))
 """What a person runs to learn the same controller."""
 
 REFERENCE, BOARD = "dt20", "10x20"
@@ -46,7 +43,10 @@ SCORED = 200_000_000_000
 SCORE_SEED = 2013
 """Of the pieces; not the one by which scores are measured while a recipe is looked for."""
 
-BEST = ROOT / "tetris" / "controllers" / "best.json"
+CONTROLLERS = ("best", "anywidth", "dt20")
+LOW_BOARDS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}
+"""Decisions of each of the controllers: tens of thousands of games of the best one."""
+
 METHOD = (
     "exact: games ended are Poisson, those of one controller binomial given those of both (Przyborowski & "
     "Wilenski 1940), with the interval of Clopper & Pearson (1934)"
@@ -81,14 +81,11 @@ def train(kept: Path, stop_after_s: float | None) -> Measured:
     """Train, or go on with what is kept; raises Unfinished without time for all generations."""
     began = time.monotonic()
     recipe = make_recipe(str(RECORD["device"]), RECORD, {"score_decisions": 0})
-    begin(kept, recipe.device, recipe.to_dict())
-    build_for_training(recipe)
+    begin(kept, recipe.to_dict())
+    prepare_engine(recipe)
     run = RunFolder(kept / "run")
-    if run.config.is_file():
-        arguments: tuple[object, ...] = ("--resume", run.path)
-    else:
-        flags = [word for name, value in RECORD.items() for word in (f"--{name}", value)]
-        arguments = (*flags, "--score-decisions", 0, "--out", run.path)
+    words = (*flags(RECORD), "--score-decisions", 0, "--out", run.path)
+    arguments = ("--resume", run.path) if run.config.is_file() else words
     if stop_after_s is not None:
         left = stop_after_s - (time.monotonic() - began)
         arguments += ("--time-limit", f"{max(left, 1.0):.1f}")
@@ -121,9 +118,8 @@ def score(trained: Mapping[str, Any]) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "learned.json"
         controller.save(file)
-        words = (file, REFERENCE, "--board", BOARD, "--device", RECORD["device"], "--decisions", SCORED)
-        output = python("scripts/evaluate_tetris.py", *words, "--seed", SCORE_SEED, "--json")
-    learned, reference = json.loads(output)
+        where = {"device": RECORD["device"], "seed": SCORE_SEED}
+        learned, reference = evaluate((file, REFERENCE), BOARD, SCORED, **where)
     learned["controller"] = "learned"
     times = ratio(*(Score(each["lines"], each["games"], each["decisions"]) for each in (learned, reference)))
     figures = {
@@ -137,64 +133,46 @@ def score(trained: Mapping[str, Any]) -> Measured:
     return figures, {"score": [learned, reference], "ratio": times, "beats": beats}, {}
 
 
-def _lines(measurement: Mapping[str, Any]) -> float:
+def _lines(measured: Mapping[str, Any]) -> float:
     """Return lines a game; where no game ended, the least it can be."""
-    lines: float | None = measurement["lines_per_game"]
-    return float(measurement["ci95"][0]) if lines is None else lines
+    lines: float | None = measured["lines_per_game"]
+    return float(measured["ci95"][0]) if lines is None else lines
 
 
-def best_controller(trained: Mapping[str, Any], scored: Mapping[str, Any]) -> LinearController:
-    """Return the controller of the record as it comes with the package, under the name ``best``.
-
-    Raises:
-        ValueError: If the score is another controller's, or its interval does not lie above DT-20's.
-    """
-    controller = LinearController.from_dict(trained["data"]["controller"])
-    if tuple(scored["data"]["score"][0]["weights"]) != controller.weights:
-        raise ValueError("expected training and score of one controller, got those of two")
-    if not scored["data"]["beats"]:
-        raise ValueError(f"expected a controller that beats {REFERENCE}, got one that does not")
-    told = controller.provenance
-    provenance = {
-        "made_by": told["made_by"],
-        "command": trained["data"]["command"],
-        **{key: value for key, value in told.items() if key not in ("made_by", "score")},
-        "machine": trained["machine"]["gpu"],
-        "commit": trained["commit"],
-        "score": [
-            {key: value for key, value in each.items() if key not in ("features", "weights")}
-            for each in scored["data"]["score"]
-        ],
-        "ratio": scored["data"]["ratio"],
+def low_boards() -> Measured:
+    """Return the scores of the controllers that come with the package."""
+    build_engines((resolve(name).features, 10) for name in CONTROLLERS)
+    found = [each for board, count in LOW_BOARDS.items() for each in evaluate(CONTROLLERS, board, count)]
+    figures = {
+        f"{each['controller']}.{each['board']}.lines_per_game": each["lines_per_game"] for each in found
     }
-    return LinearController(controller.features, controller.weights, controller.rules, "best", provenance)
+    for each in found:
+        del each["features"], each["weights"]
+    return figures, {"measurements": found}, {}
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Take a step, print the figures, write the result."""
-    parser = make_parser(__doc__, "train|score|ship", ())
-    parser.add_argument("step", type=one_of("step", ("train", "score", "ship")), metavar="STEP")
-    parser.add_argument("--keep", type=Path, default=Path("runs/record"), metavar="FOLDER", help="of the run")
-    parser.add_argument("--stop-after", type=positive_seconds, metavar="S", help="train for about S seconds")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the step and its files."""
+    parser.add_argument(
+        "step", type=one_of("step", ("train", "score")), metavar="STEP", help="train or score"
+    )
+    add_keep(parser)
     parser.add_argument("--training", type=Path, metavar="FILE", help="the result of train")
-    parser.add_argument("--score", type=Path, metavar="FILE", help="the result of score")
-    arguments, _ = read(parser, argv)
-    needed = {"train": (), "score": ("training",), "ship": ("training", "score")}[arguments.step]
-    if any(getattr(arguments, name) is None for name in needed):
-        fail(f"expected {' and '.join(f'--{name} FILE' for name in needed)}")
-    with one_line_errors():
-        trained = read_result(arguments.training) if needed else {}
-        if arguments.step == "ship":
-            best = best_controller(trained, read_result(arguments.score))
-            write_text(BEST, json.dumps(best.to_dict(), indent=1, allow_nan=False) + "\n")
-            return
-        check_gpu("the record", "scripts/train_tetris.py")
-        found = train(arguments.keep, arguments.stop_after) if arguments.step == "train" else score(trained)
-    figures, data, series = found
-    print(json.dumps(figures, indent=1))
-    write_result(arguments.json, figures, data, str(RECORD["device"]), series)
 
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what a step comes to."""
+    with one_line_errors():
+        if arguments.step == "train":
+            return train(arguments.keep or Path("runs/record"), arguments.stop_after)
+        if arguments.step == "low_boards":
+            return low_boards()
+        if arguments.training is None:
+            fail("expected --training FILE")
+        return score(read_result(arguments.training))
+
+
+main = measurement(measure, __doc__, add_arguments, "train|score|low_boards", ("cuda",))
 
 if __name__ == "__main__":
     run(main)

@@ -4,7 +4,7 @@ python scripts/reproduce.py published --quick      # a minute on a CPU
 python scripts/reproduce.py noisy_ce_bcts_10x10 --json result.json
 
 Published controllers play on 10x10 and 10x20 by the published rule: on a GPU to 0.5 % and 5 % (95 %
-interval, to either side), on a CPU to 3 % on 10x10, and on 10x20 for --seconds. The noisy cross-entropy
+interval, to either side), on a CPU to 3 % on 10x10, and on 10x20 for a minute. The noisy cross-entropy
 searches are those of Szita & Lőrincz (2006) and of Thiery & Scherrer (2009), see noisy_ce.py; the ones on
 10x20 are for a GPU.
 """
@@ -22,17 +22,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.toolchain import find_compiler
-from measure.cli import make_parser, measurement, read
+from measure.cli import measurement
 from measure.noisy_ce import Plan, Search, medians, run_experiment
-from measure.provenance import Measured, write_result
+from measure.provenance import Measured
 from tetris import Rules
-from tetris.commands.command_line import fail, one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.commands.command_line import fail, one_line_errors, one_of, run
 from tetris.controller import PUBLISHED
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
-from tetris.evaluation.text_table import table
-from tetris.numbers import lines
+from tetris.evaluation.scores import Limit, Measurement, progress_bar
+from tetris.evaluation.scores import measure as measure_score
 from tetris.progress import progress
 
 PLANS: Mapping[str, Plan] = {
@@ -68,15 +67,10 @@ _BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
 def decisions_for(controller: str, board: str, precision: float) -> int:
     """Return so many decisions that the 95 % interval reaches no further than ``precision`` from the score.
 
-    That is so, but for one time in a thousand, for a controller that is as good as its paper says, or a
-    seventh better: the interval of n games reaches some 1.96 / sqrt(n) down and somewhat further up. The
+    That is so, but for one time in a thousand, for a published controller that is as good as its paper says,
+    or a seventh better: the interval of n games reaches some 1.96 / sqrt(n) down and somewhat further up. The
     number does not depend on how the games go, so that a score is the same on every machine, and no stopping
     rule bends it.
-
-    Args:
-        controller: Name of a published one.
-        board: ``"10x10"`` or ``"10x20"``.
-        precision: As a share of the score, above 0.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
     lines = _UNKNOWN if paper is None else paper.middle
@@ -94,36 +88,26 @@ def measure_published(device: str, precision: Mapping[str, float], seconds: floa
             if board in precision:
                 limit = Limit(decisions=decisions_for(name, board, precision[board]))
             with progress_bar(f"{name} on {board}", limit) as show:
-                score, took = measure(controller, rules, limit, DEFAULT_SEED, device, show)
+                score, took = measure_score(controller, rules, limit, DEFAULT_SEED, device, show)
             found = Measurement(name, controller, rules, rules.pieces, DEFAULT_SEED, device, score, took)
             measured.append(found.to_dict())
     return measured
 
 
-def published(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return what the published controllers score; their table goes to stdout."""
-    precision = GPU_PRECISION if device == "cuda" and not arguments.quick else CPU_PRECISION
-    seconds = arguments.seconds or (QUICK_SECONDS if arguments.quick else SECONDS)
-    measured = measure_published(device, precision, seconds)
-    figures, rows = {}, []
+def published(quick: bool, device: str) -> Measured:
+    """Return what the published controllers score."""
+    precision = GPU_PRECISION if device == "cuda" and not quick else CPU_PRECISION
+    seconds = QUICK_SECONDS if quick else SECONDS
+    measured, figures = measure_published(device, precision, seconds), {}
     for each in measured:
-        low, high = each["ci95"]
-        least = low if each["lines_per_game"] is None else each["lines_per_game"]
+        least = each["ci95"][0] if each["lines_per_game"] is None else each["lines_per_game"]
         figures[f"reproduce.published.{each['controller']}.{each['board']}.lines_per_game"] = least
-        cells = (each["lines_per_game"], low, high)
-        rows.append([each["controller"], each["board"], *map(lines, cells), f"{each['games']:,}"])
-    print(table(["controller", "board", "lines/game", "95 % from", "to", "games"], rows), flush=True)
     return figures, {"precision": dict(precision), "seconds": seconds, "measurements": measured}, {}
 
 
-def noisy_ce(name: str, arguments: argparse.Namespace, device: str) -> Measured:
-    """Return what the noisy cross-entropy searches of a plan come to; their table goes to stdout."""
-    changes = {
-        "seeds": arguments.seeds or (QUICK_SEEDS if arguments.quick else None),
-        "generations": arguments.generations,
-        "limit": arguments.limit,
-    }
-    plan = replace(PLANS[name], **{key: value for key, value in changes.items() if value is not None})
+def noisy_ce(name: str, quick: bool, device: str) -> Measured:
+    """Return what the noisy cross-entropy searches of a plan come to."""
+    plan = replace(PLANS[name], seeds=QUICK_SEEDS) if quick else PLANS[name]
     if device == "cpu":
         plan = replace(plan, score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
     bar = progress(desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations")
@@ -135,45 +119,43 @@ def noisy_ce(name: str, arguments: argparse.Namespace, device: str) -> Measured:
 
     with bar:
         experiment = run_experiment(plan, device, update)
-    found = medians(experiment)
-    print(f"{plan.features} on {plan.board}: {plan.seeds} searches a row, {plan.generations} generations")
-    print(table(["noise", "lines/game, median"], [[noise, lines(value)] for noise, value in found.items()]))
     figures = {
         f"reproduce.{name}.{noise.partition(':')[0]}.lines_per_game_median": value
-        for noise, value in found.items()
+        for noise, value in medians(experiment).items()
     }
-    series = [
-        {key: search[key] for key in ("noise", "seed", *_BY_GENERATION)} for search in experiment["searches"]
-    ]
-    for search in experiment["searches"]:
+    searches = experiment["searches"]
+    series = [{key: search[key] for key in ("noise", "seed", *_BY_GENERATION)} for search in searches]
+    for search in searches:
         for key in _BY_GENERATION:
             del search[key]
     return figures, experiment, {"": series}
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print a table, write the result."""
-    parser = make_parser(__doc__, "[EXPERIMENT ...]")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the experiments."""
     known, listed = one_of("experiment", EXPERIMENTS), ", ".join(EXPERIMENTS)
     parser.add_argument("experiments", nargs="*", type=known, metavar="EXPERIMENT", help=listed)
     parser.add_argument("--quick", action="store_true", help="cut down: three searches of a kind")
-    told = f"of a published controller (default: {SECONDS:g}, with --quick {QUICK_SECONDS:g})"
-    parser.add_argument("--seconds", type=positive_seconds, metavar="S", help=told)
-    parser.add_argument("--seeds", type=positive_int, metavar="N", help="searches with each noise schedule")
-    parser.add_argument("--generations", type=positive_int, metavar="N", help="of each search")
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="decisions of a search's game")
-    arguments, device = read(parser, argv)
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return the figures of the experiments, and the details of one."""
     names = arguments.experiments or [name for name in EXPERIMENTS if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
     with one_line_errors():
         find_compiler()  # the reference implementation would play for weeks
+    figures: dict[str, float] = {}
     for name in names:
-        measured = published(arguments, device) if name == "published" else noisy_ce(name, arguments, device)
-        figures, data, series = measured
-        write_result(arguments.json, figures, data, device, series)
+        if name == "published":
+            found, data, series = published(arguments.quick, device)
+        else:
+            found, data, series = noisy_ce(name, arguments.quick, device)
+        figures |= found
+    return figures, data, series
 
+
+main = measurement(measure, __doc__, add_arguments, "[EXPERIMENT ...]")
 
 if __name__ == "__main__":
     run(main)

@@ -10,7 +10,6 @@ Without a name all that this machine's device has. A copy of the files without g
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -20,10 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import UNFINISHED
+from measure.cli import UNFINISHED, add_stop_after
+from measure.processes import environment
 from measure.provenance import COMMIT, RESULTS, ROOT, commit, machine_name
 from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_seconds, run
+from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, run
 from tetris.devices import choose_device
 from tetris.evaluation.text_table import table
 
@@ -33,26 +33,15 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Measurement:
-    """A command that measures, and writes one result.
+    """A command that measures, and writes one result."""
 
-    Attributes:
-        name: The result's name.
-        command: Script of this folder with its arguments; ``{device}`` and ``{NAME}``, the result of another
-            measurement, are filled in.
-        paths: What it measures, from the root: where these changed, the result may no longer hold.
-        timeout_s: The most that a command may take.
-        devices: Where it is measured.
-        needs: The measurement whose result it reads.
-        resumable: Whether it takes ``--keep`` and ``--stop-after``.
-    """
-
-    name: str
-    command: str
-    paths: str
+    name: str  # of the result
+    command: str  # a script of this folder; {device} and {NAME}, the result of another one, are filled in
+    paths: str  # what it measures, from the root: where these changed, the result may no longer hold
     timeout_s: float = 600.0
     devices: tuple[str, ...] = ("cpu", "cuda")
-    needs: str | None = None
-    resumable: bool = False
+    needs: str | None = None  # the measurement whose result it reads
+    resumable: bool = False  # whether it takes --keep and --stop-after
 
 
 _GPU, _CPU = ("cuda",), ("cpu",)
@@ -68,7 +57,7 @@ MEASUREMENTS = {
         Measurement("rollout", f"benchmark_tetris.py {_PLAYED}", _ENGINE),
         Measurement("equality", "equality.py", _ENGINE, 600.0, _GPU),
         Measurement("env", "benchmark_env.py --device {device}", f"{_ENGINE} tetris/envs"),
-        Measurement("training", "training.py --device {device}", _TRAINING, 3600.0),
+        Measurement("training", "training.py preset --device {device}", _TRAINING, 3600.0),
         *(
             Measurement(tool, f"sanitizers.py {tool}", "cem kernels tetris tests", 3600.0, _GPU)
             for tool in ("memcheck", "racecheck", "initcheck")
@@ -81,8 +70,10 @@ MEASUREMENTS = {
             *("record_score", "record.py score --training {record_training}", _ENGINE, 3600.0, _GPU),
             needs="record_training",
         ),
-        Measurement("first_run", "first_run.py --device {device}", f"{_TRAINING} tetris/commands", 1800.0),
-        Measurement("best_scores", "best_scores.py", _ENGINE, 900.0, _GPU),
+        Measurement(
+            "first_run", "training.py first_run --device {device}", f"{_TRAINING} tetris/commands", 1800.0
+        ),
+        Measurement("best_scores", "record.py low_boards", _ENGINE, 900.0, _GPU),
         Measurement("published", "reproduce.py published --device {device}", _ENGINE, 3600.0),
         *(
             Measurement(name, f"reproduce.py {name} --device {{device}}", f"cem {_ENGINE}", 3600.0, devices)
@@ -98,24 +89,6 @@ MEASUREMENTS = {
 """Every measurement there is; compare_mdptetris.py, which needs somebody's copy of a peer, is run by hand."""
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [NAME ...]")
-    known = one_of("measurement", MEASUREMENTS)
-    parser.add_argument("names", nargs="*", type=known, metavar="NAME", help="measurements (default: all)")
-    parser.add_argument("--list", action="store_true", help="say which there are")
-    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
-    parser.add_argument("--machine", metavar="NAME", help="folder of the results (default: by its processor)")
-    parser.add_argument("--commit", metavar="SHA", help="that is measured (default: by git)")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS, metavar="DIR", help="(default: benchmarks/results)"
-    )
-    parser.add_argument(
-        "--stop-after", type=positive_seconds, metavar="S", help="stop long measurements after some S seconds"
-    )
-    return parser.parse_args(argv)
-
-
 def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | None) -> str:
     """Run a measurement; its result then lies in the folder.
 
@@ -129,12 +102,9 @@ def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | N
         words += ["--keep", str(KEPT / folder.name / one.name)]
         words += ["--stop-after", str(stop_after_s)] if stop_after_s is not None else []
     command = [sys.executable, str(_HERE / script), *words, "--json", str(target)]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": path}
-    if device == "cpu":
-        environment["CUDA_VISIBLE_DEVICES"] = ""
+    own = {**environment(), **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})}
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, timeout=one.timeout_s, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=own, timeout=one.timeout_s, check=False)
     except subprocess.TimeoutExpired:
         return f"not done in {one.timeout_s:.0f} s"
     return {0: "done", UNFINISHED: "not done: run it again to go on"}.get(
@@ -144,7 +114,16 @@ def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | N
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure; 1 where something failed or is not done."""
-    arguments = parse_arguments(argv)
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...] [NAME ...]")
+    known, out = one_of("measurement", MEASUREMENTS), "(default: benchmarks/results)"
+    parser.add_argument("names", nargs="*", type=known, metavar="NAME", help="measurements (default: all)")
+    parser.add_argument("--list", action="store_true", help="say which there are")
+    add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
+    parser.add_argument("--machine", metavar="NAME", help="folder of the results (default: by its processor)")
+    parser.add_argument("--commit", metavar="SHA", help="that is measured (default: by git)")
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help=out)
+    add_stop_after(parser)
+    arguments = parser.parse_args(argv)
     if arguments.list:
         rows = [[each.name, " ".join(each.devices), each.command] for each in MEASUREMENTS.values()]
         print(table(["measurement", "devices", "command"], rows))
@@ -165,11 +144,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     failed = False
     for name in names:
-        needed = MEASUREMENTS[name].needs
-        ready = needed is None or (folder / f"{needed}.json").is_file()
-        state = (
-            measure(MEASUREMENTS[name], folder, device, arguments.stop_after) if ready else f"needs {needed}"
-        )
+        one = MEASUREMENTS[name]
+        state = f"needs {one.needs}"
+        if one.needs is None or (folder / f"{one.needs}.json").is_file():
+            state = measure(one, folder, device, arguments.stop_after)
         print(f"{name}: {state}", file=sys.stderr, flush=True)
         failed |= state != "done"
     return 1 if failed else 0

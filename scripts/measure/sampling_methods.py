@@ -1,10 +1,11 @@
-"""The ways to draw ``mean + std * noise`` that benchmark_sampling.py compares."""
+"""The ways to draw ``mean + std * noise`` that benchmark_sampling.py compares, and their measured times."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,23 +18,14 @@ Sample = Callable[[Tensor, Tensor, int], Tensor]
 
 @dataclass(frozen=True)
 class Method:
-    """A way to draw a population.
-
-    Attributes:
-        name: How results call it.
-        label: How tables call it.
-        make: Returns the function that draws; it is called again for every size.
-        capturable: Whether a CUDA graph can hold it.
-        independent: Whether every entry has noise of its own.
-        devices: The kinds of device where it is of interest.
-    """
+    """A way to draw a population."""
 
     name: str
     label: str
-    make: Callable[[], Sample]
-    capturable: bool = True
-    independent: bool = True
-    devices: tuple[str, ...] = ("cuda", "cpu")
+    make: Callable[[], Sample]  # called again for every size
+    capturable: bool = True  # by a CUDA graph
+    independent: bool = True  # every entry has noise of its own
+    devices: tuple[str, ...] = ("cuda", "cpu")  # where it is of interest
 
 
 def _eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
@@ -106,7 +98,20 @@ METHODS = (
 )
 """Every method there is."""
 
+LABELS = {method.name: method.label for method in METHODS}
+"""What tables and pictures call them."""
+
 
 def methods_for(device: str) -> tuple[Method, ...]:
     """Return the methods of a kind of device, ``"cpu"`` or ``"cuda"``."""
     return tuple(method for method in METHODS if device in method.devices)
+
+
+def median(size: Mapping[str, Any], clock: str, name: str) -> float:
+    """Return the median time of a method at a measured size, in microseconds."""
+    return float(size[clock][name]["median"])
+
+
+def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours") -> list[float]:
+    """Return how many times as long one method takes as another, ours by default, size by size."""
+    return [median(size, clock, over) / median(size, clock, of) for size in sizes]

@@ -8,18 +8,18 @@ Only records in kernels of this project count.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,24 +28,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels import BuildError
 from kernels.cuda import find_nvcc
-from measure.cli import make_parser, measurement, read
+from measure.cli import measurement
 from measure.engines import GOOD, build_engines
-from measure.processes import python
-from measure.provenance import ROOT, write_result
+from measure.processes import environment, python
+from measure.provenance import ROOT, Measured
 from tetris.commands.command_line import one_line_errors, one_of, run
-from tetris.devices import check_gpu
 
 TESTS = "tests"
 TOOLS = ("memcheck", "racecheck", "initcheck")
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
-NAMESPACES = ("tetris::",)
+NAMESPACE = "tetris::"
 """What the names of this project's kernels hold."""
 
-TIMEOUT_S = 150.0
+TIMEOUT_S = 150
 """The most that a file of tests may take under a tool."""
 
 # Races are looked for in shared memory, which is a kernel's own; the other tools have to see who writes what.
-FILTERS = {"racecheck": tuple(f"--kernel-name=kns={name.rstrip(':')}" for name in NAMESPACES)}
+FILTERS = {"racecheck": ("--kernel-name=kns=tetris",)}
 
 PYTEST = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-q")
 MARKED = "cuda and not heavy and not timing"
@@ -67,35 +66,19 @@ SELECTED = {
 }
 
 _AT_ONCE = 5  # much of it is work on the host, and processes share the GPU one after the other
-_NO_TESTS = 5  # pytest's exit code where none is selected
+_NO_TESTS, _TIMED_OUT = 5, (124, 137)  # exit codes of pytest where none is selected, and of timeout
 _RECORD = re.compile(r"========= (Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)")
 
 
 def find_sanitizer() -> str:
-    """Return the program: that on PATH, else the one beside nvcc.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    found = shutil.which("compute-sanitizer")
-    if found is None:
-        with contextlib.suppress(BuildError):
-            found = shutil.which("compute-sanitizer", path=str(find_nvcc().path.parent))
+    """Return the program: that on PATH, else the one beside nvcc."""
+    places = [os.environ["PATH"]]
+    with contextlib.suppress(BuildError):
+        places.append(str(find_nvcc().path.parent))
+    found = shutil.which("compute-sanitizer", path=os.pathsep.join(places))
     if found is None:
         raise ValueError("expected compute-sanitizer on PATH, found none: install the CUDA toolkit")
     return found
-
-
-def command(program: str, tool: str, log: Path, test: Path) -> list[str]:
-    """Return the command that runs the GPU tests of a file under a tool."""
-    pytest = [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], str(test)]
-    return [program, "--tool", tool, *FILTERS.get(tool, ()), "--log-file", str(log), *pytest]
-
-
-def environment(tool: str) -> dict[str, str]:
-    """Return the environment for a tool: each tensor an allocation of its own, except to find races."""
-    uncached = {} if tool == "racecheck" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    return {**os.environ, "PYTHONPATH": str(ROOT), **uncached}
 
 
 def split_records(log: str) -> tuple[list[str], list[str]]:
@@ -107,8 +90,7 @@ def split_records(log: str) -> tuple[list[str], list[str]]:
         if records and line.startswith("========="):
             records[-1].append(line.removeprefix("=========").strip())
     texts = ["\n".join(record) for record in records]
-    ours = [text for text in texts if any(name in text for name in NAMESPACES)]
-    return ours, [text for text in texts if text not in ours]
+    return [text for text in texts if NAMESPACE in text], [text for text in texts if NAMESPACE not in text]
 
 
 def count_tests(output: str) -> tuple[int, int]:
@@ -117,28 +99,31 @@ def count_tests(output: str) -> tuple[int, int]:
     return counts.get("passed", 0), sum(value for word, value in counts.items() if word != "passed")
 
 
+def run_pytest(words: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
+    """Run tests by a command, in a changed environment; what came of them."""
+    own = {**environment(), **changes}
+    done = subprocess.run(words, env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    passed, failed = count_tests(done.stdout)
+    if done.returncode not in (0, _NO_TESTS) and failed == 0:
+        failed = 1  # it crashed before it could count
+    failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", done.stdout, re.MULTILINE)
+    summary = (done.stdout.strip().splitlines() or [""])[-1].strip("= ")
+    told = {"passed": passed, "failed": failed, "failures": failures, "summary": summary}
+    return {**told, "returncode": done.returncode}
+
+
 def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
     """Run the GPU tests of a file under a tool; what it found there."""
-    words, own = command(find_sanitizer(), tool, log, test), environment(tool)
-    with subprocess.Popen(
-        words, env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        try:
-            output, _ = process.communicate(timeout=TIMEOUT_S)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # the program that it watches too
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise RuntimeError(
-                    f"expected {tool} of {test.name} to be done in {TIMEOUT_S:.0f} s"
-                ) from None
-            raise
+    # timeout ends what the tool watches, too: all of its process group.
+    sanitizer = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool, *FILTERS.get(tool, ())]
+    pytest = [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], str(test)]
+    # Except where races are looked for, each tensor is an allocation of its own.
+    uncached = {} if tool == "racecheck" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    found = run_pytest([*sanitizer, "--log-file", str(log), *pytest], uncached)
+    if found["returncode"] in _TIMED_OUT:
+        raise RuntimeError(f"expected {tool} of {test.name} to be done in {TIMEOUT_S} s")
     ours, others = split_records(log.read_text(errors="replace") if log.is_file() else "")
-    passed, failed = count_tests(output)
-    if process.returncode not in (0, _NO_TESTS) and failed == 0:
-        failed = 1  # it crashed before it could count
-    failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", output, re.MULTILINE)
-    numbers = {"errors": len(ours), "elsewhere": len(others), "passed": passed, "failed": failed}
-    return {**numbers, "records": ours[:5], "failures": failures}
+    return {**found, "errors": len(ours), "elsewhere": len(others), "records": ours[:5]}
 
 
 def find_tests() -> list[Path]:
@@ -150,63 +135,48 @@ def find_tests() -> list[Path]:
 
 def run_tool(tool: str) -> dict[str, Any]:
     """Run all files of GPU tests under a tool, a few side by side; what it found."""
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
-        logs = Path(folder)
-        runs = [pool.submit(run_file, tool, logs / f"{test.stem}.log", test) for test in find_tests()]
+        runs = [pool.submit(run_file, tool, Path(folder, f"{test.stem}.log"), test) for test in find_tests()]
         try:
             found = [each.result() for each in runs]
-        except BaseException:
+        finally:
             pool.shutdown(cancel_futures=True)
-            raise
     totals: dict[str, Any] = {"tool": tool}
     for key in ("errors", "elsewhere", "passed", "failed"):
         totals[key] = sum(each[key] for each in found)
-    totals["seconds"] = round(time.monotonic() - began, 1)
-    totals["records"] = [record for each in found for record in each["records"]][:5]
-    totals["failures"] = [failure for each in found for failure in each["failures"]]
+    for key in ("records", "failures"):
+        totals[key] = [text for each in found for text in each[key]]
     return totals
 
 
-def run_tests() -> tuple[dict[str, int], dict[str, Any]]:
-    """Run the GPU tests without a tool; figures and details."""
-    began = time.monotonic()
-    words = [sys.executable, *PYTEST, "-m", "cuda", "tests"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    passed, failed = count_tests(done.stdout)
-    if done.returncode and not failed:
-        failed = 1  # it crashed before it could count
-    lines = done.stdout.strip().splitlines()
-    data = {"seconds": round(time.monotonic() - began, 1), "summary": lines[-1].strip("= ") if lines else ""}
-    return {"tests.cuda.passed": passed, "tests.cuda.failed": failed}, data
-
-
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run, print what was found, write the result where nothing was."""
-    parser = make_parser(__doc__, "TOOL", ())
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the tool."""
     names = (TESTS, *TOOLS)
     parser.add_argument("tool", type=one_of("tool", names), metavar="TOOL", help=", ".join(names))
-    arguments, _ = read(parser, argv)
-    tool = arguments.tool
-    with one_line_errors():
-        check_gpu("the GPU tests", "pytest")
-        if tool != TESTS:
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what was found; RuntimeError where that is anything."""
+    tool, data = arguments.tool, dict[str, Any]()
+    if tool != TESTS:
+        with one_line_errors():
             find_sanitizer()
     build_engines((name, 10) for name in GOOD)
+    began = time.monotonic()
     if tool == TESTS:
-        figures, data = run_tests()
-        good = figures["tests.cuda.passed"] > 0 and not figures["tests.cuda.failed"]
+        found = run_pytest([sys.executable, *PYTEST, "-m", "cuda", "tests"], {})
+        figures = {"tests.cuda.passed": found["passed"], "tests.cuda.failed": found["failed"]}
+        data["summary"] = found["summary"]
     else:
-        found = run_tool(tool)
+        found = data["findings"] = run_tool(tool)
         figures = {f"sanitizer.{tool}.errors": found["errors"], f"sanitizer.{tool}.tests": found["passed"]}
-        data, good = {"findings": found}, found["passed"] > 0 and not found["errors"] + found["failed"]
-    print(json.dumps({**figures, **data}, indent=1), flush=True)
-    if not good:
+    if found["passed"] == 0 or found.get("errors", 0) + found["failed"]:
+        print(json.dumps(found, indent=1), flush=True)
         raise RuntimeError(f"expected {tool} to find nothing and all tests to pass")
-    write_result(arguments.json, figures, data, "cuda")
+    return figures, {"seconds": round(time.monotonic() - began, 1), **data}, {}
 
+
+main = measurement(measure, __doc__, add_arguments, "TOOL", ("cuda",))
 
 if __name__ == "__main__":
     run(main)

@@ -13,25 +13,17 @@ from tetris.progress import progress
 
 @dataclass
 class Course:
-    """One way to play that is measured.
+    """One way to play that is measured."""
 
-    Attributes:
-        name: What to call it.
-        figure: Name of its figure.
-        play: Plays so many steps, waits for the device, and returns how much was placed.
-        warm_up: Steps before the clock starts, twice.
-        steps: Steps of one measurement.
-        speeds: Placements a second, one for each measurement.
-        of_processor: The same in a second of processor time, of all threads together.
-    """
-
-    name: str
-    figure: str
-    play: Callable[[int], int]
-    warm_up: int
-    steps: int = 1
-    speeds: list[float] = field(default_factory=list)
-    of_processor: list[float] = field(default_factory=list)
+    figure: str  # its name
+    play: Callable[[int], int]  # plays so many steps, waits for the device, and returns how much was placed
+    warm_up: int  # steps before the clock starts, twice
+    inverse: bool = False  # whether the figure is microseconds a placement, not placements a second
+    steps: int = 1  # of one measurement
+    speeds: list[float] = field(default_factory=list)  # placements a second, one for each measurement
+    of_processor: list[float] = field(
+        default_factory=list
+    )  # the same a second of all threads' processor time
 
     def prepare(self, seconds: float) -> None:
         """Play to steady play, and find out how many steps take so many seconds."""
@@ -47,9 +39,19 @@ class Course:
         self.speeds.append(placed / (time.perf_counter() - began))
         self.of_processor.append(placed / max(time.process_time() - processor, 1e-9))
 
+    @property
+    def values(self) -> list[float]:
+        """The measurements in the unit of the figure."""
+        return [1e6 / speed if self.inverse else speed for speed in self.speeds]
 
-def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
-    """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone."""
+
+def measure_courses(
+    courses: Sequence[Course], repeats: int, seconds: float
+) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Measure all of them, interleaved; by figure the median, and the least and most.
+
+    What disturbs the machine for a moment then hits none alone.
+    """
     with progress(total=len(courses) * (repeats + 1), leave=False, unit=" measurement") as bar:
         for repeat in range(repeats + 1):
             for course in courses:
@@ -58,8 +60,7 @@ def measure(courses: Sequence[Course], repeats: int, seconds: float) -> None:
                 else:
                     course.prepare(seconds)
                 bar.update()
-
-
-def median_and_range(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return median, least and most."""
-    return statistics.median(values), min(values), max(values)
+    return (
+        {course.figure: statistics.median(course.values) for course in courses},
+        {course.figure: [min(course.values), max(course.values)] for course in courses},
+    )

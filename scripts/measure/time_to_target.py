@@ -3,23 +3,26 @@
 python scripts/measure/time_to_target.py --device cpu --seeds 3 --json out.json
 
 Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
-compiled before. With --time-limit a run is cut off. After a generation, about once a second, it notes its
-controller. Afterwards, with the clock stopped, the first of these that reaches a goal is found by bisection.
-A controller is played until the interval of its score leaves the goal out or enough games have ended, on
-pieces that training never met. On a processor, where hundreds of games of many millions of lines take hours,
-its score is estimated instead, by importance splitting.
+compiled before. About once a second a run writes the controller that it has learned so far. Afterwards, with
+the clock stopped, the first of these that reaches a goal is found by bisection. A controller is played until
+the interval of its score leaves the goal out or enough games have ended, on pieces that training never met.
+On a processor, where hundreds of games of many millions of lines take hours, its score is estimated instead,
+by importance splitting.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +31,20 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kernels.files import write_text
-from measure.cli import Unfinished, make_parser, measurement, read
-from measure.engines import build_for_training
-from measure.processes import begin, python
-from measure.provenance import write_result
+from measure.cli import Unfinished, add_keep, measurement
+from measure.processes import begin, environment, flags, learned
+from measure.provenance import ROOT, Measured
+from measure.training import add_seeds
 from tetris import LinearController, Rollout, Rules, Score
-from tetris.commands.command_line import one_line_errors, one_of, positive_int, positive_seconds, run
+from tetris.commands.command_line import one_line_errors, run
 from tetris.devices import DEVICES
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import Estimate, estimate
 from tetris.evaluation.scores import MOST_STREAMS, STREAMS
-from tetris.evaluation.text_table import table
 from tetris.score import chi2_quantile
-from tetris.splitting import LEAST_DECISIONS
-from tetris.training.recipe import Recipe, make_recipe, read_settings
+from tetris.training.recipe import make_recipe
+from tetris.training.run_folder import RunFolder
+from tetris.training.training import prepare_engine
 
 GAMES = 400
 """The games after which a score counts as it is: its interval is then ten percent to each side."""
@@ -56,6 +59,7 @@ _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty 
 _LOOKS = 16  # at a score, about, while so many games end
 _DOUBT = 0.0005  # on each side, at each look
 _DECISIONS_A_LINE = 2.5  # four cells a piece, ten a line
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -83,14 +87,7 @@ def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
     """Return the first of so many moments that reaches a goal, by bisection; None where the last does not."""
     if count == 0 or not reached(count - 1):
         return None
-    low, high = -1, count - 1  # low does not, high does
-    while high - low > 1:
-        middle = (low + high) // 2
-        if reached(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return bisect_left(range(count - 1), True, key=reached)
 
 
 def look(
@@ -149,82 +146,69 @@ def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str
     }
 
 
-def train(settings: Mapping[str, Any], longest_s: float | None) -> dict[str, Any]:
-    """Train in a process of its own, so many seconds at most; what `timed_training` writes.
+def train(settings: Mapping[str, Any], out: Path) -> tuple[list[Moment], dict[str, Any]]:
+    """Train in a process of its own; what it had learned when, and what it came to."""
+    words = ("scripts/train_tetris.py", *flags(settings), "--score-decisions", 0, "--out", out)
+    file, moments, generation, ended = RunFolder(out).controller, list[Moment](), 0, False
+    began = time.time()
+    with subprocess.Popen(
+        [sys.executable, *map(str, words)], cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL
+    ) as process:
+        while not ended:
+            ended = process.poll() is not None
+            seconds = file.stat().st_mtime - began if file.is_file() else 0.0
+            controller = learned(out) if seconds else {"provenance": {"generation": 0}}
+            if (known := controller["provenance"])["generation"] > generation:
+                generation = known["generation"]
+                told = {"generation": generation, "decisions": known["decisions"]}
+                moments.append({"seconds": seconds, **told, "weights": controller["weights"]})
+            time.sleep(_POLL_SECONDS)
+    if process.returncode or not moments:
+        raise RuntimeError(f"{' '.join(map(str, words))} ended with {process.returncode}")
+    return moments, known
 
-    Raises:
-        RuntimeError: If it fails.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        config, out = Path(folder) / "settings.json", Path(folder) / "run.json"
-        config.write_text(json.dumps(settings))
-        limit = () if longest_s is None else (longest_s,)
-        python(Path(__file__).with_name("timed_training.py"), config, time.time(), out, *limit)
-        result: dict[str, Any] = json.loads(out.read_text())
-    return result
 
-
-def measure_seed(
-    settings: Mapping[str, Any], goals: Sequence[Goal], longest_s: float | None
-) -> dict[str, Any]:
+def measure_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run, and when it reached each goal; what it knew every second is left out."""
     began = time.monotonic()
-    found = train(settings, longest_s)
-    features, moments = found["config"]["features"], found.pop("moments")
-    when = {goal.name: reached_at(moments, features, goal, settings["device"]) for goal in goals}
+    with tempfile.TemporaryDirectory() as folder:
+        moments, known = train(settings, Path(folder) / "run")
+    features = known["config"]["features"]
     return {
         "seed": settings["seed"],
-        "total_seconds": moments[-1]["seconds"] if moments else longest_s,
+        "total_seconds": moments[-1]["seconds"],
+        "reached": {goal.name: reached_at(moments, features, goal, settings["device"]) for goal in GOALS},
         "measured_seconds": time.monotonic() - began,
-        "reached": when,
-        **found,
+        "config": known["config"],
+        "training_seconds": known["seconds"],
+        "decisions": known["decisions"],
     }
 
 
-def measure(
-    settings: Mapping[str, Any],
-    seeds: int,
-    goals: Sequence[Goal],
-    longest_s: float | None,
-    kept: Path,
-    stop_after_s: float | None,
+def measure_seeds(
+    settings: Mapping[str, Any], seeds: int, kept: Path, stop_after_s: float | None
 ) -> list[dict[str, Any]]:
-    """Return a run for each seed from 1 on; those in the folder ``kept`` are not measured again.
-
-    Raises:
-        Unfinished: If the next one is unlikely to be done after ``stop_after_s`` seconds.
-    """
-    began = time.monotonic()
-    runs: list[dict[str, Any]] = []
-    measured = False
+    """Return a run for each seed from 1 on; those in the folder ``kept`` are not measured again."""
+    began, runs, measured = time.monotonic(), list[dict[str, Any]](), False
     for seed in range(1, seeds + 1):
         file = kept / f"seed-{seed}.json"
         if not file.is_file():
             longest = max((run["measured_seconds"] for run in runs), default=0.0)
             if measured and time.monotonic() - began + longest > (stop_after_s or math.inf):
                 raise Unfinished(f"{len(runs)} of {seeds} seeds are measured")
-            if not measured:
-                train({**settings, **_warm_up(make_recipe(str(settings["device"]), settings))}, None)
-            write_text(file, json.dumps(measure_seed({**settings, "seed": seed}, goals, longest_s)))
+            write_text(file, json.dumps(measure_seed({**settings, "seed": seed})))
             measured = True
         runs.append(json.loads(file.read_text()))
     return runs
 
 
-def _warm_up(recipe: Recipe) -> dict[str, Any]:
-    """Return the settings of a run that sees to it that all is compiled which a recipe takes."""
-    last = recipe.stages[-1]
-    decisions = LEAST_DECISIONS if last.split else 10
-    return {"curriculum": str(replace(last.entry, generations=1, decisions=decisions)), "generations": 0}
-
-
-def figures(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> dict[str, float]:
+def figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return, for each goal that more than half of the runs reached, the median of their seconds.
 
     A run that did not reach it counts as later than any that did.
     """
     found = {}
-    for goal in goals:
+    for goal in GOALS:
         reached = [run["reached"][goal.name] for run in runs]
         median = statistics.median_high([each["seconds"] if each else math.inf for each in reached])
         if median < math.inf:
@@ -232,48 +216,27 @@ def figures(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> dict[st
     return found
 
 
-def summary(runs: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> str:
-    """Return the seconds of every seed and goal as a table."""
-    medians, rows = figures(runs, goals), []
-    for goal in goals:
-        seconds = [run["reached"][goal.name] and run["reached"][goal.name]["seconds"] for run in runs]
-        seconds.append(medians.get(f"time_to_quality.{goal.name}.seconds"))
-        cells = ["-" if value is None else f"{value:.1f}" for value in seconds]
-        rows.append([f"{goal.lines:,} lines on {goal.board}", *cells])
-    return table(["goal", *(f"seed {run['seed']}" for run in runs), "median"], rows)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the preset, the seeds, and where runs are kept."""
+    parser.add_argument("--preset", default="quick", help="to train by (default: quick)")
+    add_seeds(parser)
+    add_keep(parser)
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print the table, write the result."""
-    parser = make_parser(__doc__, devices=DEVICES)
-    recipes = parser.add_mutually_exclusive_group()
-    recipes.add_argument("--preset", default="quick", help="to train by (default: quick)")
-    recipes.add_argument("--config", type=Path, metavar="FILE", help="settings as JSON, as of a run's config")
-    parser.add_argument("--seeds", type=positive_int, default=5, help="seeds 1 to that (default: 5)")
-    names = [goal.name for goal in GOALS]
-    known, told = one_of("goal", names), f"this alone, may be given again: {', '.join(names)}"
-    parser.add_argument("--goal", type=known, action="append", metavar="NAME", help=told)
-    parser.add_argument("--time-limit", type=positive_seconds, metavar="S", help="cut every run off")
-    parser.add_argument("--stop-after", type=positive_seconds, metavar="S", help="begin no run after")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs there, go on with those there")
-    arguments, device = read(parser, argv)
-    goals = [goal for goal in GOALS if goal.name in (arguments.goal or names)]
-    limit = arguments.time_limit
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return when the runs reached the goals."""
+    settings = {"preset": arguments.preset, "device": device}
     with one_line_errors(), tempfile.TemporaryDirectory() as name:
-        given = read_settings(arguments.config) if arguments.config else {"preset": arguments.preset}
-        settings = {**given, "device": device}
         recipe = make_recipe(device, settings)
         kept = arguments.keep or Path(name)
-        begin(kept, device, [recipe.to_dict(), [goal.name for goal in goals], limit])
-        build_for_training(recipe)
-        runs = measure(settings, arguments.seeds, goals, limit, kept, arguments.stop_after)
-    print(f"seconds from the start of the process, preset {recipe.preset}, engine {device}")
-    print(summary(runs, goals))
-    aims = [{"name": goal.name, "board": goal.board, "lines": goal.lines} for goal in goals]
-    data = {"goals": aims, "time_limit": limit, "runs": runs}
-    write_result(arguments.json, figures(runs, goals), data, device)
+        begin(kept, [recipe.to_dict(), [goal.name for goal in GOALS]])
+        prepare_engine(recipe)
+        runs = measure_seeds(settings, arguments.seeds, kept, arguments.stop_after)
+    goals = [{"name": goal.name, **asdict(goal)} for goal in GOALS]
+    return figures(runs), {"goals": goals, "runs": runs}, {}
 
+
+main = measurement(measure, __doc__, add_arguments, devices=DEVICES)
 
 if __name__ == "__main__":
     run(main)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -26,15 +26,8 @@ _MOST_FLUSHES = 32  # a call that waits for the device keeps the host for as lon
 _GRAPH_WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How often to measure.
-
-    Attributes:
-        rounds: How often each is measured again.
-        calls: Timed calls in a round.
-        warm_up: Calls before them that do not count; the first round has ten times as many.
-    """
+class Plan(NamedTuple):
+    """How often to measure: rounds, calls in each, and calls before them, tenfold in the first round."""
 
     rounds: int = 10
     calls: int = 40
@@ -74,7 +67,7 @@ def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     launch it included.
     """
     _wake()
-    return _one_by_one(functions, plan, _between_events)
+    return times_of(functions, plan, _between_events)
 
 
 def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) -> Times:
@@ -85,9 +78,9 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
 
     def once(function: Function) -> float:
         torch.cuda.synchronize()
-        return _wall(function, burst)
+        return _by_the_clock(function, burst)
 
-    times = _one_by_one(functions, plan, once)
+    times = times_of(functions, plan, once)
     torch.cuda.synchronize()
     return times
 
@@ -99,7 +92,7 @@ def graph_times(functions: Mapping[str, Function], plan: Plan, captured: int = 2
     """
     graphs = {name: _capture(function, captured).replay for name, function in functions.items()}
     _wake()
-    return _one_by_one(graphs, plan, lambda replay: _between_events(replay) / captured)
+    return times_of(graphs, plan, lambda replay: _between_events(replay) / captured)
 
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
@@ -107,11 +100,16 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
     bursts: dict[Function, int] = {}
     for function in functions.values():
         function()
-        bursts[function] = max(1, int(seconds * 1e6 / max(_wall(function, 1), 1e-3)))
-    return _one_by_one(functions, plan, lambda function: _wall(function, bursts[function]))
+        bursts[function] = max(1, int(seconds * 1e6 / max(_by_the_clock(function, 1), 1e-3)))
+    return times_of(functions, plan, lambda function: _by_the_clock(function, bursts[function]))
 
 
-def _wall(function: Function, burst: int) -> float:
+def times_of(functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]) -> Times:
+    """Time functions; ``once`` calls one and returns the microseconds of a call."""
+    return _in_rounds(functions, plan, lambda function, count: [once(function) for _ in range(count)])
+
+
+def _by_the_clock(function: Function, burst: int) -> float:
     began = time.perf_counter()
     for _ in range(burst):
         function()
@@ -127,32 +125,25 @@ def _between_events(function: Function) -> float:
     return float(start.elapsed_time(end)) * 1e3
 
 
-def _one_by_one(functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]) -> Times:
-    return _in_rounds(functions, plan, lambda function, count: [once(function) for _ in range(count)])
-
-
 def _in_rounds(
     functions: Mapping[str, Function], plan: Plan, batch: Callable[[Function, int], list[float]]
 ) -> Times:
-    """Return the times; ``batch`` calls a function so many times and returns those in microseconds."""
     rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
     for number in range(plan.rounds):
         for name, function in functions.items():
             batch(function, plan.warm_up * (10 if number == 0 else 1))
             rounds[name].append(batch(function, plan.calls))
-    return {name: _summary(each) for name, each in rounds.items()}
-
-
-def _summary(rounds: list[list[float]]) -> dict[str, float]:
-    times = [time for each in rounds for time in each]
-    medians = [statistics.median(each) for each in rounds]
-    return {
-        "median": statistics.median(times),
-        "mean": statistics.fmean(times),
-        "least": min(medians),
-        "most": max(medians),
-        "calls": len(times),
-    }
+    found = {}
+    for name, measured in rounds.items():
+        times, medians = [time for each in measured for time in each], list(map(statistics.median, measured))
+        found[name] = {
+            "median": statistics.median(times),
+            "mean": statistics.fmean(times),
+            "least": min(medians),
+            "most": max(medians),
+            "calls": len(times),
+        }
+    return found
 
 
 def _wake() -> None:

@@ -1,6 +1,7 @@
 """Measure what training without a flag comes to, how long it takes, and how busy it keeps a GPU.
 
-python scripts/measure/training.py --device cpu --seeds 5 --json training.json
+python scripts/measure/training.py preset --device cpu --seeds 5 --json training.json
+python scripts/measure/training.py first_run --json first_run.json
 
 On a processor the command that a person runs, several seeds, scores and estimates included. On a GPU the time
 is that of the process, from its start to the learned controller; only what is compiled once on a machine is
@@ -8,11 +9,16 @@ compiled before. The learned controller and dt20 then make the same number of de
 comes from another run of the same recipe: the time in which a kernel runs by the driver's own clock (CUPTI,
 through torch.profiler), as a share of the time by the wall clock. What a process does once (the CUDA context,
 loading libraries, the first launch of each kernel) is done before by a run of two generations a stage.
+
+``first_run`` is the first command of README, as a process: once without anything compiled, once with.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import re
 import statistics
 import sys
 import tempfile
@@ -27,17 +33,16 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import make_parser, measurement, read
-from measure.engines import build_for_training
-from measure.processes import python
-from measure.provenance import Measured, write_result
-from tetris.commands.command_line import positive_int, run
+from measure.cli import measurement
+from measure.processes import evaluate, flags, learned, metrics, python
+from measure.provenance import Measured
+from tetris.commands.command_line import one_of, positive_int, run
 from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.training import StopRequest
 from tetris.training.curriculum import curriculum_text
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
-from tetris.training.training import Training
+from tetris.training.training import Training, prepare_engine
 
 GOAL = 45e6
 """Lines a game on 10x20 that training on a GPU aims at; the record of 2009 has 35 million."""
@@ -45,20 +50,45 @@ GOAL = 45e6
 SCORED = 200_000_000_000
 """Decisions a controller after training on a GPU: on 10x20 1,600 games of DT-20."""
 
+TIMEOUT_S = 900.0
+"""The most that a run may take."""
+
+
+def timed_run(out: Path, *words: object) -> tuple[float, str, dict[str, Any]]:
+    """Train in a process of its own; its seconds, what it said, and what it learned."""
+    began = time.perf_counter()
+    said = python("scripts/train_tetris.py", *words, "--out", out, timeout_s=TIMEOUT_S)
+    seconds = time.perf_counter() - began
+    controller = learned(out)
+    told = controller["provenance"]
+    kept = {key: told.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
+    return seconds, said, {"training_seconds": told["seconds"], "weights": controller["weights"], **kept}
+
+
+def first_run(device: str, folder: Path) -> Measured:
+    """Return how long the first command of README takes, cold and warm, and what it says at its end."""
+    os.environ["CEM_TETRIS_CACHE"] = str(folder / "cache")
+    runs: dict[str, dict[str, Any]] = {}
+    for state in ("cold", "warm"):
+        seconds, said, found = timed_run(folder / state, "--device", device)
+        verdict = next(line for line in reversed(said.splitlines()) if " lines a game on " in line)
+        times = re.search(r"([\d.]+) times dt20", verdict)
+        told = {"verdict": verdict, "times_dt20": float(times[1]) if times else None}
+        runs[state] = {"seconds": seconds, "training_seconds": found["training_seconds"], **told}
+    figures = {f"first_run.{state}.seconds": each["seconds"] for state, each in runs.items()}
+    if (times_dt20 := runs["warm"]["times_dt20"]) is not None:
+        figures["first_run.times_dt20"] = times_dt20
+    return figures, runs, {}
+
 
 def on_cpu(seeds: int, folder: Path) -> Measured:
     """Return, for each seed, what training without any other flag comes to, and how long it takes in all."""
     runs, series = [], {}
     for seed in range(1, seeds + 1):
-        out, began = folder / f"seed-{seed}", time.perf_counter()
-        python("scripts/train_tetris.py", "--device", "cpu", "--seed", seed, "--out", out)
-        total = time.perf_counter() - began
-        controller = json.loads((out / "controller.json").read_text())
+        out = folder / f"seed-{seed}"
+        seconds, _, found = timed_run(out, "--device", "cpu", "--seed", seed)
+        runs.append({"seed": seed, "total_seconds": seconds, **found})
         series[f"-seed{seed}"] = metrics(out)
-        provenance = controller["provenance"]
-        told = {key: provenance.get(key, []) for key in ("decisions", "score", "estimates", "config")}
-        took = {"training_seconds": provenance["seconds"], "total_seconds": total}
-        runs.append({"seed": seed, **took, "weights": controller["weights"], **told})
     return cpu_figures(runs), {"runs": runs}, series
 
 
@@ -79,43 +109,23 @@ def cpu_figures(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """Return a run's records by generation, without mean and deviation, which make nine tenths of them."""
-    records = [json.loads(line) for line in RunFolder(run).metrics.read_text().splitlines()]
-    return [{key: value for key, value in each.items() if key not in ("mean", "std")} for each in records]
-
-
 def on_gpu(folder: Path) -> Measured:
     """Return what the preset comes to on a GPU, seed 1."""
     settings: dict[str, str | int] = {"preset": "quick", "device": "cuda", "seed": 1}
     recipe = make_recipe("cuda", settings)
-    build_for_training(recipe, ("dt", 10))
-    flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
-    learned, began = folder / "learned", time.monotonic()
-    python("scripts/train_tetris.py", *flags, "--score-decisions", 0, "--out", learned)
-    seconds = time.monotonic() - began
-    scoring = ("--board", "10x20", "--device", "cuda", "--decisions", SCORED, "--json")
-    score, reference = json.loads(python("scripts/evaluate_tetris.py", learned, "dt20", *scoring))
+    prepare_engine(recipe)
+    seconds, _, found = timed_run(folder / "learned", *flags(settings), "--score-decisions", 0)
+    score, reference = evaluate((folder / "learned", "dt20"), "10x20", SCORED)
     score["controller"] = "learned"
     lines = score["lines_per_game"] or score["ci95"][0]  # where no game ended, the least it can be
     busy = watch_training(recipe, folder)
-    controller = json.loads((learned / "controller.json").read_text())
-    provenance = controller["provenance"]
     figures = {
         "train.total_seconds": seconds,
         **({"train.seconds_to_45M_lines": seconds} if lines >= GOAL else {}),
         "train.10x20.lines_per_game": lines,
         "train.gpu_busy_fraction": busy["kernel_seconds"] / busy["seconds"],
     }
-    data = {
-        "goal": GOAL,
-        "reached": lines >= GOAL,
-        "score": [score, reference],
-        "gpu": busy,
-        "weights": controller["weights"],
-        "training_seconds": provenance["seconds"],
-        **{key: provenance[key] for key in ("decisions", "config")},
-    }
+    data = {"goal": GOAL, "reached": lines >= GOAL, "gpu": busy, **found, "score": [score, reference]}
     return figures, data, {}
 
 
@@ -127,14 +137,13 @@ def watch_training(recipe: Recipe, folder: Path) -> dict[str, float]:
         training = Training(recipe, run, StopRequest())
         with run.claimed(recipe):
             training.trainer.run()
+        torch.cuda.synchronize()
 
     few = curriculum_text(replace(stage.entry, generations=2) for stage in recipe.stages)
     train(replace(recipe, curriculum=few, generations=0), folder / "warm-up")
-    torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         began = time.perf_counter()
         train(recipe, folder / "run")
-        torch.cuda.synchronize()
         seconds = time.perf_counter() - began
     trace = folder / "trace.json"
     profiler.export_chrome_trace(str(trace))
@@ -167,18 +176,27 @@ def busy(seconds: float, spans: Iterable[tuple[float, float]]) -> dict[str, floa
     }
 
 
-@measurement
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure, print the figures, write the result."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--seeds", type=positive_int, default=5, help="on a processor (default: 5)")
-    arguments, device = read(parser, argv)
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what training comes to on a device, or how long the first command takes."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        figures, data, series = on_gpu(folder) if device == "cuda" else on_cpu(arguments.seeds, folder)
-    print(json.dumps(figures, indent=1))
-    write_result(arguments.json, figures, data, device, series)
+        if arguments.what == "first_run":
+            return first_run(device, Path(name))
+        return on_gpu(Path(name)) if device == "cuda" else on_cpu(arguments.seeds, Path(name))
 
+
+def add_seeds(parser: argparse.ArgumentParser) -> None:
+    """Give a parser ``--seeds``."""
+    parser.add_argument("--seeds", type=positive_int, default=5, help="seeds 1 to that (default: 5)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give a parser what is measured."""
+    known = one_of("measurement", ("preset", "first_run"))
+    parser.add_argument("what", type=known, metavar="WHAT", help="preset or first_run")
+    add_seeds(parser)
+
+
+main = measurement(measure, __doc__, add_arguments, "preset|first_run")
 
 if __name__ == "__main__":
     run(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pages.result_files import load, load_all, processor, with_provenance
+from pages.result_files import load, load_all, processor, table_block, with_provenance
 from pages.wording import count, digits, markdown, score
 
 _PER_SECOND = "10x20.decisions_per_second"
@@ -33,7 +33,7 @@ def speed() -> str:
         if any(values):
             rows.append([label, *("-" if value is None else count(value) for value in values)])
     header = ["decisions/s, dt20 on 10x20", *(result.hardware for result in results)]
-    return with_provenance(markdown(header, rows), *results)
+    return table_block(header, rows, *results)
 
 
 def speed_claim() -> str:
@@ -56,12 +56,9 @@ def mdptetris() -> str:
     rows = []
     for name, label in (("mdptetris", "MDPTetris"), ("ours", "C++ engine")):
         least, most = map(count, result.data["ranges"][name])
-        figure = (
-            "mdptetris." + ("ours." if name == "ours" else "") + "bcts.10x10.decisions_per_second_per_core"
-        )
-        rows.append(
-            [label, count(result.figures[figure]), f"{least} to {most}", score(result.data["scores"][name])]
-        )
+        side = "mdptetris.ours" if name == "ours" else "mdptetris"
+        median = count(result.figures[f"{side}.bcts.10x10.decisions_per_second_per_core"])
+        rows.append([label, median, f"{least} to {most}", score(result.data["scores"][name])])
     header = ["bcts on 10x10, one core", "decisions/s, median", "range", "lines a game (95 % interval)"]
     words = (
         f"The C++ engine makes {result.figures['mdptetris.speedup']:.0f} times as many decisions a second."
@@ -81,15 +78,13 @@ def rollout() -> str:
             features = len(result.data["controllers"][controller])
             rows.append([f"CUDA, {controller} ({features} features)", count(value)])
     single = figures["rollout.cuda.single_game.us_per_decision"]
+    core, every = (count(figures[f"rollout.cpu.dt.{_PER_SECOND}_{each}"]) for each in ("per_core", "all"))
     rows += [
         [f"CUDA, dt20, one game: {digits(single)} us a decision", count(1e6 / single)],
-        [
-            f"C++, dt20, one core of {processor(machine)}",
-            count(figures[f"rollout.cpu.dt.{_PER_SECOND}_per_core"]),
-        ],
-        [f"C++, dt20, {machine['cores']} cores", count(figures[f"rollout.cpu.dt.{_PER_SECOND}_all"])],
+        [f"C++, dt20, one core of {processor(machine)}", core],
+        [f"C++, dt20, {machine['cores']} cores", every],
     ]
-    return with_provenance(markdown(["engine and controller on 10x20", "decisions/s"], rows), result)
+    return table_block(["engine and controller on 10x20", "decisions/s"], rows, result)
 
 
 def equality() -> str:
@@ -116,4 +111,4 @@ def environments() -> str:
                 games = f"{int(match['games'] or 1):,}"
                 rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), f"{least} to {most}"])
     header = ["environment", "games", "placements/s, median", "range"]
-    return with_provenance(markdown(header, rows), *results)
+    return table_block(header, rows, *results)

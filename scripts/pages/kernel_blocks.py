@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pages.result_files import load, with_provenance
-from pages.wording import digits, markdown
+from measure.sampling_methods import LABELS, median, speedups
+
+from pages.result_files import Result, load, table_block, with_provenance
+from pages.wording import digits
 
 CPU, GPU = "epyc-2core", "h200"
-METHODS = {
-    "eager": "mean + std * randn",
-    "compile": "torch.compile of it",
-    "torch_normal": "torch.normal",
-    "normal_": "Tensor.normal_, addcmul",
-    "noise": "Tensor.normal_ alone",
-    "backend_torch": "cem backend torch",
-    "ours": "sample_normal",
-    "rows": "sample_normal as (N, d)",
-    "unseeded": "sample_normal without a seed",
-    "shared": "sample_normal, shared noise",
-    "fill": "fill_, the floor",
-}
-"""The ways to draw ``mean + std * noise``, as tables and pictures call them."""
-
 _CLOCKS = ("latency", "graph", "host")
 _SHOWN = (10, 1000, 2500, 5000)
 _RANGE = ("eager", "compile", "normal_", "ours", "rows", "unseeded", "fill")
@@ -37,16 +24,6 @@ _CALL = {
 }
 _PASSES = ("forward", "inference", "backward")
 _CELLS = {"plain": "plain PyTorch", "compile": "torch.compile of it", "ours": "lltm"}
-
-
-def median(size: Mapping[str, Any], clock: str, method: str) -> float:
-    """Return the median time of a method at a size, in microseconds."""
-    return float(size[clock][method]["median"])
-
-
-def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours") -> list[float]:
-    """Return how many times as long one method takes as another, size by size."""
-    return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
 def sampling_claim() -> str:
@@ -69,16 +46,13 @@ def sampling_summary() -> str:
     """Return the speed-ups over the article's range in words."""
     result = load(f"{GPU}/sampling")
     figures, article = result.figures, result.data["article"]
-
-    def times(name: str) -> str:
-        return f"{figures[f'sampling.article.{name}']:.2f}"
-
+    times = {name.removeprefix("sampling.article."): f"{value:.2f}" for name, value in figures.items()}
     rows = statistics.fmean(speedups(article, "graph", "compile", "rows"))
     words = (
         f"Over d = {article[0]['dim']} to {article[-1]['dim']:,} `sample_normal` is "
-        f"{times('mean_speedup_over_compile')} times as fast as `torch.compile` on average, never less than "
-        f"{times('min_speedup_over_compile')} (`fill_`: {times('fill.mean_speedup_over_compile')}). Inside "
-        f"CUDA graphs it is {times('mean_speedup_over_compile_graph')} times as fast, as (N, d) {rows:.2f}. "
+        f"{times['mean_speedup_over_compile']} times as fast as `torch.compile` on average, never less than "
+        f"{times['min_speedup_over_compile']} (`fill_`: {times['fill.mean_speedup_over_compile']}). Inside "
+        f"CUDA graphs it is {times['mean_speedup_over_compile_graph']} times as fast, as (N, d) {rows:.2f}. "
         f"A call keeps the host busy for {digits(figures['sampling.host_us'])} us, `torch.compile`'s for "
         f"{digits(figures['sampling.compile.host_us'])} us, the eager one for "
         f"{digits(figures['sampling.eager.host_us'])} us."
@@ -90,14 +64,24 @@ def sampling_range() -> str:
     """Return the article's range as a table, a size a column, the clocks in a cell."""
     result = load(f"{GPU}/sampling")
     sizes = [size for size in result.data["article"] if size["dim"] in _SHOWN]
+    return _times(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE, _CLOCKS)
+
+
+def sampling_cpu() -> str:
+    """Return the sizes of a processor as a table: microseconds."""
+    result = load(f"{CPU}/sampling")
+    sizes = result.data["sizes"]
+    return _times(result, "us", sizes, sizes[0]["wall"], ("wall",))
+
+
+def _times(
+    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], clocks: Sequence[str]
+) -> str:
     rows = [
-        [
-            METHODS[name],
-            *(" / ".join(digits(median(size, clock, name)) for clock in _CLOCKS) for size in sizes),
-        ]
-        for name in _RANGE
+        [LABELS[name], *(" / ".join(digits(median(size, each, name)) for each in clocks) for size in sizes)]
+        for name in methods
     ]
-    return with_provenance(markdown(["us: " + " / ".join(_CLOCKS), *_dimensions(sizes)], rows), result)
+    return table_block([title, *_dimensions(sizes)], rows, result)
 
 
 def sampling_call() -> str:
@@ -107,7 +91,7 @@ def sampling_call() -> str:
         [label, *(digits(median(result.data["call"], clock, name)) for clock in ("latency", "host"))]
         for name, label in _CALL.items()
     ]
-    return with_provenance(markdown(["us", "latency", "host"], rows), result)
+    return table_block(["us", "latency", "host"], rows, result)
 
 
 def sampling_large() -> str:
@@ -119,18 +103,8 @@ def sampling_large() -> str:
         for size in sizes:
             share = median(size, "event", "fill") / median(size, "event", name)
             cells.append(f"{size['bytes'] / median(size, 'event', name) / 1e3:,.0f} ({share:.0%})")
-        rows.append([METHODS[name], *cells])
-    return with_provenance(markdown(["GB/s written (share of fill_)", *_dimensions(sizes)], rows), result)
-
-
-def sampling_cpu() -> str:
-    """Return the sizes of a processor as a table: microseconds."""
-    result = load(f"{CPU}/sampling")
-    sizes = result.data["sizes"]
-    rows = [
-        [METHODS[name], *(digits(median(size, "wall", name)) for size in sizes)] for name in sizes[0]["wall"]
-    ]
-    return with_provenance(markdown(["us", *_dimensions(sizes)], rows), result)
+        rows.append([LABELS[name], *cells])
+    return table_block(["GB/s written (share of fill_)", *_dimensions(sizes)], rows, result)
 
 
 def elementwise(machine: str) -> str:
@@ -153,7 +127,7 @@ def elementwise(machine: str) -> str:
         "PyTorch's, us",
         "speed-up",
     ]
-    return with_provenance(markdown([*header, "spread"], rows), result)
+    return table_block([*header, "spread"], rows, result)
 
 
 def lltm(machine: str) -> str:
@@ -170,7 +144,7 @@ def lltm(machine: str) -> str:
                 cells.append(f"{digits(passes[each]['median'])}{share}")
             rows.append([shape, _CELLS[name], *cells])
     header = ["batch x inputs -> states", "us (times lltm's)", *_PASSES]
-    return with_provenance(markdown(header, rows), result)
+    return table_block(header, rows, result)
 
 
 def _dimensions(sizes: Sequence[Mapping[str, Any]]) -> list[str]:

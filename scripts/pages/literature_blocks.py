@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pages.result_files import RESULTS, Result, load, with_provenance
+from pages.result_files import Result, load, load_all, table_block, with_provenance
 from pages.wording import markdown, score
 from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
 from tetris.numbers import lines
@@ -36,7 +36,7 @@ def published(machine: str) -> str:
         "paper, about",
         "do they agree?",
     ]
-    return with_provenance(markdown(header, rows), result)
+    return table_block(header, rows, result)
 
 
 def verdict(measurement: Mapping[str, Any], paper: PaperFigure | None) -> str:
@@ -54,14 +54,8 @@ def verdict(measurement: Mapping[str, Any], paper: PaperFigure | None) -> str:
 
 def experiments(board: str) -> list[Result]:
     """Return the searches on a board, those of a GPU where both were measured."""
-    found = []
-    for features in FEATURES:
-        name = f"noisy_ce_{features}_{board}"
-        machines = sorted(
-            (path.parent.name for path in RESULTS.glob(f"*/{name}.json")), key=lambda m: m != "h200"
-        )
-        found += [load(f"{machine}/{name}") for machine in machines[:1]]
-    return found
+    found = (load_all(f"noisy_ce_{features}_{board}") for features in FEATURES)
+    return [results[-1] for results in found if results]
 
 
 def noisy_ce(board: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measure.sampling_methods import LABELS, median, speedups
 
-from pages.kernel_blocks import METHODS, median, speedups
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, median_run, median_time, reached, target_label, targets
@@ -47,14 +47,10 @@ _CELLS = 4  # of a piece: a game that goes on removes so many cells a decision
 
 
 def draw_pictures(folder: Path) -> None:
-    """Draw every picture into a folder.
-
-    Raises:
-        ModuleNotFoundError: If matplotlib or Pillow is not installed.
-    """
+    """Draw every picture into a folder."""
     result = load(f"{PROCESSOR}/training")
     run = median_run(result)
-    draw_agent(run, folder / "agent.gif")
+    write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     record = load("h200/record_training")
@@ -63,11 +59,6 @@ def draw_pictures(folder: Path) -> None:
     draw_targets(load_all("time_to_target"), folder / "time_to_target.png")
     for board in ("10x10", "10x20"):
         draw_searches(experiments(board), folder / f"noisy_ce_{board}.png")
-
-
-def draw_agent(run: Mapping[str, Any], picture: Path) -> None:
-    """Draw what a training run learned at play, as a GIF."""
-    write_gif(picture, agent_scenes(run), "learned", AGENT_SPEED)
 
 
 def agent_scenes(run: Mapping[str, Any]) -> Iterator[Scene]:
@@ -87,7 +78,7 @@ def draw_sampling(result: Result, picture: Path) -> None:
     for axes, (clock, title) in zip(above, _CLOCKS, strict=True):
         for name, style in _METHOD_STYLES.items():
             times = [median(size, clock, name) for size in sizes]
-            axes.plot(dimensions, times, label=METHODS[name], markersize=4, **style)
+            axes.plot(dimensions, times, label=LABELS[name], markersize=4, **style)
         axes.set_title(title, fontsize="medium")
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -97,7 +88,7 @@ def draw_sampling(result: Result, picture: Path) -> None:
     for axes, (clock, _) in zip(below, _CLOCKS, strict=True):
         for name in ("compile", "eager"):
             ratios = speedups(sizes, clock, name)
-            axes.plot(dimensions, ratios, label=f"over {METHODS[name]}", markersize=4, **_METHOD_STYLES[name])
+            axes.plot(dimensions, ratios, label=f"over {LABELS[name]}", markersize=4, **_METHOD_STYLES[name])
         axes.axhline(1.0, color=_BLACK, linewidth=1.0)
         axes.set_xlabel("dimensions d")
         axes.grid(color="0.9")

@@ -1,12 +1,62 @@
-"""Write the generated blocks of README and docs and draw their pictures; see pages/writing.py."""
+"""Write the generated blocks of README and docs and draw their pictures from benchmarks/results.
 
+python scripts/pages/render.py            # writes them
+python scripts/pages/render.py --check    # exit 1 where the text of a page differs
+
+A block is the output of cog: its page calls a public function of one of the `*_blocks` modules between
+[[[cog and ]]].
+"""
+
+from __future__ import annotations
+
+import io
+import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # scripts/, where the package `pages` is
+from cogapp import Cog
 
-from pages.writing import main
-from tetris.commands.command_line import run
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from measure.provenance import ROOT
+
+from kernels.files import write_text
+from pages import api_blocks, engine_blocks, kernel_blocks, literature_blocks, record_blocks, score_blocks
+from pages.pictures import draw_pictures
+from tetris.commands.command_line import Parser, run
+
+DOCS = ROOT / "docs"
+BLOCKS = (api_blocks, engine_blocks, kernel_blocks, literature_blocks, record_blocks, score_blocks)
+
+
+def rendered(page: Path) -> str:
+    """Return the text of a page with every block generated again."""
+    names = {name: value for module in BLOCKS for name, value in vars(module).items() if name[0] != "_"}
+    output = io.StringIO()
+    Cog().process_file(io.StringIO(page.read_text()), output, str(page), globals=names)
+    root = os.path.relpath(ROOT, page.parent)
+    return output.getvalue().replace("{root}", "" if root == "." else f"{root}/")
+
+
+def main() -> int:
+    """Write the pages and pictures, or compare the pages; the exit code."""
+    parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page differs")
+    arguments = parser.parse_args()
+    texts = {page: rendered(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
+    old = [page for page, text in texts.items() if page.read_text() != text]
+    for page in old:
+        if arguments.check:
+            print(f"{page.relative_to(ROOT)} differs from the result files", file=sys.stderr)
+        else:
+            write_text(page, texts[page])
+            print(f"wrote {page.relative_to(ROOT)}")
+    if arguments.check:
+        return 1 if old else 0
+    draw_pictures(DOCS)
+    print(f"drew the pictures of {DOCS.relative_to(ROOT)}")
+    return 0
+
 
 if __name__ == "__main__":
     run(main)

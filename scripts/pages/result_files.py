@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tetris.report.run_record import read_record
+from measure.provenance import RESULTS, read_result
 
-ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks" / "results"
+from pages.wording import markdown
+from tetris.report.run_record import read_record
 
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement, as scripts/measure wrote it.
+    """One measurement, as scripts/measure wrote it."""
 
-    Attributes:
-        name: ``machine/measurement``, its path below benchmarks/results without the suffix.
-        commit: The commit it was measured at, 40 hexadecimal digits.
-        dirty: Whether the checkout differed from that commit.
-        date: When, ISO 8601.
-        command: What measured it.
-        machine: Processor, cores, and of a GPU its name, driver and CUDA version.
-        versions: Of Python, torch and other packages.
-        figures: Numbers by name.
-        data: The details, as each measurement likes.
-    """
-
-    name: str
+    name: str  # machine/measurement: its path below benchmarks/results without the suffix
     commit: str
-    dirty: bool
-    date: str
+    dirty: bool  # whether the checkout differed from that commit
+    date: str  # ISO 8601
     command: str
     machine: Mapping[str, Any]
     versions: Mapping[str, str]
@@ -60,12 +46,8 @@ def processor(machine: Mapping[str, Any]) -> str:
 
 
 def load(name: str) -> Result:
-    """Return the result file ``machine/measurement``.
-
-    Raises:
-        FileNotFoundError: If there is none.
-    """
-    return Result(name, **json.loads((RESULTS / f"{name}.json").read_text()))
+    """Return the result file ``machine/measurement``."""
+    return Result(name, **read_result(RESULTS / f"{name}.json"))
 
 
 def load_all(measurement: str) -> list[Result]:
@@ -87,6 +69,11 @@ def with_provenance(text: str, *results: Result) -> str:
         files.setdefault(_origin(result), []).append(link)
     origins = "; ".join(f"{origin}: {', '.join(links)}" for origin, links in files.items())
     return f"{text}\n\n<sub>Measured {origins}.</sub>"
+
+
+def table_block(header: Sequence[str], rows: Iterable[Sequence[str]], *results: Result) -> str:
+    """Return a block that is a table of results."""
+    return with_provenance(markdown(header, rows), *results)
 
 
 def _origin(result: Result) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from measure import benchmark_operators
 from measure.timing import Plan, wall_times
 
@@ -16,38 +15,8 @@ from kernels import CompilerMissingError
 
 Script = Callable[..., Any]
 
-ELEMENTWISE = {
-    "rows": [
-        {"operator": "copy", "dtype": "float32", "elements": 4, "us": 2.0, "gb_per_s": 16.0, "spread": 0.1},
-        {
-            "operator": "sigmoid",
-            "dtype": "float32",
-            "elements": 4,
-            "us": 2.5,
-            "gb_per_s": 12.8,
-            "spread": 0.01,
-            "fraction_of_copy": 0.8,
-            "torch_us": 2.0,
-            "of_torch": 0.8,
-        },
-    ],
-    "figures": {"sigmoid.fraction_of_copy": 0.8},
-}
-LLTM = {
-    "sizes": [
-        {
-            "batch": 16,
-            "inputs": 32,
-            "states": 128,
-            "microseconds": {
-                name: {each: {"median": time} for each in ("forward", "inference", "backward")}
-                for name, time in (("plain", 30.0), ("ours", 20.0))
-            },
-            "speedups": {each: {"plain": 1.5} for each in ("forward", "inference", "backward")},
-        }
-    ],
-    "figures": {"lltm.forward_speedup": 1.5},
-}
+ELEMENTWISE = {"rows": [], "figures": {"sigmoid.fraction_of_copy": 0.8}}
+LLTM = {"sizes": [], "figures": {"lltm.forward_speedup": 1.5}}
 
 
 @pytest.fixture
@@ -56,7 +25,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     asked = []
 
     def measure(result: dict[str, Any]) -> Callable[..., dict[str, Any]]:
-        return lambda device, quick: asked.append((device.type, quick)) or result
+        return lambda device, quick: asked.append((device, quick)) or result
 
     monkeypatch.setattr(benchmark_operators, "measure_elementwise", measure(ELEMENTWISE))
     monkeypatch.setattr(benchmark_operators, "measure_lltm", measure(LLTM))
@@ -77,12 +46,15 @@ def test_both_families_are_measured_and_written_down(
 
 
 @pytest.mark.usefixtures("measured")
-def test_times_and_figures_are_printed(script: Script) -> None:
+def test_figures_are_printed(script: Script) -> None:
     printed = script("measure.benchmark_operators", "--device", "cpu").out
     lines = [" ".join(line.split()) for line in printed.splitlines()]
-    assert "sigmoid float32 2.5 12.8 1.0%" in lines
-    assert "16 x 32 -> 128 plain 30.0 30.0 30.0" in lines
-    assert "sigmoid.cpu.fraction_of_copy 0.800" in lines
+    assert lines[1:] == [
+        "figure value",
+        "---------------------------- -----",
+        "sigmoid.cpu.fraction_of_copy 0.8",
+        "lltm.cpu.forward_speedup 1.5",
+    ]
 
 
 def test_a_real_look_at_the_cpu_has_the_figures(
@@ -90,7 +62,8 @@ def test_a_real_look_at_the_cpu_has_the_figures(
 ) -> None:
     once = Plan(rounds=1, calls=1, warm_up=0)
     monkeypatch.setattr(
-        "measure.elementwise.wall_times", lambda functions, plan: wall_times(functions, once, seconds=0.0)
+        "measure.benchmark_operators.wall_times",
+        lambda functions, plan: wall_times(functions, once, seconds=0.0),
     )
     out = tmp_path / "result.json"
     ended = script("measure.benchmark_operators", "--device", "cpu", "--quick", "--json", out)
@@ -116,7 +89,7 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
 
 
 def test_without_a_compiler_it_says_so_in_one_line(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(device: torch.device, quick: bool) -> dict[str, Any]:
+    def refuse(device: str, quick: bool) -> dict[str, Any]:
         raise CompilerMissingError("no C++ compiler found", "install one")
 
     monkeypatch.setattr(benchmark_operators, "measure_elementwise", refuse)

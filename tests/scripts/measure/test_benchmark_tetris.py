@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from measure import benchmark_tetris, provenance
-from measure.speed import Course, measure
+from measure.speed import Course, measure_courses
 
 from tetris import Rollout
 
@@ -44,14 +44,15 @@ def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Pat
     assert written["versions"]["torch"] == str(torch.__version__)
     assert (written["data"]["board"], written["data"]["repeats"]) == ("6x6", 2)
     rows = ended.out.splitlines()[3:]
-    assert [(row.split()[0], row.split()[-1]) for row in rows] == [("dt20", "decisions/s")] * 4
+    assert [row.split()[0] for row in rows] == list(written["figures"])
     assert torch.get_num_threads() == before
 
 
 def test_controllers_stand_side_by_side(script: Script) -> None:
     ended = script("measure.benchmark_tetris", *QUICK, "--device", "python")
     assert ended.status == 0
-    assert [row.split()[:2] for row in ended.out.splitlines()[3:]] == [["dt20", "python"], ["bcts", "python"]]
+    figures = [f"rollout.python.{each}.6x6.decisions_per_second" for each in ("dt", "bcts")]
+    assert [row.split()[0] for row in ended.out.splitlines()[3:]] == figures
 
 
 def test_a_measurement_takes_as_long_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,16 +67,15 @@ def test_a_measurement_takes_as_long_as_asked_for(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("measure.speed.time.perf_counter", lambda: now)
     monkeypatch.setattr("measure.speed.time.process_time", lambda: now / 2)
-    course = Course("", "", play, warm_up=5)
-    measure([course], repeats=2, seconds=2.0)
+    course = Course("x", play, warm_up=5)
+    assert measure_courses([course], repeats=2, seconds=2.0) == ({"x": 20.0}, {"x": [20.0, 20.0]})
     assert played == [5, 5, 10, 10]
     assert course.speeds == pytest.approx([20.0] * 2)
     assert course.of_processor == pytest.approx([40.0] * 2)
 
 
 def test_a_single_game_is_shown_in_microseconds() -> None:
-    course = Course(benchmark_tetris.SINGLE_GAME, "", lambda steps: 0, 1, speeds=[400_000.0])
-    assert benchmark_tetris.shown(course) == (2.5, 2.5, 2.5)
+    assert Course("", lambda steps: 0, 1, inverse=True, speeds=[400_000.0]).values == [2.5]
 
 
 def test_engines_are_those_that_work_here() -> None:
@@ -120,9 +120,9 @@ def test_a_gpu_is_measured_in_steady_play_and_in_a_single_game(script: Script, t
     assert written["figures"]["rollout.cuda.single_game.us_per_decision"] > 20
     assert written["machine"]["gpu"] == "NVIDIA Test"
     title, header, _, *rows = ended.out.splitlines()
-    assert title.startswith("board 10x20, NVIDIA Test")
-    assert header.split()[-4:] == ["median", "least", "most", "unit"]
-    assert [row.split()[-1] for row in rows] == ["decisions/s", "us/decision", "decisions/s"]
+    assert title.startswith("NVIDIA Test")
+    assert header.split() == ["figure", "value", "least", "most"]
+    assert len(rows) == 3
 
 
 @pytest.mark.cuda
@@ -147,7 +147,8 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
     monkeypatch.setenv("CXX", "/nowhere/c++")
     ended = script("measure.benchmark_tetris", "dt20", *QUICK)
     assert ended.status == 0
-    assert [row.split()[1] for row in ended.out.splitlines()[3:]] == ["python"]
+    (row,) = ended.out.splitlines()[3:]
+    assert row.startswith("rollout.python.dt.6x6.decisions_per_second ")
     assert ended.err.count("slower") == 1
 
 

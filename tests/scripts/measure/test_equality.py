@@ -98,5 +98,5 @@ def test_extreme_weights_are_finite_and_good_ones_begin_with_the_controller(
     kinds = {kind: weights_of(Configuration(**{**vars(configuration), "weights": kind})) for kind in WEIGHTS}
     assert {tuple(weights.shape) for weights in kinds.values()} == {(3, 9)}
     assert all(bool(weights.isfinite().all()) for weights in kinds.values())
-    assert kinds["good"][0].tolist() == torch.tensor(equality.good_controller("dt").weights).tolist()
+    assert kinds["good"][0].tolist() == torch.tensor(equality.good_weights("dt", 6)).tolist()
     assert float(kinds["extreme"].abs().max()) > 1e38

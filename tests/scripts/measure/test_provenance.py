@@ -19,13 +19,12 @@ def test_a_result_says_what_it_was_measured_with(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("sys.argv", ["/else/where/bench.py", "--json", "x.json", "--seeds", "3"])
     path = tmp_path / "speed.json"
     series = {"-seed1": [{"generation": 1}, {"generation": 2}]}
-    write_result(path, {"a": 1.0}, {"b": [2]}, "cpu", series, {"gymnasium": "1.4"})
+    write_result(path, {"a": 1.0}, {"b": [2]}, "cpu", series)
     result = read_result(path)
     assert list(result) == KEYS
     assert (result["commit"], result["dirty"]) == ("abc", True)
     assert result["command"] == "python bench.py --seeds 3"
     assert result["versions"]["torch"] == str(torch.__version__)
-    assert result["versions"]["gymnasium"] == "1.4"
     assert {"processor", "vectors", "cores", "threads", "load_average"} <= result["machine"].keys()
     assert (result["figures"], result["data"]) == ({"a": 1.0}, {"b": [2]})
     lines = (tmp_path / "speed-seed1.jsonl").read_text().splitlines()

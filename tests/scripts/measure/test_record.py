@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measure import record
+from measure import processes, record, ship_record
 from measure.cli import Unfinished
 from measure.processes import python as run_python
-from measure.record import best_controller, score, train
+from measure.record import score, train
+from measure.ship_record import best_controller
 
 from tetris import LinearController, published
 
@@ -31,11 +32,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
     def python(*arguments: object) -> str:
         commands.append(tuple(map(str, arguments)))
-        return "" if arguments[0] == "-m" else run_python(*arguments)
+        return run_python(*arguments)
 
     monkeypatch.setattr(record, "python", python)
+    monkeypatch.setattr(processes, "python", python)
     monkeypatch.setattr(record, "build_engines", list)
-    monkeypatch.setattr(record, "build_for_training", lambda recipe: None)
     monkeypatch.setattr(record, "RECORD", TINY)
     monkeypatch.setattr(record, "BOARD", "5x6")
     monkeypatch.setattr(record, "SCORED", 1280)
@@ -144,7 +145,7 @@ def test_it_beats_dt20_where_the_intervals_are_apart(
         ends = [0.9 * mean, 1.1 * mean] if mean else [0.9 * lines, None]
         counts = {"lines": lines, "games": games, "decisions": 1000}
         measured.append({"controller": "x", "lines_per_game": mean, "ci95": ends, **counts})
-    monkeypatch.setattr(record, "python", lambda *arguments: json.dumps(measured))
+    monkeypatch.setattr(record, "evaluate", lambda *arguments, **others: measured)
     monkeypatch.setattr(record, "build_engines", build)
     figures, data, _ = score(trained())
     assert data["beats"] is beats
@@ -174,14 +175,15 @@ def test_what_does_not_beat_dt20_or_is_another_controller_is_not_shipped() -> No
 def test_the_shipped_controller_is_that_of_the_committed_results(
     script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    shipped = record.BEST.read_text()
-    monkeypatch.setattr(record, "BEST", tmp_path / "best.json")
-    results = record.ROOT / "benchmarks" / "results" / "h200"
-    files = ("--training", results / "record_training.json", "--score", results / "record_score.json")
-    assert script("measure.record", "ship", *files).status == 0
+    shipped = ship_record.BEST.read_text()
+    monkeypatch.setattr(ship_record, "BEST", tmp_path / "best.json")
+    results = ship_record.ROOT / "benchmarks" / "results" / "h200"
+    files = (results / "record_training.json", results / "record_score.json")
+    assert script("measure.ship_record", *files).status == 0
     assert (tmp_path / "best.json").read_text() == shipped
 
 
+@pytest.mark.usefixtures("gpu_and_nvcc")
 def test_a_step_without_its_files_is_one_line(script: Script) -> None:
     ended = script("measure.record", "score")
     assert ended.status == 2

@@ -117,5 +117,5 @@ def test_a_finding_is_told_and_no_result(
 def test_without_a_gpu_it_says_so_in_one_line(script: Script) -> None:
     ended = script("measure.sanitizers", "tests")
     assert ended.status == 2
-    assert "expected a GPU for the GPU tests" in ended.err
+    assert "expected a GPU for what is measured" in ended.err
     assert len(ended.err.splitlines()) == 1

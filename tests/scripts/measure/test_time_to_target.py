@@ -18,7 +18,8 @@ from measure.time_to_target import (
     first_reached,
     is_clear,
     look,
-    measure,
+    measure_seed,
+    measure_seeds,
     reached_at,
 )
 from sample_runs import estimating
@@ -114,75 +115,59 @@ def test_goals_of_many_lines_are_estimated_on_a_processor(
         assert "games" not in found
 
 
-def test_the_median_counts_runs_that_never_get_there() -> None:
+def test_the_median_counts_runs_that_never_get_there(monkeypatch: pytest.MonkeyPatch) -> None:
     goal, easy = Goal("10x20", 35_000_000), Goal("10x10", 3_900)
 
     def run(*seconds: float | None) -> dict[str, object]:
         names = (goal.name, easy.name)
         return {"reached": {n: s and {"seconds": s} for n, s in zip(names, seconds, strict=True)}}
 
-    found = figures([run(5.0, 1.0), run(None, 3.0), run(None, 2.0)], [goal, easy])
+    monkeypatch.setattr(time_to_target, "GOALS", (goal, easy))
+    found = figures([run(5.0, 1.0), run(None, 3.0), run(None, 2.0)])
     assert found == {"time_to_quality.10x10.3900.seconds": 2.0}
-    assert figures([run(5.0, 1.0), run(None, 3.0), run(7.0, 2.0)], [goal]) == {
-        "time_to_quality.10x20.35M.seconds": 7.0
-    }
+    found = figures([run(5.0, 1.0), run(None, 3.0), run(7.0, 2.0)])
+    assert found["time_to_quality.10x20.35M.seconds"] == 7.0
 
 
-def test_the_script_trains_in_processes_and_writes_a_result(
-    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("measure.time_to_target.GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
-    config, out = tmp_path / "config.json", tmp_path / "out.json"
-    settings = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 3}
-    config.write_text(json.dumps({**settings, "population": 6, "streams": 1, "decisions": 20}))
-    ended = script(
-        "measure.time_to_target", "--device", "python", "--config", config, "--seeds", 1, "--json", out
-    )
-    assert ended.status == 0, ended.err
-    result = json.loads(out.read_text())
-    (run,) = result["data"]["runs"]
+def test_a_run_in_a_process_of_its_own_reaches_goals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_to_target, "GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
+    recipe = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 3}
+    small = {"population": 6, "streams": 1, "decisions": 20}
+    run = measure_seed({"device": "python", "seed": 1, **recipe, **small})
     assert (run["config"]["seed"], run["config"]["device"]) == (1, "python")
     assert (run["decisions"], "moments" in run) == (3 * 7 * 20, False)
-    assert run["reached"]["5x6.1"]["seconds"] <= run["total_seconds"]
+    assert 0 < run["reached"]["5x6.1"]["seconds"] <= run["total_seconds"]
     assert run["reached"]["5x6.1M"] is None
-    assert result["figures"] == {"time_to_quality.5x6.1.seconds": run["reached"]["5x6.1"]["seconds"]}
-    assert "1,000,000 lines on 5x6" in ended.out
 
 
 class Laboratory:
-    """Where runs take no time, but say that they take a while."""
+    """Runs that take a hundred seconds each by a clock of its own and reach nothing."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.trained: list[dict[str, Any]] = []
         self.clock = 0.0
-        monkeypatch.setattr(time_to_target, "train", self.train)
-        monkeypatch.setattr(time_to_target, "reached_at", lambda *arguments: None)
-        monkeypatch.setattr(time_to_target.time, "monotonic", lambda: self.clock)
+        self.seeds: list[int] = []
+        monkeypatch.setattr("measure.time_to_target.time.monotonic", lambda: self.clock)
+        monkeypatch.setattr(time_to_target, "measure_seed", self.measure_seed)
+        monkeypatch.setattr(time_to_target, "prepare_engine", lambda recipe: None)
 
-    def train(self, settings: dict[str, Any], longest_s: float | None) -> dict[str, Any]:
-        self.trained.append({**settings, "longest": longest_s})
-        self.clock += 100.0 if "seed" in settings else 1.0  # the warm-up has none
-        moment = {"seconds": 50.0, "generation": 3, "decisions": 9, "weights": [1.0]}
-        return {"config": {"features": "dt"}, "moments": [moment]}
-
-    @property
-    def seeds(self) -> list[int]:
-        return [settings["seed"] for settings in self.trained if "seed" in settings]
+    def measure_seed(self, settings: dict[str, Any]) -> dict[str, Any]:
+        self.seeds.append(settings["seed"])
+        self.clock += 100.0
+        reached = {goal.name: None for goal in time_to_target.GOALS}
+        return {"seed": settings["seed"], "measured_seconds": 100.0, "reached": reached}
 
 
 def test_seeds_that_are_measured_are_kept_and_the_others_are_measured_next_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     laboratory = Laboratory(monkeypatch)
-    arguments = ({"preset": "quick", "device": "cpu"}, 3, (Goal("10x10", 3_900),), 60.0, tmp_path, 250.0)
+    arguments = ({"preset": "quick", "device": "cpu"}, 3, tmp_path, 250.0)
     with pytest.raises(Unfinished, match="2 of 3 seeds are measured"):
-        measure(*arguments)
+        measure_seeds(*arguments)
     assert laboratory.seeds == [1, 2]
-    runs = measure(*arguments)
+    runs = measure_seeds(*arguments)
     assert laboratory.seeds == [1, 2, 3]
     assert [run["seed"] for run in runs] == [1, 2, 3]
-    assert laboratory.trained[-1]["longest"] == 60.0
-    assert "moments" not in runs[0]
 
 
 def test_one_seed_is_measured_however_little_time_there_is(
@@ -191,7 +176,7 @@ def test_one_seed_is_measured_however_little_time_there_is(
     laboratory = Laboratory(monkeypatch)
     for count in (1, 2):
         with pytest.raises(Unfinished):
-            measure({"device": "cpu"}, 3, (), None, tmp_path, 10.0)
+            measure_seeds({"device": "cpu"}, 3, tmp_path, 10.0)
         assert len(laboratory.seeds) == count
 
 
@@ -199,50 +184,18 @@ def test_what_was_begun_with_other_settings_is_not_gone_on_with(
     script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     Laboratory(monkeypatch)
-    monkeypatch.setattr(time_to_target, "figures", lambda runs, goals: {})
-    monkeypatch.setattr(time_to_target, "summary", lambda runs, goals: "")
     arguments = ("measure.time_to_target", "--device", "python", "--seeds", 1, "--keep", tmp_path / "kept")
-    assert script(*arguments).status == 0
-    ended = script(*arguments, "--time-limit", 60)
+    ended = script(*arguments, "--json", tmp_path / "out.json")
+    assert ended.status == 0, ended.err
+    assert json.loads((tmp_path / "out.json").read_text())["data"]["goals"][0]["name"] == "10x10.3900"
+    ended = script(*arguments, "--preset", "standard")
     assert ended.status == 2
     assert "was begun with other settings" in ended.err
     monkeypatch.setenv("CEM_TETRIS_COMMIT", "abc")
     assert "was begun with other commit" in script(*arguments).err
 
 
-def test_a_run_is_cut_off_and_goals_are_chosen(
-    script: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("measure.time_to_target.GOALS", (Goal("5x6", 1), Goal("5x6", 10**6)))
-    config, out = tmp_path / "config.json", tmp_path / "out.json"
-    # Half a minute's work, of which a second at most is done.
-    settings = {"features": "holes,max_height,landing_height", "board": "5x6", "generations": 500}
-    config.write_text(json.dumps({**settings, "population": 6, "streams": 1, "decisions": 50}))
-    arguments = ("--device", "python", "--config", config, "--seeds", 1, "--json", out)
-    ended = script("measure.time_to_target", *arguments, "--goal", "5x6.1M", "--time-limit", 6)
-    assert ended.status == 0, ended.err
-    result = json.loads(out.read_text())
-    (run,) = result["data"]["runs"]
-    assert [goal["name"] for goal in result["data"]["goals"]] == list(run["reached"]) == ["5x6.1M"]
-    assert run["decisions"] < 500 * 7 * 50
-    assert result["data"]["time_limit"] == 6.0
-
-
 def test_an_unknown_preset_is_one_line(script: Callable[..., Any]) -> None:
     ended = script("measure.time_to_target", "--device", "python", "--preset", "fast")
     assert ended.status == 2
     assert "got 'fast'" in ended.err
-
-
-def test_an_unknown_device_is_one_line(script: Callable[..., Any]) -> None:
-    ended = script("measure.time_to_target", "--device", "gpu")
-    assert ended.status == 2
-    assert "got 'gpu'; did you mean 'cuda'?" in ended.err
-
-
-def test_an_unknown_goal_is_one_line_with_the_one_that_was_meant(script: Callable[..., Any]) -> None:
-    ended = script("measure.time_to_target", "--goal", "10x20.53M")
-    assert ended.status == 2
-    (line,) = ended.err.splitlines()
-    assert "expected a goal among 10x10.3900, " in line
-    assert line.endswith("; got '10x20.53M'; did you mean '10x20.51M'?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands, which are not run, on a machine with a GPU and compiled engines."""
     given: list[list[str]] = []
 
-    def python(*arguments: object) -> str:
+    def python(*arguments: object, timeout_s: float | None = None) -> str:
         words = list(map(str, arguments))
         given.append(words)
         if words[0] == "scripts/train_tetris.py":
@@ -54,12 +55,13 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             provenance |= {"score": [score], "estimates": [estimate]}
             (out / "controller.json").write_text(json.dumps({"weights": [1.0], "provenance": provenance}))
             (out / "metrics.jsonl").write_text('{"generation": 1, "mean": [0.0], "std": [1.0]}\n')
+            return "10x10: 4,000 lines a game\n309 M lines a game on 10x20, 6.1 times dt20\nnext: watch\n"
         return json.dumps(SCORES) if words[0] == "scripts/evaluate_tetris.py" else ""
 
     busy = {"seconds": 40.0, "kernel_seconds": 38.0, "kernels": 1000, "longest_gap": 0.01}
     monkeypatch.setattr(training, "python", python)
-    monkeypatch.setattr("measure.engines.python", python)
-    monkeypatch.setattr("measure.engines.build_engines", list)
+    monkeypatch.setattr("measure.processes.python", python)
+    monkeypatch.setattr(training, "prepare_engine", lambda recipe: None)
     monkeypatch.setattr(training, "watch_training", lambda recipe, folder: busy)
     monkeypatch.setattr(
         "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
@@ -71,8 +73,7 @@ def test_on_a_gpu_the_process_is_timed_and_its_controller_scored(
     commands: list[list[str]], tmp_path: Path
 ) -> None:
     figures, data, _ = training.on_gpu(tmp_path)
-    build, train, evaluate = commands
-    assert build[:3] == ["-m", "kernels", "build"]
+    train, evaluate = commands
     assert train[:7] == ["scripts/train_tetris.py", "--preset", "quick", "--device", "cuda", "--seed", "1"]
     assert train[7:9] == ["--score-decisions", "0"]
     assert evaluate[:4] == ["scripts/evaluate_tetris.py", train[-1], "dt20", "--board"]
@@ -100,6 +101,21 @@ def test_on_a_processor_every_seed_is_a_command_with_its_series(
     assert [run["seed"] for run in data["runs"]] == [1, 2]
     assert series == {"-seed1": [{"generation": 1}], "-seed2": [{"generation": 1}]}
     assert figures["train.quick.10x20.estimated_lines_per_game_worst"] == 9e6
+
+
+def test_the_first_command_runs_cold_and_warm_with_one_cache(
+    monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CEM_TETRIS_CACHE", "elsewhere")
+    figures, data, _ = training.first_run("cpu", tmp_path)
+    assert [words[:3] for words in commands] == [["scripts/train_tetris.py", "--device", "cpu"]] * 2
+    assert os.environ["CEM_TETRIS_CACHE"] == str(tmp_path / "cache")
+    assert list(figures) == [
+        "first_run.cold.seconds",
+        "first_run.warm.seconds",
+        "first_run.times_dt20",
+    ]
+    assert (figures["first_run.times_dt20"], data["cold"]["training_seconds"]) == (6.1, 33.5)
 
 
 def test_without_an_estimate_of_every_run_there_is_no_figure_of_them() -> None:

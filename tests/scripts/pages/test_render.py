@@ -10,40 +10,40 @@ from pages import pictures, result_files
 from pages.score_blocks import median_run
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[dev]"')
-from pages import writing
+from pages import render
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_pages_say_what_the_result_files_say() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        assert writing.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
+        assert render.rendered(page) == page.read_text(), f"{page.name}: run python scripts/pages/render.py"
 
 
 def test_a_page_below_the_root_links_to_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "ROOT", tmp_path)
+    monkeypatch.setattr(render, "ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     for page, link in (("README.md", "(benchmarks/results/"), ("docs/page.md", "(../benchmarks/results/")):
         (tmp_path / page).write_text("<!-- [[[cog cog.outl(equality()) ]]] -->\n<!-- [[[end]]] -->\n")
-        assert link in writing.rendered(tmp_path / page)
+        assert link in render.rendered(tmp_path / page)
 
 
 def test_a_page_that_differs_is_named_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(writing, "ROOT", tmp_path)
-    monkeypatch.setattr(writing, "DOCS", tmp_path)
-    monkeypatch.setattr(writing, "draw_pictures", lambda folder: None)
+    monkeypatch.setattr(render, "ROOT", tmp_path)
+    monkeypatch.setattr(render, "DOCS", tmp_path)
+    monkeypatch.setattr(render, "draw_pictures", lambda folder: None)
     page = tmp_path / "README.md"
     page.write_text("<!-- [[[cog cog.outl(equality()) ]]] -->\nold\n<!-- [[[end]]] -->\n")
     monkeypatch.setattr("sys.argv", ["render.py", "--check"])
-    assert writing.main() == 1
+    assert render.main() == 1
     assert "README.md differs from the result files" in capsys.readouterr().err
     assert "old" in page.read_text()
     monkeypatch.setattr("sys.argv", ["render.py"])
-    assert writing.main() == 0
+    assert render.main() == 0
     monkeypatch.setattr("sys.argv", ["render.py", "--check"])
-    assert writing.main() == 0
+    assert render.main() == 0
     assert "old" not in page.read_text()
 
 
