@@ -17,7 +17,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
 
     A symbolic link stays, and the file that it names is replaced. Mode and owner of a file that is replaced
-    stay. What is no regular file (a device, a FIFO, a socket of the file system) is written to.
+    stay. What is no regular file (a device, a pipe) is written to. An open file that is named by its
+    descriptor, as by ``/dev/stdout``, is written to at its end.
 
     Args:
         path: Where to write; its folder exists.
@@ -26,14 +27,16 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     Raises:
         OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
     """
-    target = Path(os.path.realpath(path))
     try:
-        before = _status(target)
-        if before is not None and not stat.S_ISREG(before.st_mode):
-            with target.open("wb", buffering=0) as file:
-                _write_all(file.fileno(), content)
+        before = _status(path)
+        if before is not None and _is_open_or_special(path, before):
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+            try:
+                _write_all(descriptor, content)
+            finally:
+                os.close(descriptor)
         else:
-            _replace(target, before, content)
+            _replace(Path(os.path.realpath(path)), before, content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
@@ -46,22 +49,33 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        if not os.access(target, os.W_OK):
+    before = _status(path)
+    if before is not None and _is_open_or_special(path, before):
+        if not os.access(path, os.W_OK):
             raise PermissionError(None, "expected a device or pipe to write to, it is read-only", str(path))
         return
+    target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
 
 
-def _status(path: Path) -> os.stat_result | None:
+def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
     try:
-        return path.stat()
+        return os.stat(path)
     except FileNotFoundError:
         return None
+
+
+def _is_open_or_special(path: str | os.PathLike[str], status: os.stat_result) -> bool:
+    """Return whether a path names no regular file, or an open file by its descriptor under /proc."""
+    link = Path(path)
+    while link.is_symlink():
+        if Path(os.path.realpath(link.parent)).is_relative_to("/proc"):
+            return True
+        link = link.parent / os.readlink(link)
+    return not stat.S_ISREG(status.st_mode)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _FEW = 12
-"""So many names at most are listed before what was given; more would hide it."""
+"""The most names that an error lists before what was given."""
 
 _OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
 """What people call things for which a name that is spelt alike would be the wrong one."""

@@ -36,6 +36,7 @@ def main() -> NoReturn:
     """Run the command that the first argument names."""
     name = Path(sys.argv[0]).name
     program = "python -m tetris" if name == "__main__.py" else name
+    sys.argv[0] = program
     command = parse_arguments(sys.argv[1:], program)
     sys.argv[:2] = [f"{program} {command}"]
     run(importlib.import_module(f"tetris.commands.{command}").main)

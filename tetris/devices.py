@@ -22,7 +22,7 @@ DEVICES = ("auto", *ENGINES)
 """What a person can ask for."""
 
 
-def choose_device(requested: str) -> str:
+def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine to play on.
 
     ``auto`` is CUDA with a GPU and nvcc, else C++ with a compiler, else the reference implementation. It
@@ -30,15 +30,21 @@ def choose_device(requested: str) -> str:
 
     Args:
         requested: One of `DEVICES`.
+        instead: The advice of the error: what works without a GPU.
 
     Raises:
         CompilerMissingError: If C++ or CUDA is requested by name and its compiler is missing.
-        ValueError: If CUDA is requested by name and there is no GPU.
+        TypeError: If the name is no str.
+        ValueError: If it is unknown, or CUDA is requested by name and there is no GPU.
     """
+    if not isinstance(requested, str):
+        raise TypeError(f"expected a device by its name, got {requested!r}")
+    if requested not in DEVICES:
+        raise unknown_name("device", requested, DEVICES)
     if requested == "python":
         return "python"
     if requested == "cuda":
-        check_gpu("device cuda", "--device cpu")
+        check_gpu("device cuda", instead)
     try:
         find_compiler()
     except CompilerMissingError as error:
@@ -58,24 +64,6 @@ def choose_device(requested: str) -> str:
         print(f"note: playing on the CPU, not on the GPU: {error}", file=sys.stderr)
         return "cpu"
     return "cuda"
-
-
-def settled_device(requested: str, instead: str = "--device cpu") -> str:
-    """Return the engine to play on, see `choose_device`; the name may be anything.
-
-    Args:
-        requested: The name.
-        instead: The advice of the error: what works without a GPU.
-
-    Raises:
-        BuildError: If it needs a compiler and there is none.
-        ValueError: If it is unknown, or needs a GPU and there is none.
-    """
-    if requested not in DEVICES:
-        raise unknown_name("device", requested, DEVICES)
-    if requested == "cuda":
-        check_gpu("device cuda", instead)
-    return choose_device(requested)
 
 
 def check_gpu(what: str, instead: str) -> None:

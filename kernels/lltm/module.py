@@ -60,7 +60,7 @@ class LLTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weights and bias anew."""
+        """Draws weights and bias again."""
         bound = 1 / math.sqrt(self.state_size)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)

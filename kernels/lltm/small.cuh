@@ -107,7 +107,7 @@ struct Elements {
 };
 
 // Gradients of weights and bias, and of the elements on the way.
-// Grid: x over kTileStates states (24 weight rows), y over kColumns columns. The elements are computed anew
+// Grid: x over kTileStates states (24 weight rows), y over kColumns columns. The elements are computed again
 // by every block of a state, which costs less than a launch; the blocks of the first columns write them and
 // the gradient of the bias.
 // A thread owns six weight rows of one column. The batch is walked kTileRows rows at a time.

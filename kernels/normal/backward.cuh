@@ -1,4 +1,4 @@
-// The gradients: sum of grad over the samples for mean, sum of grad * z for std, with z made anew.
+// The gradients: sum of grad over the samples for mean, sum of grad * z for std, with z drawn again.
 //
 // Roofline: the gradient is read once; the noise costs what it costs forward. No atomics: a block sums a
 // chunk of samples in a fixed order, then one thread a dimension sums the chunks. The result depends on the

@@ -6,7 +6,7 @@
 // special-function unit for log2, square root, sine and cosine; the host takes polynomials, good to 3e-7,
 // that a compiler can vectorise. The two differ by no more than 2e-6 * max(1, radius) (measured on 5e8
 // numbers: 1.4e-6 below a radius of 3, 2e-6 above). The polynomials are minimax fits (linear programming on
-// 1500 Chebyshev points; the coefficients rounded to float one by one, the rest fitted anew each time).
+// 1500 Chebyshev points; the coefficients rounded to float one by one, the rest fitted again each time).
 #pragma once
 
 #include <algorithm>

@@ -115,7 +115,7 @@ __device__ __forceinline__ Key load_key(const Noise& noise) {
 }
 
 // The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
-// computes anew in every turn of a loop.
+// computes again in every turn of a loop.
 __device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
   if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
 }

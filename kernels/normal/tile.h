@@ -1,5 +1,5 @@
 // The noise of a tile: four consecutive samples (from a multiple of 4) of four consecutive dimensions
-// (likewise).
+// (from one, too).
 //
 // float: a Philox block for each dimension. Its words 0 and 1 are radius and angle of samples 0 and 1, its
 // words 2 and 3 those of samples 2 and 3. double: a Philox block for each pair of samples and each dimension.

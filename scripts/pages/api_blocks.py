@@ -10,7 +10,10 @@ from types import ModuleType
 
 from pages.wording import markdown
 
-PACKAGES = ("cem", "tetris", "tetris.training", "tetris.envs", "kernels")
+PACKAGES = (
+    *("cem", "tetris", "tetris.training", "tetris.envs", "kernels"),
+    *(f"kernels.{name}" for name in ("normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")),
+)
 
 
 def api() -> str:

@@ -10,7 +10,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -66,17 +66,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the line and exit with status 2."""
         fail(message)
-
-
-def add_parts(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
-    """Add ``--part``: a list of parts of a report; None: all."""
-    parser.add_argument(
-        "--part",
-        type=one_of("part", names),
-        action="append",
-        metavar="NAME",
-        help=f"this alone, may be given again: {', '.join(names)}",
-    )
 
 
 def _program() -> str:

@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Estimate,
         check_rarely_loses,
         estimate,
-        estimate_table,
     )
+    from tetris.evaluation.text_table import score_table
     from tetris.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
@@ -93,9 +93,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         with one_line_errors():
             check_rarely_loses(label, controller, rules, device, seed)
         found.append(estimate(label, controller, rules, device, enough, seed, streams))
-    if arguments.json:
-        print(json.dumps([each.to_dict() for each in found], indent=2, allow_nan=False))
-    else:
-        print(f"board {rules.board}, {rules.rule} rule, pieces {rules.pieces}, engine {device}")
-        print(estimate_table(found))
+    scores = [each.to_dict() for each in found]
+    print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
     return 0

@@ -96,8 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table."""
     arguments = parse_arguments(argv)
     # torch and the engines: not for --help
-    from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar, score_table
+    from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
+    from tetris.evaluation.text_table import score_table
     from tetris.game import Step
     from tetris.piece_stream import PieceStream
 
@@ -145,8 +146,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                     arguments.replay, json.dumps(step_replay(measurement, played), allow_nan=False) + "\n"
                 )
 
-    if arguments.json:
-        print(json.dumps([measurement.to_dict() for measurement in measurements], indent=2, allow_nan=False))
-    else:
-        print(score_table(measurements))
+    scores = [measurement.to_dict() for measurement in measurements]
+    print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
     return 0

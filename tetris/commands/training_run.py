@@ -12,16 +12,9 @@ from contextlib import ExitStack
 from kernels.ahead import build_together
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, one_line_errors
-from tetris.devices import settled_device
-from tetris.evaluation.comparison import (
-    Score,
-    boards,
-    compare,
-    comparison_table,
-    is_estimate,
-    references_to_play,
-    verdict,
-)
+from tetris.devices import choose_device
+from tetris.evaluation.comparison import boards, compare, references_to_play, verdict
+from tetris.evaluation.text_table import Score, is_estimate, score_table
 from tetris.feature_sets import feature_label
 from tetris.numbers import lines
 from tetris.report.learning_curve import HINT, draw_learning_curve
@@ -45,7 +38,7 @@ def run_training(given: argparse.Namespace) -> int:
             if "resume" in given:
                 folder, new = RunFolder(given.resume), None
                 recipe = folder.recipe()
-                settled_device(recipe.device, _CPU)
+                choose_device(recipe.device, _CPU)
             else:
                 recipe = new = new_recipe(given)
                 folder = new_folder(getattr(given, "out", None), recipe.seed)
@@ -80,7 +73,7 @@ def new_recipe(given: argparse.Namespace) -> Recipe:
         name: value for name, value in vars(given).items() if name not in _NOT_SETTINGS
     }
     config: dict[str, Setting] = read_settings(given.config) if "config" in given else {}
-    device = settled_device(str((config | options).get("device", "auto")), _CPU)
+    device = choose_device(str((config | options).get("device", "auto")), _CPU)
     return make_recipe(device, config, options)
 
 
@@ -207,7 +200,8 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         scores = list(compare(controller, rules, recipe.score_decisions, recipe.device, stop.check))
         found += scores
-        print(f"\n{comparison_table(scores)}", flush=True)
+        if any(each["lines_per_game"] is not None for each in scores):
+            print(f"\n{score_table(scores)}", flush=True)
         played = [dict(each) for each in found if not is_estimate(each)]
         training.save_controller(played, [dict(each) for each in found if is_estimate(each)])
         said = verdict(scores) if rules == recipe.rules or not said else said

@@ -8,7 +8,7 @@ rules, pieces and seed, on any machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,7 @@ from tetris.devices import NATIVE
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import PLAYED, Estimate, estimate, games_ended, rarely_loses
 from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
-from tetris.evaluation.text_table import table
-from tetris.feature_sets import feature_label
+from tetris.evaluation.text_table import Score, is_estimate
 from tetris.numbers import lines
 from tetris.rules import Rules
 
@@ -35,15 +34,7 @@ BOARDS = ((10, 10), (10, 20))
 MOST_ESTIMATED = 300_000_000
 """Decisions of an estimate: those of a score or that many, in whole batches of `estimate`."""
 
-Score = Mapping[str, Any]
-"""A score as `Measurement.to_dict`, `Estimate.to_dict` or `published_score` returns it."""
-
 _SHIPPED = Path(__file__).with_name("published_scores.json")
-
-
-def is_estimate(score: Score) -> bool:
-    """Return whether a score is an estimate by importance splitting, not played."""
-    return "estimates" in score
 
 
 @cache
@@ -131,34 +122,6 @@ def _score(
     return Measurement(label, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds)
 
 
-def comparison_table(scores: Sequence[Score]) -> str:
-    """Return a text table of the scores of one board, with their origin."""
-    first = scores[0]
-    title = (
-        f"board {first['board']}, {first['rule']} rule, pieces {first['pieces']}, engine {first['device']}"
-    )
-    rows = []
-    for score in scores:
-        features = feature_label(score.get("features") or published(score["controller"]).features)
-        rows.append([score["controller"], features, *_cells(score), origin(score)])
-    header = ["controller", "features", "lines/game", "95 % interval", "from"]
-    return f"{title}\n{table(header, rows)}"
-
-
-def counted(score: Score) -> str:
-    """Return from how many games or estimates a score comes."""
-    if is_estimate(score):
-        return f"{score['estimates']} estimates"
-    return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
-
-
-def origin(score: Score) -> str:
-    """Return what a score comes from; of one that ships with the package, when and where too."""
-    measured = score.get("measured")
-    more = f", {measured['machine']}, {measured['date'][:10]}" if measured else ""
-    return f"{counted(score)}{more}"
-
-
 def verdict(scores: Sequence[Score]) -> str:
     """Return a line that compares the first score, the learned one, with the best published score."""
     learned = scores[0]
@@ -169,15 +132,13 @@ def verdict(scores: Sequence[Score]) -> str:
         return f"more than {lines(low)} lines a game on {learned['board']}: no game ended"
     interval = f", 95 % interval {lines(low)} - {lines(high)}" if high is not None else ""
     text = f"{lines(value)} lines a game on {learned['board']} ({how}{interval})"
-    best = next((each for each in scores if each["controller"] == BEST_PUBLISHED), None)
-    if best is None or not best["lines_per_game"]:
+    best = next((each["lines_per_game"] for each in scores if each["controller"] == BEST_PUBLISHED), None)
+    times = value / best if best else 0.0
+    if times < 0.1:
         return text
-    return f"{text}: {value / best['lines_per_game']:.2g} times {BEST_PUBLISHED}, the best published"
-
-
-def _cells(score: Score) -> tuple[str, str]:
-    (low, high), value = score["ci95"], score["lines_per_game"]
-    return lines(value), f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}"
+    literature = learned["board"], learned["rule"], learned["pieces"]
+    known = ", the best published" if literature == ("10x20", "published", "uniform") else ""
+    return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 
 
 def _can_play(controller: LinearController, rules: Rules) -> bool:

@@ -14,9 +14,6 @@ import torch
 from tetris import LinearController, Rules, rollout, split_rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import who_played
-from tetris.evaluation.text_table import table
-from tetris.feature_sets import feature_label
-from tetris.numbers import lines
 from tetris.progress import progress
 from tetris.splitting import BURN_IN, least_rate, lines_per_game
 
@@ -35,7 +32,7 @@ PLAYED = 2 * STREAMS * DECISIONS
 MOST_ENDS = 2
 """The most games that end in the test; controllers that lose more often are played instead."""
 
-METHOD = "mean of importance splitting estimates, Student's t interval of their rate of ends"
+METHOD = "mean of importance splitting estimates, Student's t interval of their termination rate"
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ def estimate(
     began = time.perf_counter()
     rates: list[float] = []
     made = 0
-    with progress(desc=f"{label} on {rules.board}", unit=" estimates", leave=False) as bar:
+    with progress(desc=f"estimating {label} on {rules.board}", unit=" estimates", leave=False) as bar:
 
         def show() -> None:
             bar.update(0)
@@ -191,22 +188,5 @@ def check_rarely_loses(
     if not rarely_loses(games, decisions):
         raise ValueError(
             f"{label} ends {games:,} games in {decisions:,} decisions on {rules.board}: "
-            "scripts/evaluate_tetris.py scores it by them"
+            "evaluate scores it by them"
         )
-
-
-def estimate_table(estimates: Sequence[Estimate]) -> str:
-    """Return a text table of estimates."""
-    header = ["controller", "features", "lines/game", "95 % interval", "estimates", "decisions", "seconds"]
-    rows = []
-    for each in estimates:
-        low, high = each.ci95
-        interval = f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}"
-        counts = f"{len(each.rates)}", f"{each.decisions:,}", f"{each.seconds:.1f}"
-        features = feature_label(each.controller.features)
-        rows.append([each.label, features, lines(each.lines_per_game), interval, *counts])
-    shown = table(header, rows)
-    for each in estimates:
-        if not each.resolved:
-            shown += f"\n{each.label}: beyond what the weights of streams resolve; the estimate is biased"
-    return shown

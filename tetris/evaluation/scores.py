@@ -12,8 +12,6 @@ from typing import Any
 import torch
 
 from tetris import LinearController, Rules, Score
-from tetris.evaluation.text_table import table
-from tetris.feature_sets import feature_label
 from tetris.progress import progress
 from tetris.rollouts import Rollout
 from tetris.score import ESTIMATOR
@@ -218,45 +216,3 @@ def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: 
         rate = score.decisions / (seconds * streams)
         needed = rate * min(limit.seconds - seconds, _CHUNK_SECONDS)
     return max(1, min(math.ceil(needed), 2 * last, _LARGEST_CHUNK))
-
-
-def score_table(measurements: Sequence[Measurement]) -> str:
-    """Return a text table of scores with intervals, counts and speed."""
-    first = measurements[0]
-    origin = "from a file" if first.seed is None else f"seed {first.seed}"
-    title = (
-        f"board {first.rules.board}, {first.rules.rule} rule, pieces {first.pieces} ({origin}), "
-        f"engine {first.device}"
-    )
-    header = [
-        "controller",
-        "features",
-        "lines/game",
-        "95 % interval",
-        "games",
-        "lines",
-        "decisions",
-        "decisions/s",
-    ]
-    rows = []
-    for measurement in measurements:
-        score = measurement.score
-        low, high = score.ci95
-        speed = score.decisions / measurement.seconds if measurement.seconds else math.nan
-        rows.append(
-            [
-                measurement.label,
-                feature_label(measurement.controller.features),
-                "-" if score.lines_per_game is None else _number(score.lines_per_game),
-                f"> {_number(low)}" if high is None else f"{_number(low)} - {_number(high)}",
-                f"{score.games:,}",
-                f"{score.lines:,}",
-                f"{score.decisions:,}",
-                _number(speed),
-            ]
-        )
-    return f"{title}\n{table(header, rows)}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

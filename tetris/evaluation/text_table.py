@@ -1,8 +1,54 @@
-"""Tables as text."""
+"""Tables as text: of scores, and of anything."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tetris.controller import published
+from tetris.feature_sets import feature_label
+from tetris.numbers import lines
+
+Score = Mapping[str, Any]
+"""A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""
+
+
+def is_estimate(score: Score) -> bool:
+    """Return whether a score was estimated by importance splitting, not played."""
+    return "estimates" in score
+
+
+def counted(score: Score) -> str:
+    """Return from how many games or estimates a score comes."""
+    if is_estimate(score):
+        return f"{score['estimates']} estimates"
+    return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
+
+
+def score_table(scores: Sequence[Score]) -> str:
+    """Return the scores on a board with intervals, counts and speed, or the origin of shipped ones."""
+    first, rows, notes = scores[0], [], ""
+    pieces = f"{first['pieces']} ({'from a file' if first['seed'] is None else 'seed ' + str(first['seed'])})"
+    for score in scores:
+        (low, high), seconds, shipped = score["ci95"], score.get("seconds"), score.get("measured")
+        speed = f"{lines(score['decisions'] / seconds)}/s" if seconds else "-"
+        rows.append(
+            [
+                score["controller"],
+                feature_label(score.get("features") or published(score["controller"]).features),
+                lines(score["lines_per_game"]),
+                f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}",
+                counted(score),
+                f"{score['decisions']:,}",
+                f"{shipped['machine']}, {shipped['date'][:10]}" if shipped else speed,
+            ]
+        )
+        if not score.get("resolved", True):
+            name = score["controller"]
+            notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
+    title = f"board {first['board']}, {first['rule']} rule, pieces {pieces}, engine {first['device']}"
+    header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
+    return f"{title}\n{table(header, rows)}{notes}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

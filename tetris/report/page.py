@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from kernels.files import write_text
-from tetris.evaluation.comparison import LEARNED, is_estimate
+from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
+from tetris.evaluation.text_table import is_estimate
 from tetris.report.data import chart_values, distinct_names, recorded_game, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.run_record import RunRecord

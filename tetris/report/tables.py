@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from tetris.evaluation.comparison import LEARNED, Score, counted
+from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
+from tetris.evaluation.text_table import Score, counted
 from tetris.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.report.run_record import RunRecord, board, stages_of

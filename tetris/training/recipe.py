@@ -274,25 +274,6 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     return Recipe(**settings)
 
 
-def has_changed(config: Mapping[str, Any]) -> bool:
-    """Return whether the preset of a run gives another recipe now.
-
-    Args:
-        config: The content of the run's ``config.json``. Not compared: backend and streams, which depend on
-            the machine, the seed, score_decisions, and decisions that no stage uses.
-    """
-    layer = {name: config[name] for name in ("preset", "seed", "backend", "streams", "score_decisions")}
-    try:
-        now = make_recipe(config["device"], layer).to_dict()
-        if not config["generations"] and all(
-            each.decisions for each in parse_curriculum(config["curriculum"])
-        ):
-            now["decisions"] = config["decisions"]
-        return now != config
-    except ValueError:  # a preset or feature set that no longer exists
-        return True
-
-
 def _changes(preset: str, device: str) -> dict[str, Setting]:
     """Return the changes of a preset for an engine, and for the size of the GPU."""
     changes = dict(DEVICE_PRESETS.get(device, {}).get(preset, {}))

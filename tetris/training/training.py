@@ -27,7 +27,7 @@ from cem.tensorboard import check_tensorboard
 from kernels import library
 from kernels.ahead import build_together
 from tetris import LinearController, Rollout, feature_names, native
-from tetris.devices import check_gpu, settled_device
+from tetris.devices import check_gpu, choose_device
 from tetris.numbers import lines
 from tetris.training.objective import LinesPerGame, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, Setting
@@ -73,7 +73,7 @@ def train(
         TypeError: If a setting has the wrong type.
         ValueError: If a setting is unknown or out of range, the folder is not empty, or there is no GPU.
     """
-    recipe = make_recipe(settled_device(device), {**settings, "preset": preset, "seed": seed})
+    recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
     folder = new_folder(None if out is None else Path(out), recipe.seed)
     folder.check_free()
     prepare_engine(recipe)

@@ -1,4 +1,4 @@
-"""Kill a training run at random moments and resume it: started by test_train_tetris_resume.py.
+"""Kill a training run at random moments and resume it: started by test_train_resume.py.
 
 The run that is never killed syncs at once. Every other killed run defers host sync, as on a GPU.
 

@@ -17,7 +17,6 @@ import torch
 from kernels import BuildError, CompilerMissingError
 from tetris import devices
 from tetris.commands import command_line
-from tetris.evaluation.text_table import table
 from tetris.feature_sets import feature_label
 from tetris.progress import progress
 
@@ -162,15 +161,6 @@ def test_cuda_without_nvcc_is_an_error_with_the_remedy() -> None:
 def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"):
         devices.choose_device("cuda")
-
-
-def test_table_is_aligned() -> None:
-    assert table(["name", "n"], [["a", "1,000"], ["longer", "2"]]).splitlines() == [
-        "name        n",
-        "------  -----",
-        "a       1,000",
-        "longer      2",
-    ]
 
 
 def test_a_long_list_of_features_is_named_by_its_length() -> None:

@@ -44,7 +44,7 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
 def test_the_table_says_what_it_holds_for(script: Script) -> None:
     arguments = ("--board", "10x20", "--pieces", "bag", "--rule", "clear-on-overflow", *FEW)
     title, header, _, row, note = script("estimate_tetris", "DT-20", *arguments).out.splitlines()
-    assert title == "board 10x20, clear-on-overflow rule, pieces bag, engine cpu"
+    assert title == "board 10x20, clear-on-overflow rule, pieces bag (seed 12345), engine cpu"
     assert header.split("  ")[0] == "controller"
     assert row.startswith("dt20 ")
     assert " 16 " in row
@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_estimate_and_another_batch_goes_on(script:
 def test_who_loses_often_is_to_be_played(script: Script) -> None:
     ended = script("estimate_tetris", "dt20", "--board", "10x10", "--device", "cpu")
     assert (ended.status, ended.out) == (2, "")
-    message = r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: scripts/evaluate_tetris.py scores it"
+    message = r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: evaluate scores it"
     assert re.search(message, ended.err)
 
 

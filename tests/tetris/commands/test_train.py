@@ -113,7 +113,7 @@ def test_curriculum_is_played_stage_by_stage(script: Script, tmp_path: Path) -> 
 
 
 def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Path) -> None:
-    ended = _train(script, tmp_path / "a", "--score-decisions", 128)
+    ended = _train(script, tmp_path / "a", "--score-decisions", 640)
     rows = [line.split()[0] for line in ended.out.splitlines() if line]
     assert [row for row in rows if row in ("board", "learned", "bcts", "dt20")] == [
         *("board", "learned", "bcts", "dt20") * 3
@@ -126,8 +126,8 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
         (each["board"], each["controller"]): each["decisions"] for each in scores if "measured" not in each
     }
     assert played == {
-        **dict.fromkeys([("10x10", "learned"), ("10x20", "learned")], 128),
-        **dict.fromkeys([("5x6", name) for name in ("learned", "bcts", "dt20")], 128),
+        **dict.fromkeys([("10x10", "learned"), ("10x20", "learned")], 640),
+        **dict.fromkeys([("5x6", name) for name in ("learned", "bcts", "dt20")], 640),
     }
     assert [each["measured"]["machine"] for each in scores if "measured" in each] == ["NVIDIA H200"] * 4
     *_, verdict, command = ended.out.splitlines()
@@ -136,9 +136,9 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
 
 
 def test_controller_of_another_width_is_scored_where_it_can_play(script: Script, tmp_path: Path) -> None:
-    ended = _train(script, tmp_path / "a", "--features", "bertsekas", "--score-decisions", 64)
+    ended = _train(script, tmp_path / "a", "--features", "bertsekas", "--score-decisions", 640)
     assert [line for line in ended.out.splitlines() if line.startswith("board")] == [
-        "board 5x6, published rule, pieces uniform, engine python"
+        "board 5x6, published rule, pieces uniform (seed 12345), engine python"
     ]
 
 

@@ -6,15 +6,13 @@ import pytest
 import torch
 
 from tetris import RolloutResult, Rules, Score, published
-from tetris.evaluation import scores as _scoring
+from tetris.evaluation import scores
 from tetris.evaluation.scores import (
     GPU_STREAMS,
     MOST_STREAMS,
     STREAMS,
     Limit,
-    Measurement,
     measure,
-    score_table,
     streams_for,
 )
 from tetris.rollouts import Rollout
@@ -65,8 +63,8 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             total = sum(made) * self.streams
             return RolloutResult(*(torch.tensor([count]) for count in (total // 3, total // 10_000, total)))
 
-    monkeypatch.setattr(_scoring, "Rollout", Engine)
-    monkeypatch.setattr(_scoring.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(scores, "Rollout", Engine)
+    monkeypatch.setattr(scores.time, "perf_counter", lambda: clock[0])
     return made
 
 
@@ -91,7 +89,7 @@ def test_decisions_and_games_are_counted_without_the_clock(
         first = measure(published("dt20"), Rules(), limit, 1, "cuda")[0], list(chunks)
         chunks.clear()
         with monkeypatch.context() as slow:
-            slow.setattr(_scoring.time, "perf_counter", iter(range(10**6)).__next__)
+            slow.setattr(scores.time, "perf_counter", iter(range(10**6)).__next__)
             assert (measure(published("dt20"), Rules(), limit, 1, "cpu")[0], chunks) == first
         chunks.clear()
 
@@ -125,29 +123,3 @@ def test_progress_is_told_rising_scores() -> None:
     decisions = [each.decisions for each in told]
     assert decisions == sorted(set(decisions))
     assert told[-1] == score
-
-
-def _measurement(score: Score) -> Measurement:
-    return Measurement("mine", published("dt20"), Rules(), "uniform", 1, "cpu", score, 2.0)
-
-
-def test_table_states_what_belongs_beside_a_score() -> None:
-    title, _, _, row = score_table([_measurement(Score(100_000, 10, 260_000))]).splitlines()
-    assert title == "board 10x20, published rule, pieces uniform (seed 1), engine cpu"
-    assert row.split() == [
-        "mine",
-        "dt",
-        "10,000",
-        "5,438",
-        "-",
-        "20,853",
-        "10",
-        "100,000",
-        "260,000",
-        "130,000",
-    ]
-
-
-def test_table_shows_a_lower_bound_where_no_game_has_ended() -> None:
-    row = score_table([_measurement(Score(100_000, 0, 260_000))]).splitlines()[-1]
-    assert row.split() == ["mine", "dt", "-", ">", "33,381", "0", "100,000", "260,000", "130,000"]

@@ -1,4 +1,4 @@
-"""scripts/_report.py: the page of a run holds what the run's files say, and nothing of a network."""
+"""tetris/report/page.py: the page of a run holds what the run's files say, and nothing of a network."""
 
 from __future__ import annotations
 

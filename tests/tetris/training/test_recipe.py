@@ -15,7 +15,7 @@ import torch
 from tetris import Rules
 from tetris.training.curriculum import cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
-from tetris.training.recipe import Recipe, Stage, has_changed, make_recipe, read_settings
+from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder
 
 
@@ -54,23 +54,6 @@ def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) 
 )
 def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str, Any], backend: str) -> None:
     assert make_recipe(engine, layer).backend == backend
-
-
-@pytest.mark.parametrize(("device", "backend"), [("cpu", "torch"), ("cuda", "cuda")])
-@pytest.mark.parametrize(
-    ("name", "value", "changed"),
-    [
-        *[(name, value, False) for name, value in (("seed", 7), ("streams", 8), ("score_decisions", 0))],
-        *[("decisions", 999, False), ("generations", 3, True)],  # all stages name their own decisions
-        *[(name, value, True) for name, value in (("population", 77), ("noise", "constant:0.5"))],
-        *[("features", "gone", True), ("preset", "gone", True)],
-    ],
-)
-def test_a_recipe_has_changed_where_its_preset_says_something_else(
-    device: str, backend: str, name: str, value: str | int, changed: bool
-) -> None:
-    config = make_recipe(device, {"preset": "standard", "backend": backend}).to_dict()
-    assert has_changed({**config, name: value}) is changed
 
 
 @pytest.mark.usefixtures("gpu")

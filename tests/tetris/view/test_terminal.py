@@ -1,4 +1,4 @@
-"""scripts/_terminal.py and what is drawn there: keys, sizes, and the terminal as it was afterwards."""
+"""tetris/view/terminal.py and what is drawn there: keys, sizes, and the terminal as it was afterwards."""
 
 from __future__ import annotations
 
