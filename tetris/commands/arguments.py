@@ -56,13 +56,7 @@ def add_seed(group: Group) -> None:
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
-    """Add ``--device``; ``"auto"`` by default.
-
-    Args:
-        group: The parser or group.
-        known: The names of the devices.
-        what: What the device does, for the help.
-    """
+    """Add ``--device`` with the known names; ``"auto"`` by default."""
     text = f"{what}: {', '.join(known)}{_by_default('auto')}"
     group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
 

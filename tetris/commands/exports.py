@@ -56,19 +56,7 @@ def check_exports(arguments: argparse.Namespace) -> None:
 
 
 def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
-    """Play into a replay, to the end or until Ctrl-C or SIGTERM; a second Ctrl-C raises KeyboardInterrupt.
-
-    Args:
-        played: The after-states, in order.
-        show: The games they belong to.
-        most: The most placements, for the progress bar; None if not known.
-
-    Returns:
-        The replay, and the number of the signal that ended it; None if none did.
-
-    Raises:
-        DamagedReplayError: If a replay that is played is damaged.
-    """
+    """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
     from tetris.training import StopRequest  # with torch: not for --help
 
     if show.replay is not None:

@@ -71,13 +71,7 @@ class Show:
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
-    """Return the games of the arguments; see ``watch_tetris.py --help``.
-
-    Raises:
-        OSError: If a file cannot be read.
-        ValueError: If controller, replay or rules are invalid or do not fit together, or the replay is
-            empty.
-    """
+    """Return the games of the arguments; see ``watch_tetris.py --help``."""
     source = arguments.source
     if source is not None and _is_replay(source):
         given = [name for name in ("board", "rule", "pieces", "seed") if getattr(arguments, name) is not None]

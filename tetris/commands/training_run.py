@@ -61,14 +61,7 @@ def run_training(given: argparse.Namespace) -> int:
 
 
 def new_recipe(given: argparse.Namespace) -> Recipe:
-    """Return the recipe of a new run from command line, config file and preset.
-
-    Raises:
-        BuildError: If the engine needs a compiler and there is none.
-        OSError: If the config file cannot be read.
-        TypeError: If a setting has the wrong type.
-        ValueError: If a setting is unknown or out of range, or there is no GPU.
-    """
+    """Return the recipe of a new run from command line, config file and preset."""
     options: dict[str, Setting] = {
         name: value for name, value in vars(given).items() if name not in _NOT_SETTINGS
     }
@@ -184,14 +177,7 @@ def draw(training: Training) -> None:
 
 
 def measure(training: Training, controller: LinearController, stop: StopRequest) -> str:
-    """Print and save the scores of the learned controller and the published ones, board by board.
-
-    Returns:
-        The verdict: the score on the board of the controller, in a line.
-
-    Raises:
-        Interrupted: If a stop is requested.
-    """
+    """Print and save the scores board by board; return the verdict on the board of the controller."""
     recipe = training.recipe
     found: list[Score] = []
     said = ""
@@ -209,15 +195,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
 
 
 def report(folder: RunFolder, *, again: bool = False) -> bool:
-    """Write the report and print its path, or why it failed; a failure does not fail the run.
-
-    Args:
-        folder: The folder of the run.
-        again: Whether only the scores are new.
-
-    Returns:
-        Whether it was written.
-    """
+    """Write the report and print its path, or why it failed; return whether it is there."""
     try:
         write_report(folder.report, [read_run(folder.path)])
     except Exception as error:

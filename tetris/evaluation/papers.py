@@ -17,13 +17,7 @@ GABILLON = "Gabillon, Ghavamzadeh & Scherrer 2013"
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """Lines a game of the papers, approximate.
-
-    Attributes:
-        low: The lowest figure.
-        high: The highest figure; equal to ``low`` if there is one.
-        source: The papers.
-    """
+    """Lines a game from the lowest to the highest figure of the papers that are its source, approximate."""
 
     low: float
     high: float

@@ -21,14 +21,7 @@ def escaped(text: object) -> str:
 def html_table(
     header: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "", *, label: str = ""
 ) -> Markup:
-    """Return a table that scrolls if it is too wide. The first cell of a row is its header.
-
-    Args:
-        header: The header cells, one a column.
-        rows: The cells of each row.
-        caption: The text above it.
-        label: Its label for screen readers; the caption if empty.
-    """
+    """Return a table that scrolls if it is too wide; the first cell of a row is its header."""
     head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
     body = "\n".join(
         f'<tr><th scope="row">{escaped(row[0])}</th>'

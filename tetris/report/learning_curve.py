@@ -34,19 +34,13 @@ _LEAST_LABEL = 0.07  # of the axis, from one label of a stage to the next
 def draw_learning_curve(
     metrics: Sequence[Metrics], picture: Path, title: str, across: str = "generation"
 ) -> bool:
-    """Draw the best candidate, the elites and the mean of a run.
+    """Draw the best candidate, the elites and the mean of a run; return whether matplotlib is there to do it.
 
     Args:
         metrics: One record a generation, at least one.
         picture: The file to write, atomically; PNG, SVG or PDF by its suffix.
         title: The title.
         across: One of `ACROSS`.
-
-    Returns:
-        Whether matplotlib is installed and the file written.
-
-    Raises:
-        OSError: If the file cannot be written.
     """
     figure = new_figure(8.0, 4.5)
     if figure is None:
@@ -74,13 +68,7 @@ def draw_learning_curve(
 def draw_learning_curves(
     runs: Mapping[str, Sequence[Metrics]], picture: Path, across: str = "decisions"
 ) -> bool:
-    """Draw the elite mean of several runs in one picture; see `draw_learning_curve`.
-
-    Args:
-        runs: The records of each run by its name.
-        picture: The file to write.
-        across: One of `ACROSS`.
-    """
+    """Draw the elite mean of several runs, by name, in one picture; see `draw_learning_curve`."""
     figure = new_figure(8.0, 4.5)
     if figure is None:
         return False

@@ -57,13 +57,7 @@ class LinesPerGame:
     """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
 
     def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, check: Callable[[], None]) -> None:
-        """Set up; the learned mean plays beside the candidates as a metric.
-
-        Args:
-            recipe: The recipe of the run.
-            optimizer: The search.
-            check: Called a few times a second while a generation plays; an exception ends it.
-        """
+        """Set up; ``check`` is called a few times a second while a generation plays and may raise to end it."""
         self._recipe = recipe
         self._optimizer = optimizer
         self._check = check

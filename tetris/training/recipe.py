@@ -340,15 +340,7 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
 
 
 def _settled_backend(requested: str, engine: str) -> str:
-    """Return the backend that draws the candidates; ``auto`` is the one of the engine.
-
-    Args:
-        requested: The name of a backend, or ``auto``.
-        engine: The engine that plays.
-
-    Raises:
-        ValueError: If it is unknown.
-    """
+    """Return the backend that draws the candidates; ``auto`` is the one of the engine."""
     known = (AUTO, *available_backends())
     if requested not in known:
         raise unknown_name("backend", requested, known)

@@ -189,14 +189,7 @@ class Training:
         )
 
     def restore(self) -> list[RejectedCheckpoint]:
-        """Resume from the newest usable checkpoint, or from the beginning if there is none.
-
-        Returns:
-            The newer checkpoints that could not be used.
-
-        Raises:
-            CheckpointError: If there are checkpoints, but none is usable.
-        """
+        """Resume from the newest usable checkpoint, if any; return the newer ones that could not be used."""
         checkpoints = self.folder.checkpoints
         if not checkpoints.is_dir() or not any(checkpoints.glob("checkpoint-*.json")):
             return []

@@ -77,17 +77,7 @@ def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
 
 
 def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> None:
-    """Write a video in H.264, a picture a piece.
-
-    Args:
-        path: The file to write, atomically.
-        scenes: The scenes, at least one.
-        title: The title.
-        speed: Pieces a second.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Write a video in H.264, a picture a piece; see `write_gif`."""
     from imageio_ffmpeg import write_frames
 
     pictures = _pictures(scenes, title, MP4_CELL)

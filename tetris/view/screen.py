@@ -47,16 +47,7 @@ class Look:
 def screen(
     scene: Scene, look: Look, panel: Sequence[str], footer: str, size: os.terminal_size, depth: int
 ) -> list[str]:
-    """Return the lines of the screen.
-
-    Args:
-        scene: The scene.
-        look: How to draw it.
-        panel: Lines of text beside the board.
-        footer: The last line: the keys.
-        size: Size of the terminal.
-        depth: Bits of colour: 24, 8, or 0 for plain text.
-    """
+    """Return the lines of the screen, scene beside panel above the footer, for a size and a colour depth."""
     fit = _fit(scene, size, depth)
     if fit is None:
         return ["the window is too small"[: size.columns]]
