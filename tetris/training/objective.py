@@ -57,7 +57,7 @@ class LinesPerGame:
     """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
 
     def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, check: Callable[[], None]) -> None:
-        """Set up; ``check`` is called a few times a second while a generation plays and may raise to end it."""
+        """Set up; ``check`` is called a few times a second during a generation and may raise to end it."""
         self._recipe = recipe
         self._optimizer = optimizer
         self._check = check
