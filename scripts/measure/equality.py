@@ -26,9 +26,9 @@ from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 CONFIGURATIONS = 280
 
 # Every list of features is a library of its own to compile, and those with heights follow the width.
-_ANY_WIDTH = tuple(range(MIN_WIDTH, MAX_WIDTH + 1))
+_ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
 WIDTHS: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("dellacherie", "bcts", "dt", "dt_surface", "dt_full"), _ANY_WIDTH),
+    **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
     "dt_columns": (5, MAX_WIDTH),
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
@@ -55,7 +55,6 @@ WEIGHTS = ("good", "random", "extreme")
 GAMES = (None, None, 1, 3)
 FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
 SEEDS = (0, 12_345, (1 << 64) - 1)
-
 _SEED = 20_090_101
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
 _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)

@@ -15,7 +15,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -53,21 +53,17 @@ class Plan(NamedTuple):
         return Rules(*Rules.parse_board(self.board))
 
 
-@dataclass
-class Search:
+BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
+"""Lines of the mean's games before each generation, and how many games of both were cut off."""
+
+
+class Search(NamedTuple):
     """One search, and its learning curve."""
 
     noise: str
     seed: int
     optimizer: CrossEntropyMethod
-    mean_lines: list[float] = field(default_factory=list)  # of the mean's games, before each generation
-    mean_games_cut: list[int] = field(default_factory=list)
-    candidate_games_cut: list[int] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is known as plain values, for JSON."""
-        known = {name: value for name, value in vars(self).items() if name != "optimizer"}
-        return {**known, "weights": self.optimizer.mean.tolist()}
+    curves: dict[str, list[float]]  # by `BY_GENERATION`
 
 
 def make_searches(plan: Plan) -> list[Search]:
@@ -75,7 +71,7 @@ def make_searches(plan: Plan) -> list[Search]:
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
     make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True)
     return [
-        Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed))
+        Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed), {k: [] for k in BY_GENERATION})
         for seed in range(1, plan.seeds + 1)
         for noise in NOISES
     ]
@@ -101,20 +97,26 @@ def run_experiment(
         lines, games, made = _play_once(plan, device, rows, first_stream)
         decisions += made
         for search, own_lines, own_games in zip(searches, lines, games, strict=True):
-            search.mean_lines.append(round(float(own_lines[:MEAN_GAMES].double().mean()), 2))
-            search.mean_games_cut.append(int((own_games[:MEAN_GAMES] == 0).sum()))
+            mean_lines, mean_cut, candidates_cut = search.curves.values()
+            mean_lines.append(round(float(own_lines[:MEAN_GAMES].double().mean()), 2))
+            mean_cut.append(int((own_games[:MEAN_GAMES] == 0).sum()))
             if not last:
-                search.candidate_games_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
+                candidates_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
                 search.optimizer.tell(own_lines[MEAN_GAMES:])
         if not last:
             progress(searches)
     seconds = round(time.perf_counter() - began, 1)
     method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
-    scores = score_means(plan, device, searches)
+    found = [
+        {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
+        for (noise, seed, optimizer, curves), score in zip(
+            searches, score_means(plan, device, searches), strict=True
+        )
+    ]
     return {
         "plan": plan._asdict(),
         "method": {**method, "games_of_the_mean": MEAN_GAMES, "piece_seed": PIECE_SEED},
-        "searches": [each.to_dict() | {"score": score} for each, score in zip(searches, scores, strict=True)],
+        "searches": found,
         "decisions": decisions,
         "seconds": seconds,
     }

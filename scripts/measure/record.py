@@ -41,11 +41,6 @@ SCORE_SEED = 2013  # of the pieces; not the one by which scores are measured whi
 CONTROLLERS = ("best", "anywidth", "dt20")
 LOW_BOARDS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}  # decisions of each of them
 
-METHOD = (
-    "exact: games ended are Poisson, those of one controller binomial given those of both (Przyborowski & "
-    "Wilenski 1940), with the interval of Clopper & Pearson (1934)"
-)
-
 
 def ratio(score: Score, other: Score) -> dict[str, Any]:
     """Return how many times as many lines a game one score says as another, with its 95 % interval.
@@ -64,7 +59,7 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
     # A share p of the games: as many times the games a line as p / (1 - p) / exposure.
     ends = [exposure * (1 - high) / high, exposure * (1 - low) / low if low else None]
     value = exposure * other.games / score.games if score.games and other.games else None
-    return {"value": value, "ci95": ends, "method": METHOD}
+    return {"value": value, "ci95": ends}
 
 
 def train(kept: Path, stop_after_s: float | None) -> Measured:

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.toolchain import find_compiler
 from measure.cli import choice, measurement
-from measure.noisy_ce import Plan, Search, medians, run_experiment
+from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
 from measure.processes import least_lines
 from measure.provenance import Measured
 from tetris import Rules
@@ -54,7 +54,6 @@ CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a
 EXPERIMENTS = ("published", *PLANS)
 QUICK_SEEDS = 3
 SECONDS, QUICK_SECONDS = 60.0, 3.0
-_BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
 
 
 def decisions_for(controller: str, board: str, precision: float) -> int:
@@ -104,7 +103,7 @@ def noisy_ce(name: str, quick: bool, device: str) -> Measured:
     bar = progress(desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations")
 
     def update(searches: Sequence[Search]) -> None:
-        best = max(search.mean_lines[-1] for search in searches)
+        best = max(search.curves["mean_lines"][-1] for search in searches)
         bar.set_postfix_str(f"best mean {best:,.0f} lines/game")
         bar.update()
 
@@ -115,7 +114,7 @@ def noisy_ce(name: str, quick: bool, device: str) -> Measured:
         for noise, value in medians(experiment).items()
     }
     series = [
-        {key: each[key] for key in ("noise", "seed")} | {key: each.pop(key) for key in _BY_GENERATION}
+        {key: each[key] for key in ("noise", "seed")} | {key: each.pop(key) for key in BY_GENERATION}
         for each in experiment["searches"]
     ]
     return figures, experiment, {"": series}

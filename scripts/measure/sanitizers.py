@@ -9,9 +9,7 @@ Only records in kernels of this project count.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -25,7 +23,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kernels import BuildError
 from kernels.cuda import find_nvcc
 from measure.cli import choice, measurement
 from measure.engines import GOOD, build_engines
@@ -65,10 +62,8 @@ _RECORD = re.compile(rf"{_MARK} (Invalid|Uninitialized|Error:|Warning:|Misaligne
 
 def find_sanitizer() -> str:
     """Return the program: that on PATH, else the one beside nvcc."""
-    places = [os.environ["PATH"]]
-    with contextlib.suppress(BuildError):
-        places.append(str(find_nvcc().path.parent))
-    found = shutil.which("compute-sanitizer", path=os.pathsep.join(places))
+    name = "compute-sanitizer"
+    found = shutil.which(name) or shutil.which(name, path=str(find_nvcc().path.parent))
     if found is None:
         raise ValueError("expected compute-sanitizer on PATH, found none: install the CUDA toolkit")
     return found
