@@ -6,33 +6,29 @@ python scripts/benchmark_env.py --num-envs 1024
 from __future__ import annotations
 
 import argparse
-import statistics
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import torch
-from gymnasium.vector import AutoresetMode
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tetris.envs
-from measure.cli import add_length, measurement
+from measure.benchmark_tetris import Course, measure_courses
+from measure.cli import LENGTH, measurement
 from measure.provenance import Measured
-from measure.speed import Course, measure_courses
-from tetris.commands.command_line import one_line_errors, one_of, positive_int, run
+from tetris.commands.command_line import positive_int
 from tetris.envs.vector_checks import OUTPUTS
 
 SEED = 12345
 GPU_ENVS = 1 << 20
 _DRAWN = 64  # steps whose actions are drawn beforehand, to be repeated
-_MODES = {"next-step": AutoresetMode.NEXT_STEP, "same-step": AutoresetMode.SAME_STEP}
 
 
-def stepper(envs: Any, actions: Sequence[Any]) -> Callable[[int], int]:
-    """Return what takes steps with actions that come again and again, and waits for the device."""
+def make_course(figure: str, envs: Any, output: str) -> Course:
+    """Return random play in environments, whose actions come again and again."""
+    generator = torch.Generator().manual_seed(SEED)
+    count = int(envs.single_action_space.n)
+    drawn = torch.randint(0, count, (_DRAWN, envs.num_envs), generator=generator)
+    actions = list(drawn.numpy()) if output == "numpy" else list(drawn.to(getattr(envs, "device", "cpu")))
     envs.reset(seed=SEED)
 
     def play(steps: int) -> int:
@@ -40,66 +36,25 @@ def stepper(envs: Any, actions: Sequence[Any]) -> Callable[[int], int]:
         for step in range(steps):
             _, _, terminated, _, _ = envs.step(actions[step % len(actions)])
             ended = ended + terminated.sum()
-        idle = int(ended)  # waits for the device
-        # The step after the end of a game places nothing, unless the one that ended it began the next one.
-        if envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP:
-            idle = 0
-        return steps * int(envs.num_envs) - idle
+        # The step after the end of a game only begins the next one. int waits for the device.
+        return steps * int(envs.num_envs) - int(ended)
 
-    return play
-
-
-def make_course(figure: str, envs: Any, output: str) -> Course:
-    """Return random play in environments."""
-    generator = torch.Generator().manual_seed(SEED)
-    count = int(envs.single_action_space.n)
-    drawn = torch.randint(0, count, (_DRAWN, envs.num_envs), generator=generator)
-    actions = list(drawn.numpy()) if output == "numpy" else list(drawn.to(getattr(envs, "device", "cpu")))
-    return Course(f"{figure}.placements_per_second", stepper(envs, actions), _DRAWN)
-
-
-def make_courses(arguments: argparse.Namespace, device: str) -> list[Course]:
-    """Return what is measured on this machine."""
-    name, mode, count = arguments.id, _MODES[arguments.autoreset], arguments.num_envs
-    single = gymnasium.make_vec(name, 1, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode})
-    courses = [make_course("env.python", single, "numpy")]
-    for output in OUTPUTS if device != "python" else ():
-        envs = gymnasium.make_vec(name, count, output=output, autoreset_mode=mode)
-        courses.append(make_course(f"env.cpu.{output}.{count}", envs, output))
-    if device == "cuda":
-        envs = gymnasium.make_vec(name, GPU_ENVS, device="cuda", autoreset_mode=mode)
-        courses.append(make_course(f"env.cuda.{GPU_ENVS}", envs, "torch"))
-    return courses
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the environment."""
-    known, ids = one_of("environment", tetris.envs.IDS), tetris.envs.IDS
-    parser.add_argument("--id", type=known, default=ids[0], help=f"environment (default: {ids[0]})")
-    parser.add_argument("--num-envs", type=positive_int, default=1024, help="on the CPU (default: 1024)")
-    modes = one_of("way to autoreset", _MODES)
-    parser.add_argument("--autoreset", type=modes, default="next-step", help=" or ".join(_MODES))
-    add_length(parser)
+    return Course(f"{figure}.placements_per_second", play, _DRAWN)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the speeds of the environments."""
-    with one_line_errors():
-        courses = make_courses(arguments, device)
-    figures, ranges = measure_courses(courses, arguments.repeats, arguments.seconds)
-    data = {
-        "environment": arguments.id,
-        "gymnasium": gymnasium.__version__,
-        "autoreset": arguments.autoreset,
-        "repeats": arguments.repeats,
-        "seconds": arguments.seconds,
-        "ranges": ranges,
-        "of_processor_time": {each.figure: statistics.median(each.of_processor) for each in courses},
-    }
-    return figures, data, {}
+    name, count = tetris.envs.IDS[0], arguments.num_envs
+    courses = [make_course("env.python", gymnasium.make_vec(name, 1, vectorization_mode="sync"), "numpy")]
+    for output in OUTPUTS if device != "python" else ():
+        envs = gymnasium.make_vec(name, count, output=output)
+        courses.append(make_course(f"env.cpu.{output}.{count}", envs, output))
+    if device == "cuda":
+        envs = gymnasium.make_vec(name, GPU_ENVS, device="cuda")
+        courses.append(make_course(f"env.cuda.{GPU_ENVS}", envs, "torch"))
+    told = {"environment": name, "gymnasium": gymnasium.__version__, "autoreset": "next-step"}
+    return measure_courses(courses, arguments.repeats, arguments.seconds, **told)
 
 
-main = measurement(measure, __doc__, add_arguments)
-
-if __name__ == "__main__":
-    run(main)
+OPTIONS = {"--num-envs": {"type": positive_int, "default": 1024, "help": "on the CPU (default: 1024)"}}
+main = measurement(measure, __doc__, {**OPTIONS, **LENGTH})

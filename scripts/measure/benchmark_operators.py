@@ -1,31 +1,36 @@
 """Measure the operators: elementwise ones beside a device copy and PyTorch's own, LLTM beside plain PyTorch.
 
 python scripts/benchmark_operators.py --json operators.json
+
+LLTM is measured as the tutorial "Custom C++ and CUDA Extensions" does it: the forward pass, and the backward
+pass from the sum of both results, are timed by themselves, each from its call until the device is done.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import time
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from kernels.elementwise_mult import elementwise_mult
+from kernels.lltm import LLTM, lltm_reference
 from kernels.sigmoid import sigmoid
 from kernels.vector_add import vector_add
-from measure.cli import add_quick, measurement
-from measure.lltm import measure_lltm
+from measure.cli import measurement
 from measure.provenance import Measured
-from measure.timing import Function, Plan, event_times, wall_times
-from tetris.commands.command_line import run
+from measure.timing import Function, Plan, event_times, times_of, wall_times
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 24}
+
+SIZES = {(16, 32, 128): Plan(25, 100, 0), (4096, 1024, 1024): Plan(3, 3, 0)}
+"""Batch, inputs and states, those of the tutorial and large ones, and how often they are measured."""
+
+PASSES = ("forward", "inference", "backward")
 
 Case = tuple[Function, Function, int]
 """Ours, PyTorch's own as one call or a few, and how many tensors each reads or writes."""
@@ -36,15 +41,12 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
     y = sigmoid(a)
     elementwise_mult(a[:1], b[:1])  # its backward operator is then there
     ours, torchs = torch.ops.cem_tetris, torch.ops.aten
+    own, torch_own = (partial(each.sigmoid_backward.default, grad, y) for each in (ours, torchs))
     return {
         "sigmoid": (partial(sigmoid, a), partial(torch.sigmoid, a), 2),
         "vector_add": (partial(vector_add, a, b), partial(torch.add, a, b), 3),
         "elementwise_mult": (partial(elementwise_mult, a, b), partial(torch.mul, a, b), 3),
-        "sigmoid_backward": (
-            partial(ours.sigmoid_backward.default, grad, y),
-            partial(torchs.sigmoid_backward.default, grad, y),
-            3,
-        ),
+        "sigmoid_backward": (own, torch_own, 3),
         "elementwise_mult_backward": (
             partial(ours.elementwise_mult_backward.default, grad, a, b),
             lambda: (torch.mul(grad, b), torch.mul(grad, a)),
@@ -53,17 +55,16 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
     }
 
 
-def measure_elementwise(device: str, quick: bool) -> dict[str, Any]:
+def measure_elementwise(device: str) -> dict[str, Any]:
     """Measure the elementwise operators.
 
     Returns:
         ``"figures"``: by name, at float32, ``<operator>.fraction_of_copy`` and ``<operator>.of_torch``,
         which is PyTorch's time over ours. ``"rows"``: one mapping a type and operator: ``us`` and
-        ``torch_us`` are medians over single calls, on CUDA by ``event_times``; ``spread`` is the range of
-        the medians of the rounds over the median.
+        ``torch_us`` are medians over single calls; ``spread`` is the range of the medians of the rounds over
+        the median.
     """
-    largest = (20 if quick else 28) if device == "cuda" else (14 if quick else 24)
-    rows = [row for dtype in DTYPES for row in _measure_dtype(device, dtype, 2**largest, quick)]
+    rows = [row for dtype in DTYPES for row in _measure_dtype(device, dtype)]
     figures = {
         f"{row['operator']}.{name}": row[name]
         for row in rows
@@ -73,47 +74,105 @@ def measure_elementwise(device: str, quick: bool) -> dict[str, Any]:
     return {"figures": figures, "rows": rows}
 
 
-def _measure_dtype(device: str, dtype: torch.dtype, elements: int, quick: bool) -> list[dict[str, Any]]:
+def _measure_dtype(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
+    elements = ELEMENTS[device]
     generator = torch.Generator(device).manual_seed(0)
     a, b, c = (torch.randn(elements, device=device, dtype=dtype, generator=generator) for _ in range(3))
     known = cases(a, b, c)
     ours = {name: case[0] for name, case in known.items()}
     functions = {"copy": a.clone, **ours, **{f"torch {name}": case[1] for name, case in known.items()}}
     timed, calls = (event_times, 10) if device == "cuda" else (wall_times, 3)
-    times = timed(functions, Plan(3 if quick else 10, 3 if quick else calls, 1))
-
-    def row(name: str, tensors: int) -> dict[str, Any]:
-        time = times[name]
-        return {
+    times = timed(functions, Plan(10, calls, 1))
+    rows: list[dict[str, Any]] = []
+    for name, tensors in [("copy", 2), *((name, case[2]) for name, case in known.items())]:
+        found = times[name]
+        row: dict[str, Any] = {
             "operator": name,
             "dtype": str(dtype).removeprefix("torch."),
             "elements": elements,
-            "us": time["median"],
-            "spread": (time["most"] - time["least"]) / time["median"],
-            "gb_per_s": tensors * a.nbytes / time["median"] / 1e3,
+            "us": found["median"],
+            "spread": (found["most"] - found["least"]) / found["median"],
+            "gb_per_s": tensors * a.nbytes / found["median"] / 1e3,
         }
-
-    rows = [row("copy", 2)]
-    for name, (_, _, tensors) in known.items():
-        own, torch_us = row(name, tensors), times[f"torch {name}"]["median"]
-        shares = {"fraction_of_copy": own["gb_per_s"] / rows[0]["gb_per_s"], "of_torch": torch_us / own["us"]}
-        rows.append({**own, "torch_us": torch_us, **shares})
+        if name != "copy":
+            row["torch_us"] = times[f"torch {name}"]["median"]
+            row["fraction_of_copy"] = row["gb_per_s"] / rows[0]["gb_per_s"]
+            row["of_torch"] = row["torch_us"] / row["us"]
+        rows.append(row)
     return rows
+
+
+class PlainLLTM(LLTM):
+    """The tutorial's module in plain PyTorch."""
+
+    def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
+        """Take one step."""
+        return lltm_reference(input, self.weights, self.bias, *state)
+
+
+def measure_lltm(device: str) -> dict[str, Any]:
+    """Time the cell at the tutorial's size and at a large one.
+
+    Returns:
+        ``sizes``: for each size, the microseconds of every implementation and pass, see `timing.Times`, and
+        ``speedups``, the median of another one over the median of ours. ``figures``: the speed-ups over plain
+        at the tutorial's size, by name.
+    """
+    sizes = [_measure_size(device, *each) for each in SIZES.items()]
+    over_plain = {each: sizes[0]["speedups"][each]["plain"] for each in ("forward", "backward")}
+    return {"sizes": sizes, "figures": {f"lltm.{each}_speedup": value for each, value in over_plain.items()}}
+
+
+def _measure_size(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
+    batch, inputs, states = size
+    torch.manual_seed(0)
+    ours, plain = LLTM(inputs, states, device=device), PlainLLTM(inputs, states, device=device)
+    plain.load_state_dict(ours.state_dict())
+    torch.compiler.reset()
+    cells = {"plain": plain, "ours": ours, "compile": torch.compile(plain, fullgraph=True)}
+    state = (torch.randn(batch, states, device=device), torch.randn(batch, states, device=device))
+    arguments = (torch.randn(batch, inputs, device=device), state)
+    both = [(name, each) for name in cells for each in PASSES]
+    timed = {f"{name} {each}": partial(_once, each, cells[name], arguments) for name, each in both}
+    for once in timed.values():
+        once()
+    times = times_of(timed, plan, lambda once: cast(float, once()))
+    microseconds = {name: {each: times[f"{name} {each}"] for each in PASSES} for name in cells}
+    speedups: dict[str, dict[str, float]] = {each: {} for each in PASSES}
+    for name, each in both:
+        if name != "ours":
+            speedups[each][name] = microseconds[name][each]["median"] / microseconds["ours"][each]["median"]
+    sizes = {"batch": batch, "inputs": inputs, "states": states}
+    return {**sizes, "microseconds": microseconds, "speedups": speedups}
+
+
+def _once(which: str, cell: Any, arguments: Any) -> float:
+    """Return the microseconds of one pass."""
+    cell.zero_grad()
+    with torch.set_grad_enabled(which != "inference"):
+        start = _now(arguments[0])
+        new_h, new_cell = cell(*arguments)
+        between = _now(arguments[0])
+    if which != "backward":
+        return (between - start) * 1e6
+    (new_h.sum() + new_cell.sum()).backward()
+    return (_now(arguments[0]) - between) * 1e6
+
+
+def _now(tensor: Tensor) -> float:
+    """Return the time at which the device of a tensor is done."""
+    if tensor.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return figures and details."""
-    both = {
-        "elementwise": measure_elementwise(device, arguments.quick),
-        "lltm": measure_lltm(device, arguments.quick),
-    }
-    figures = {name: value for each in both.values() for name, value in each["figures"].items()}
+    elementwise, lltm = measure_elementwise(device), measure_lltm(device)
+    figures = {**elementwise["figures"], **lltm["figures"]}
     if device == "cpu":
         figures = {name.replace(".", ".cpu.", 1): value for name, value in figures.items()}
-    return figures, {"quick": arguments.quick, **both}, {}
+    return figures, {"elementwise": elementwise, "lltm": lltm}, {}
 
 
-main = measurement(measure, __doc__, add_quick)
-
-if __name__ == "__main__":
-    run(main)
+main = measurement(measure, __doc__)

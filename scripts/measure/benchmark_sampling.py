@@ -7,37 +7,118 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import statistics
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from measure.cli import add_quick, measurement
+from cem.sampling import make_sampler
+from kernels.normal import sample_normal
+from measure.cli import measurement
 from measure.provenance import Measured
-from measure.sampling_methods import LABELS, Method, median, methods_for, speedups
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
-from tetris.commands.command_line import positive_int, run
-from tetris.evaluation.text_table import table
 
-SAMPLES = 1024
-ARTICLE, ARTICLE_QUICK = (10, *range(500, 5001, 500)), (10, 1000, 5000)
-LARGE, LARGE_QUICK = (10_000, 100_000, 1_000_000), (100_000,)
-CPU, CPU_QUICK = (10, 100, 1000, 10_000), (10, 1000)
-CLOCKS = ("latency", "event", "host", "graph", "wall")
+SAMPLES, SEED = 1024, 1
+ARTICLE, LARGE = (10, *range(500, 5001, 500)), (10_000, 100_000, 1_000_000)
+CPU = (10, 100, 1000, 10_000)
 PLANS = {"event": Plan(10, 40, 3), "host": Plan(7, 3, 1), "graph": Plan(7, 5, 1), "large": Plan(5, 8, 1)}
 PLANS["wall"] = Plan(5, 3, 0)
-QUICK = Plan(3, 5, 1)
 
 
-def _dimensions(text: str) -> tuple[int, ...]:
-    return tuple(sorted({positive_int(part) for part in text.split(",")}))
+Sample = Callable[[Tensor, Tensor, int], Tensor]
+"""Draws: (mean, std, number of samples) -> samples; mean and std of shape (dim,)."""
+
+
+class Method(NamedTuple):
+    """A way to draw a population."""
+
+    name: str
+    label: str
+    make: Callable[[], Sample]  # called again for every size
+    capturable: bool = True  # by a CUDA graph
+    independent: bool = True  # every entry has noise of its own
+    devices: tuple[str, ...] = ("cuda", "cpu")  # where it is of interest
+
+
+def _eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    noise = torch.randn((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
+    return mean.unsqueeze(1) + std.unsqueeze(1) * noise
+
+
+def _compiled() -> Sample:
+    # One compilation a size, for that size: what the compiler can do best. It gives up after eight sizes of a
+    # function, hence the reset.
+    torch.compiler.reset()
+    return torch.compile(_eager, dynamic=False, fullgraph=True)
+
+
+def _torch_normal(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return torch.normal(mean.unsqueeze(1).expand(-1, count), std.unsqueeze(1).expand(-1, count))
+
+
+def _empty(mean: Tensor, count: int) -> Tensor:
+    return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
+
+
+def _filled(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    return _empty(mean, count).fill_(1.0)
+
+
+def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
+    samples = _empty(mean, count).normal_()
+    return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
+
+
+def _ours(*, dim_first: bool = True, shared: bool = False) -> Sample:
+    """Return the operator: with a seed, and a new generation for every call, as the optimizer has it."""
+    numbers = itertools.count()
+    kept = partial(sample_normal, seed=SEED, dim_first=dim_first, shared_noise=shared)
+    return lambda mean, std, count: kept(mean, std, count, generation=next(numbers))
+
+
+def _optimizer_torch() -> Sample:
+    return partial(make_sampler("torch", torch.device("cpu")), seed=SEED, generation=0)
+
+
+METHODS = (
+    Method("eager", "mean + std * randn", lambda: _eager),
+    Method("compile", "torch.compile of it", _compiled, devices=("cuda",)),
+    # It looks whether every std is >= 0, and waits for the answer.
+    Method("torch_normal", "torch.normal", lambda: _torch_normal, capturable=False),
+    Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
+    Method("noise", "Tensor.normal_ alone", lambda: lambda mean, std, n: _empty(mean, n).normal_()),
+    Method("backend_torch", "cem backend torch", _optimizer_torch, devices=("cpu",)),
+    Method("ours", "sample_normal", _ours),
+    # The optimizer's layout: a candidate a row.
+    Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
+    # Beside the kernel, one of torch's draws a seed from torch's generator.
+    Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
+    Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True), independent=False),
+    Method("fill", "fill_, the floor", lambda: _filled, independent=False),
+)
+"""Every method there is."""
+
+LABELS = {method.name: method.label for method in METHODS}
+"""What tables and pictures call them."""
+
+
+def methods_for(device: str) -> tuple[Method, ...]:
+    """Return the methods of a kind of device, ``"cpu"`` or ``"cuda"``."""
+    return tuple(method for method in METHODS if device in method.devices)
+
+
+def median(size: Mapping[str, Any], clock: str, name: str) -> float:
+    """Return the median time of a method at a measured size, in microseconds."""
+    return float(size[clock][name]["median"])
+
+
+def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str = "ours") -> list[float]:
+    """Return how many times as long one method takes as another, ours by default, size by size."""
+    return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
 def problem(dim: int, device: str) -> tuple[Tensor, Tensor]:
@@ -47,32 +128,31 @@ def problem(dim: int, device: str) -> tuple[Tensor, Tensor]:
     return mean - 0.5, std + 0.5
 
 
-def calls(methods: Sequence[Method], dim: int, device: str) -> dict[str, Function]:
+def calls(dim: int, device: str) -> dict[str, Function]:
     """Return what is timed for one size, each called once, so that what has to be compiled is."""
-    functions = {each.name: partial(each.make(), *problem(dim, device), SAMPLES) for each in methods}
+    functions: dict[str, Function] = {
+        each.name: partial(each.make(), *problem(dim, device), SAMPLES) for each in methods_for(device)
+    }
     for function in functions.values():
         function()
-    return {**functions}
+    return functions
 
 
-def measure_article(dim: int, plans: Mapping[str, Plan]) -> dict[str, Any]:
+def measure_article(dim: int) -> dict[str, Any]:
     """Return one size of the article's range: events with the device busy and idle, host time, graph time."""
-    methods = methods_for("cuda")
-    functions = calls(methods, dim, "cuda")
-    capturable = {method.name: functions[method.name] for method in methods if method.capturable}
+    functions = calls(dim, "cuda")
+    capturable = {each.name: functions[each.name] for each in methods_for("cuda") if each.capturable}
     return {
         "dim": dim,
-        "event": event_times(functions, plans["event"]),
-        "latency": latency_times(functions, plans["event"]),
-        "host": host_times(functions, plans["host"]),
-        "graph": graph_times(capturable, plans["graph"]),
+        "event": event_times(functions, PLANS["event"]),
+        "latency": latency_times(functions, PLANS["event"]),
+        "host": host_times(functions, PLANS["host"]),
+        "graph": graph_times(capturable, PLANS["graph"]),
     }
 
 
-def measure_call(plans: Mapping[str, Plan]) -> dict[str, Any]:
+def measure_call() -> dict[str, Any]:
     """Return what a call of the smallest size is made of, by the clocks in which the host shows."""
-    from kernels.normal import sample_normal
-
     mean, std = problem(ARTICLE[0], "cuda")
     functions: dict[str, Function] = {
         "nothing": lambda: None,
@@ -83,41 +163,29 @@ def measure_call(plans: Mapping[str, Plan]) -> dict[str, Any]:
     }
     for function in functions.values():
         function()
-    times = latency_times(functions, plans["event"]), host_times(functions, plans["host"])
-    return dict(zip(("latency", "host"), times, strict=True))
+    latency, host = latency_times(functions, PLANS["event"]), host_times(functions, PLANS["host"])
+    return {"latency": latency, "host": host}
 
 
-def measure_cuda(
-    article: Sequence[int], large: Sequence[int], plans: Mapping[str, Plan]
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return figures and details of a GPU."""
-    data: dict[str, Any] = {"article": [measure_article(dim, plans) for dim in article], "large": []}
-    for dim in large:
-        gc.collect()
-        torch.cuda.empty_cache()
-        size = dim * SAMPLES * 4
-        if torch.cuda.mem_get_info()[0] < 5 * size:
-            print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
-            continue
-        times = event_times(calls(methods_for("cuda"), dim, "cuda"), plans["large"])
-        data["large"].append({"dim": dim, "bytes": size, "event": times})
-    figures = article_figures(data["article"])
-    figures |= large_figures(data["large"][-1]) if data["large"] else {}
-    return figures, {**data, "call": measure_call(plans)}
+def measure_large(dim: int) -> dict[str, Any] | None:
+    """Return a size whose time is that of its bytes; None where it does not fit into memory."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    size = dim * SAMPLES * 4
+    if torch.cuda.mem_get_info()[0] < 5 * size:
+        print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
+        return None
+    return {"dim": dim, "bytes": size, "event": event_times(calls(dim, "cuda"), PLANS["large"])}
 
 
-def measure_cpu(dimensions: Sequence[int], plan: Plan) -> tuple[dict[str, float], dict[str, Any]]:
-    """Return figures and details of the CPU."""
-    sizes: list[dict[str, Any]] = []
-    for dim in dimensions:
-        times = wall_times(calls(methods_for("cpu"), dim, "cpu"), plan)
-        sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
+def cpu_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the figures of a processor."""
     figures = {
         f"sampling.cpu.mean_speedup_over_{over}": statistics.fmean(speedups(sizes, "wall", over))
         for over in ("eager", "backend_torch")
     }
     figures["sampling.cpu.largest.gb_per_s"] = sizes[-1]["bytes"] / median(sizes[-1], "wall", "ours") / 1e3
-    return figures, {"sizes": sizes}
+    return figures
 
 
 def article_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -131,9 +199,9 @@ def article_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
                 ratios, name = speedups(sizes, clock, over, of), f"speedup_over_{over}{suffix}"
                 figures[f"sampling.article.{infix}mean_{name}"] = statistics.fmean(ratios)
                 figures[f"sampling.article.{infix}min_{name}"] = min(ratios)
-    for method in ("ours", "unseeded", "compile", "eager"):
-        name = "sampling.host_us" if method == "ours" else f"sampling.{method}.host_us"
-        figures[name] = statistics.median(median(size, "host", method) for size in sizes)
+    for method, infix in (("ours", ""), *((each, f"{each}.") for each in ("unseeded", "compile", "eager"))):
+        host = statistics.median(median(size, "host", method) for size in sizes)
+        figures[f"sampling.{infix}host_us"] = host
     return figures
 
 
@@ -151,40 +219,18 @@ def large_figures(size: Mapping[str, Any]) -> dict[str, float]:
     return figures
 
 
-def tables(data: Mapping[str, Any]) -> str:
-    """Return median times, a table for each clock."""
-    blocks = []
-    for sizes in (data.get(key, []) for key in ("article", "large", "sizes")):
-        for clock in (key for key in CLOCKS if sizes and key in sizes[0]):
-            rows = [
-                [LABELS[name], *(f"{median(size, clock, name):,.1f}" for size in sizes)]
-                for name in sizes[0][clock]
-            ]
-            blocks.append(table([f"{clock}, us", *(f"d={size['dim']:,}" for size in sizes)], rows) + "\n")
-    return "\n".join(blocks)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the sizes."""
-    sizes = f"of the article (default: {ARTICLE[0]}, {ARTICLE[1]} ... {ARTICLE[-1]}), or of a CPU"
-    parser.add_argument("--dimensions", type=_dimensions, metavar="D,D,...", help=sizes)
-    add_quick(parser)
-
-
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return figures and details; the median times go to stdout."""
-    quick, chosen = arguments.quick, arguments.dimensions
-    plans = dict.fromkeys(PLANS, QUICK) if quick else PLANS
-    if device == "cuda":
-        article, large = (ARTICLE_QUICK, LARGE_QUICK) if quick else (ARTICLE, LARGE)
-        figures, data = measure_cuda(chosen or article, large, plans)
-    else:
-        figures, data = measure_cpu(chosen or (CPU_QUICK if quick else CPU), plans["wall"])
-    print(f"float32, d x {SAMPLES}, medians\n\n{tables(data)}")
-    return figures, {"quick": quick, "samples": SAMPLES, **data}, {}
+    """Return figures and details."""
+    if device == "cpu":
+        sizes: list[dict[str, Any]] = []
+        for dim in CPU:
+            times = wall_times(calls(dim, "cpu"), PLANS["wall"])
+            sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
+        return cpu_figures(sizes), {"samples": SAMPLES, "sizes": sizes}, {}
+    article = [measure_article(dim) for dim in ARTICLE]
+    large = [each for each in map(measure_large, LARGE) if each is not None]
+    figures = article_figures(article) | (large_figures(large[-1]) if large else {})
+    return figures, {"samples": SAMPLES, "article": article, "large": large, "call": measure_call()}, {}
 
 
-main = measurement(measure, __doc__, add_arguments)
-
-if __name__ == "__main__":
-    run(main)
+main = measurement(measure, __doc__)

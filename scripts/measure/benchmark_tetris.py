@@ -6,31 +6,71 @@ python scripts/benchmark_tetris.py --json speed.json
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from measure.cli import add_length, measurement
+from measure.cli import LENGTH, Options, measurement
 from measure.provenance import Measured
-from measure.speed import Course, measure_courses
 from tetris import LinearController, Rollout, Rules, resolve
-from tetris.commands.arguments import DEFAULT_BOARD, add_board
-from tetris.commands.command_line import one_line_errors, run
+from tetris.commands.arguments import DEFAULT_BOARD
+from tetris.commands.command_line import one_line_errors
 from tetris.evaluation.scores import GPU_STREAMS
+from tetris.progress import progress
 
 SEED = 12345
 SINGLE_GAME, SINGLE_GAME_TASK = "rollout.cuda.single_game.us_per_decision", "dt.10x20"
 """A figure, and the only feature set and board on which it is measured."""
 
 
-@dataclass(frozen=True)
-class Engine:
+class Course(NamedTuple):
+    """One way to play that is measured."""
+
+    figure: str  # its name
+    play: Callable[[int], int]  # plays so many steps, waits for the device, and returns how much was placed
+    warm_up: int  # steps before the clock starts, twice
+    inverse: bool = False  # whether the figure is microseconds a placement, not placements a second
+
+
+def measure_courses(courses: Sequence[Course], repeats: int, seconds: float, **data: Any) -> Measured:
+    """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone.
+
+    Returns:
+        By figure the median; in the details the least and most, and placements in a second of the processor
+        time of all threads.
+    """
+    steps = [_steps(course, seconds) for course in courses]
+    speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
+    of_processor: dict[str, list[float]] = {course.figure: [] for course in courses}
+    for _ in progress(range(repeats), leave=False, unit=" round"):
+        for course, count in zip(courses, steps, strict=True):
+            began, processor = time.perf_counter(), time.process_time()
+            placed = course.play(count)
+            speed = placed / (time.perf_counter() - began)
+            speeds[course.figure].append(1e6 / speed if course.inverse else speed)
+            of_processor[course.figure].append(placed / max(time.process_time() - processor, 1e-9))
+    details = {
+        "repeats": repeats,
+        "seconds": seconds,
+        "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
+        "of_processor_time": {name: statistics.median(values) for name, values in of_processor.items()},
+    }
+    return {name: statistics.median(values) for name, values in speeds.items()}, {**data, **details}, {}
+
+
+def _steps(course: Course, seconds: float) -> int:
+    """Play to steady play; how many steps take so many seconds."""
+    course.play(course.warm_up)
+    began = time.perf_counter()
+    course.play(course.warm_up)
+    return max(1, math.ceil(course.warm_up * seconds / (time.perf_counter() - began)))
+
+
+class Engine(NamedTuple):
     """A way to play that is measured."""
 
     figure: str  # its name, with {task} for feature set and board
@@ -55,26 +95,20 @@ ENGINES = (
 DEVICES = ("auto", *dict.fromkeys(engine.device for engine in ENGINES))
 
 
-@contextmanager
-def threads(count: int | None) -> Iterator[None]:
-    """Let torch use so many threads; None leaves it alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(before if count is None else count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def player(rollout: Rollout, engine: Engine) -> Callable[[int], int]:
-    """Return what plays decisions on each stream of a rollout, and waits for the device."""
+def make_course(engine: Engine, controller: LinearController, rules: Rules) -> Course:
+    """Return an engine, compiled, under a controller."""
+    games = (torch.tensor([controller.weights]), rules, engine.streams, SEED, engine.device)
+    rollout = Rollout(*games, features=controller.features, portable=engine.portable)
 
     def play(decisions: int) -> int:
-        with threads(engine.threads):
-            int(rollout.advance(decisions).lines.sum())
+        before = torch.get_num_threads()
+        torch.set_num_threads(engine.threads or before)
+        int(rollout.advance(decisions).lines.sum())  # waits for the device
+        torch.set_num_threads(before)
         return decisions * engine.streams
 
-    return play
+    figure = engine.figure.format(task=f"{controller.features}.{rules.board}")
+    return Course(figure, play, engine.warm_up, inverse=engine.figure == SINGLE_GAME)
 
 
 def choose_engines(requested: str, best: str) -> list[Engine]:
@@ -87,52 +121,33 @@ def choose_engines(requested: str, best: str) -> list[Engine]:
 def make_courses(
     engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
 ) -> list[Course]:
-    """Return every engine with every controller that it is measured with, compiled."""
-    courses: list[Course] = []
-    for controller in controllers:
-        controller.names_on(rules)
-        features = controller.features
-        task, weights = f"{features}.{rules.board}", torch.tensor([controller.weights])
-        for each in engines:
-            if each.figure == SINGLE_GAME and task != SINGLE_GAME_TASK:
-                continue
-            figure = each.figure.format(task=task)
-            if any(course.figure == figure for course in courses):
-                raise ValueError(f"expected controllers of different feature sets, got {features} twice")
-            games = (weights, rules, each.streams, SEED, each.device)
-            rollout = Rollout(*games, features=features, portable=each.portable)
-            courses.append(
-                Course(figure, player(rollout, each), each.warm_up, inverse=each.figure == SINGLE_GAME)
-            )
-    return courses
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the controllers and the board."""
-    names = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
-    parser.add_argument("controllers", nargs="*", default=("dt20", "bcts"), help=names)
-    add_board(parser)
-    add_length(parser)
+    """Return every engine with every controller that it is measured with."""
+    sets = [controller.features for controller in controllers]
+    if len({*sets}) < len(sets):
+        raise ValueError(f"expected controllers of different feature sets, got {', '.join(sets)}")
+    return [
+        make_course(engine, controller, rules)
+        for controller in controllers
+        for engine in engines
+        if engine.figure != SINGLE_GAME or f"{controller.features}.{rules.board}" == SINGLE_GAME_TASK
+    ]
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the speeds of the engines."""
     with one_line_errors():
-        rules = Rules(*Rules.parse_board(arguments.board or DEFAULT_BOARD))
+        rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
+        names = {each.name: list(each.names_on(rules)) for each in controllers}
         courses = make_courses(choose_engines(arguments.device, device), controllers, rules)
-    figures, ranges = measure_courses(courses, arguments.repeats, arguments.seconds)
-    data = {
-        "board": rules.board,
-        "controllers": {each.name: list(each.names_on(rules)) for each in controllers},
-        "repeats": arguments.repeats,
-        "seconds": arguments.seconds,
-        "ranges": ranges,
-    }
-    return figures, data, {}
+    length = (arguments.repeats, arguments.seconds)
+    return measure_courses(courses, *length, board=rules.board, controllers=names)
 
 
-main = measurement(measure, __doc__, add_arguments, "[CONTROLLER ...]", DEVICES)
-
-if __name__ == "__main__":
-    run(main)
+_NAMES = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
+_BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"columns x rows (default: {DEFAULT_BOARD})"}
+OPTIONS: Options = {
+    "controllers": {"nargs": "*", "default": ("dt20", "bcts"), "help": _NAMES},
+    "--board": _BOARD,
+}
+main = measurement(measure, __doc__, {**OPTIONS, **LENGTH}, "[CONTROLLER ...]", DEVICES)

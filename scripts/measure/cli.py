@@ -6,47 +6,58 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kernels import BuildError
 from kernels.files import check_writable
 from measure.provenance import Measured, title, write_result
 from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
+from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds
 from tetris.devices import check_gpu, choose_device
 from tetris.evaluation.text_table import table
 
 UNFINISHED = 75
 """Exit status of a measurement that is not done: the same command, run again, goes on with it."""
 
+Options = Mapping[str, Mapping[str, Any]]
+"""Arguments of a command and what `argparse` is told of each."""
 
-class Unfinished(Exception):  # noqa: N818 - not an error: there is more to do
+_STOP = "begin nothing after S seconds; the same command goes on"
+STOP_AFTER: Options = {"--stop-after": {"type": positive_seconds, "metavar": "S", "help": _STOP}}
+KEEP: Options = {"--keep": {"type": Path, "metavar": "FOLDER", "help": "where runs are kept"}, **STOP_AFTER}
+LENGTH: Options = {
+    "--repeats": {"type": positive_int, "default": 7, "help": "measurements (default: 7)"},
+    "--seconds": {"type": positive_seconds, "default": 1.0, "help": "of each (default: 1)"},
+}
+
+
+class Unfinished(RuntimeError):  # noqa: N818 - not an error: there is more to do
     """A measurement is not done yet; the text says how far it is."""
+
+
+def choice(kind: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return what `argparse` is told of an argument that is one of some names."""
+    return {"type": one_of(kind, names), "metavar": kind.upper(), "help": ", ".join(names)}
 
 
 def measurement(
     measure: Callable[[argparse.Namespace, str], Measured],
     doc: str | None,
-    add_arguments: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
+    options: Options | None = None,
     operands: str = "",
     devices: Sequence[str] = ("auto", "cpu", "cuda"),
 ) -> Callable[..., int]:
-    """Return the main function of a script that measures, prints its figures and writes its result.
+    """Return the main function of a script that measures on a device and prints and writes its figures.
 
-    Args:
-        measure: Measures, with the arguments and on a device.
-        doc: The description of the script.
-        add_arguments: Adds arguments to ``--device``, where there are several devices, and ``--json``.
-        operands: What follows the options in the usage.
-        devices: The devices there are.
-
-    Returns:
-        A function of the command line. Its status is 0, 1 where the measurement failed, 2 after bad input, or
-        `UNFINISHED`.
+    Its arguments are the options, ``--device`` where there are several, and ``--json``; ``operands`` follows
+    the options in the usage. Its status is 0, 1 where the measurement failed, 2 after bad input, or
+    `UNFINISHED`.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
         parser = Parser(description=doc, usage=f"%(prog)s [option ...] {operands}".rstrip())
-        add_arguments(parser)
+        for name, told in (options or {}).items():
+            parser.add_argument(name, **told)
         if len(devices) > 1:
             add_device(parser, devices, what="what is measured")
         parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
@@ -59,14 +70,11 @@ def measurement(
             device = devices[0] if len(devices) == 1 else choose_device(arguments.device)
         try:
             figures, data, series = measure(arguments, device)
-        except Unfinished as state:
-            print(f"{state}; the same command goes on", file=sys.stderr)
-            return UNFINISHED
         except BuildError:  # a RuntimeError that is told by whoever runs this
             raise
         except RuntimeError as error:
             print(error, file=sys.stderr)
-            return 1
+            return UNFINISHED if isinstance(error, Unfinished) else 1
         print(f"{title(device)}\n{figure_table(figures, data.get('ranges', {}))}", flush=True)
         if arguments.json is not None:
             write_result(arguments.json, figures, data, device, series)
@@ -80,31 +88,6 @@ def figure_table(figures: Mapping[str, float], ranges: Mapping[str, Sequence[flo
     columns = 4 if ranges.keys() & figures.keys() else 2
     rows = []
     for name, value in figures.items():
-        values = [
-            f"{each:,.0f}" if each >= 1000 else f"{each:.4g}" for each in (value, *ranges.get(name, ()))
-        ]
+        values = [f"{x:,.0f}" if x >= 1000 else f"{x:.4g}" for x in (value, *ranges.get(name, ()))]
         rows.append([name, *values, "", ""][:columns])
     return table(["figure", "value", "least", "most"][:columns], rows)
-
-
-def add_length(parser: argparse.ArgumentParser) -> None:
-    """Give a parser ``--repeats`` and ``--seconds``."""
-    parser.add_argument("--repeats", type=positive_int, default=7, help="measurements (default: 7)")
-    parser.add_argument("--seconds", type=positive_seconds, default=1.0, help="of each (default: 1)")
-
-
-def add_quick(parser: argparse.ArgumentParser) -> None:
-    """Give a parser ``--quick``."""
-    parser.add_argument("--quick", action="store_true", help="a look: few sizes, few repeats")
-
-
-def add_keep(parser: argparse.ArgumentParser) -> None:
-    """Give a parser ``--keep`` and ``--stop-after``, by which a long measurement goes on another time."""
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep runs there, go on with those there")
-    add_stop_after(parser)
-
-
-def add_stop_after(parser: argparse.ArgumentParser) -> None:
-    """Give a parser ``--stop-after``."""
-    told = "begin nothing after S seconds; the same command goes on"
-    parser.add_argument("--stop-after", type=positive_seconds, metavar="S", help=told)

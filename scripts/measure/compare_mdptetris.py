@@ -1,33 +1,29 @@
 """Play one controller with MDPTetris and with this project's C++ engine, in one run on one machine.
 
-python scripts/measure/compare_mdptetris.py ~/mdptetris
+python scripts/measure compare_mdptetris ~/mdptetris
 
-The folder is a built copy of github.com/brunoscherrer/mdptetris (it needs GSL and GLUT to link; nothing of it
-comes with this project). Both play BCTS (their features/record_du.dat) on 10x10, one core each, in
-alternation. Speeds are decisions in a second of processor time, so that other processes hardly count.
-MDPTetris prints the lines of each game and no decisions: a line takes 2.5 pieces, and a game ends with a
-board that is about half full.
+The folder is a built copy of github.com/brunoscherrer/mdptetris. Both play BCTS on 10x10, one core each, in
+alternation; speeds are decisions in a second of processor time. MDPTetris prints the lines of each game: a
+line takes 2.5 pieces, and a game ends with a board that is about half full.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from measure.cli import measurement
 from measure.provenance import Measured
 from tetris import Rollout, Rules, Score, published
-from tetris.commands.command_line import one_line_errors, positive_int, run
+from tetris.commands.command_line import one_line_errors, positive_int
 
 STREAMS, SEED, WARM_UP = 64, 12345, 1000
 BOARD = "10x10"
@@ -53,24 +49,12 @@ def play_theirs(folder: Path, games: int) -> tuple[list[int], float]:
     return lines, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _cflags(folder: Path) -> str:
-    """Return the compiler's flags by which MDPTetris was built, by its makefile."""
-    makefile = folder / "src" / "Makefile"
-    lines = makefile.read_text(errors="replace").splitlines() if makefile.is_file() else []
-    return next((line.partition("=")[2].strip() for line in lines if line.startswith("CFLAGS =")), "unknown")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the folder, and how much is played."""
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a built copy of MDPTetris")
-    parser.add_argument("--games", type=positive_int, default=100, help="of theirs in a round (default: 100)")
-    parser.add_argument("--rounds", type=positive_int, default=7, help="(default: 7)")
-
-
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return both speeds, played in alternation."""
     with one_line_errors():
         play_theirs(arguments.folder, 1)
+        makefile = (arguments.folder / "src" / "Makefile").read_text(errors="replace")
+    cflags = re.search(r"^CFLAGS =(.*)", makefile, re.MULTILINE)
     controller = published("bcts")
     torch.set_num_threads(1)
     weights, rules = torch.tensor([controller.weights]), Rules(*Rules.parse_board(BOARD))
@@ -100,17 +84,19 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         "controller": "bcts",
         "board": BOARD,
         "clock": "processor time",
-        "cflags": _cflags(arguments.folder),
+        "cflags": cflags[1].strip() if cflags else "unknown",
         "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
         "scores": {
-            name: {"lines_per_game": each.lines_per_game, "ci95": each.ci95, "games": each.games}
+            name: {key: getattr(each, key) for key in ("lines_per_game", "ci95", "games")}
             for name, each in scores.items()
         },
     }
     return figures, data, {}
 
 
-main = measurement(measure, __doc__, add_arguments, "FOLDER", ("cpu",))
-
-if __name__ == "__main__":
-    run(main)
+OPTIONS = {
+    "folder": {"type": Path, "metavar": "FOLDER", "help": "a built copy of MDPTetris"},
+    "--games": {"type": positive_int, "default": 100, "help": "of theirs in a round (default: 100)"},
+    "--rounds": {"type": positive_int, "default": 7, "help": "(default: 7)"},
+}
+main = measurement(measure, __doc__, OPTIONS, "FOLDER", ("cpu",))

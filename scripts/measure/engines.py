@@ -9,14 +9,8 @@ from kernels.ahead import build_together
 from tetris import feature_names, native, resolve
 
 GOOD = {
-    "dellacherie": "dellacherie",
-    "bcts": "bcts",
-    "dt": "dt20",
-    "dt_surface": "dt20",
-    "dt_full": "dt20",
-    "dt_columns": "dt20",
-    "bertsekas": "bertsekas",
-    "bdu": "bdu",
+    **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
+    **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns"), "dt20"),
 }
 """A good controller for every feature set, by name; features that it does not know have the weight 0."""
 

@@ -1,42 +1,34 @@
 """Play the same rollouts on CPU and GPU, and compare lines, games and boards bit for bit.
 
-python scripts/measure/equality.py --json equality.json
+python scripts/measure equality --json equality.json
 
-The rollouts cover what one can be asked for: feature sets, boards from the smallest to the largest, both
-rules for the end of a game, every source of pieces, shared and own streams, numbers of streams beyond 2^40,
-good, random and extreme weights, one candidate on many streams and many on one, streams that stop after some
-games and such that go on, and calls of ``advance`` of any length.
+The rollouts cover what one can be asked for: features, boards, rules, pieces, streams, weights, shapes.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from measure.cli import measurement
 from measure.engines import build_engines, good_weights
 from measure.provenance import Measured
 from tetris import Rollout, Rules, feature_names
-from tetris.commands.command_line import run
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
 CONFIGURATIONS = 280
 
 # Every list of features is a library of its own to compile, and those with heights follow the width.
-_ANY_WIDTH = tuple(range(MIN_WIDTH, MAX_WIDTH + 1))
+_ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
 WIDTHS: Mapping[str, tuple[int, ...]] = {
-    **dict.fromkeys(("dellacherie", "bcts", "dt", "dt_surface", "dt_full"), _ANY_WIDTH),
+    **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
     "dt_columns": (5, MAX_WIDTH),
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
@@ -63,14 +55,12 @@ WEIGHTS = ("good", "random", "extreme")
 GAMES = (None, None, 1, 3)
 FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
 SEEDS = (0, 12_345, (1 << 64) - 1)
-
 _SEED = 20_090_101
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
 _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     """A rollout that two engines play: the arguments of `tetris.Rollout`."""
 
     features: str
@@ -83,11 +73,6 @@ class Configuration:
     games_per_stream: int | None
     first_stream: int
     seed: int
-
-    @property
-    def decisions(self) -> int:
-        """The decisions of all candidates on all streams, where none stops."""
-        return self.population * self.streams * sum(self.parts)
 
 
 def configurations(
@@ -105,18 +90,15 @@ def configurations(
             boards.append((chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT)))
         rules = Rules(*boards[min(lap, len(boards) - 1)], chance.random() < 0.5, chance.choice(PIECES))
         population, streams, decisions = shapes[(lap + place) % len(shapes)]
-        weights, parts = chance.choice(WEIGHTS), _parts(decisions, chance)
+        weights = chance.choice(WEIGHTS)
+        # Calls: one, halves, a few and none before the rest, or anything.
+        few, anything = min(7, decisions), sorted(chance.randint(0, decisions) for _ in range(5))
+        cuts = chance.choice(([], [decisions // 2], [1, few, few], anything))
+        parts = tuple(end - start for start, end in zip([0, *cuts], [*cuts, decisions], strict=True))
         share, games = chance.random() < 0.5, chance.choice(GAMES)
         streamed = (share, games, chance.choice(FIRST_STREAMS), chance.choice(SEEDS))
         found.append(Configuration(features[place], rules, weights, population, streams, parts, *streamed))
     return found
-
-
-def _parts(decisions: int, chance: random.Random) -> tuple[int, ...]:
-    """Split decisions into calls: one, halves, a few and none before the rest, or anything."""
-    few, anything = min(7, decisions), sorted(chance.randint(0, decisions) for _ in range(5))
-    cuts = chance.choice(([], [decisions // 2], [1, few, few], anything))
-    return tuple(end - start for start, end in zip([0, *cuts], [*cuts, decisions], strict=True))
 
 
 def weights_of(configuration: Configuration) -> Tensor:
@@ -125,10 +107,9 @@ def weights_of(configuration: Configuration) -> Tensor:
     shape = (configuration.population, len(names))
     generator = torch.Generator().manual_seed(configuration.seed & 0xFFFF)
     noise = torch.randn(shape, generator=generator)
-    if configuration.weights == "random":
-        return noise
-    if configuration.weights == "extreme":
-        return torch.tensor(_EXTREMES)[torch.randint(len(_EXTREMES), shape, generator=generator)]
+    if configuration.weights != "good":
+        extreme = torch.tensor(_EXTREMES)[torch.randint(len(_EXTREMES), shape, generator=generator)]
+        return noise if configuration.weights == "random" else extreme
     noise[0] = 0.0  # the controller itself comes first, and variants of it after
     good = good_weights(configuration.features, configuration.rules.width)
     return torch.tensor(good) * (1.0 + 0.2 * noise)
@@ -137,10 +118,9 @@ def weights_of(configuration: Configuration) -> Tensor:
 def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
     """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
     named = ("features", "share_streams", "games_per_stream", "first_stream")
-    rollout = Rollout(
-        *(weights_of(configuration), configuration.rules, configuration.streams, configuration.seed, device),
-        **{name: getattr(configuration, name) for name in named},
-    )
+    one = configuration
+    games = (weights_of(one), one.rules, one.streams, one.seed, device)
+    rollout = Rollout(*games, **{name: getattr(one, name) for name in named})
     for decisions in parts:
         totals = rollout.advance(decisions)
     played = {"lines": totals.lines, "games": totals.games, "decisions": totals.decisions}
@@ -148,7 +128,7 @@ def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dic
 
 
 def compare(configuration: Configuration, device: str, reference: str = "cpu") -> int:
-    """Play a configuration on two engines, on the reference in one go; how many decisions each made."""
+    """Play a configuration on two engines, on the reference in one call; how many decisions each made."""
     expected = play(configuration, reference, [sum(configuration.parts)])
     found = play(configuration, device, configuration.parts)
     for name, tensor in expected.items():
@@ -164,8 +144,8 @@ def compare(configuration: Configuration, device: str, reference: str = "cpu") -
 def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "cpu") -> dict[str, int]:
     """Play configurations on two engines; the figures of what was compared."""
     made = [compare(each, device, reference) for each in chosen]
-    found = {"configurations": len(made), "decisions": sum(made), "differences": 0}
-    return {f"equality.{name}": value for name, value in found.items()}
+    counts = {"equality.configurations": len(made), "equality.decisions": sum(made)}
+    return {**counts, "equality.differences": 0}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -178,6 +158,3 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 
 
 main = measurement(measure, __doc__, devices=("cuda",))
-
-if __name__ == "__main__":
-    run(main)

@@ -1,37 +1,29 @@
 """The classical experiment: noisy cross-entropy searches, in which one game says how good a candidate is.
 
-Szita & Lőrincz, Learning Tetris Using the Noisy Cross-Entropy Method (2006): the weights of the `bertsekas`
-features on 10x20 begin as N(0, 100), variance 100 each, and in every generation 100 candidates play one game.
-The ten with the most lines give the next mean and variance, and to the variance noise is added: none, 4, or
-max(5 - t / 10, 0) in generation t. After each generation the mean plays 30 games, whose mean number of lines
-is the learning curve. Thiery & Scherrer, Improvements on Learning Tetris with Cross Entropy (2009), do the
-same with better features, here `bcts`.
-
-Weights are played as they are drawn, not scaled. As in the papers no two games have their pieces in common:
-in generation t search s has the 130 streams from t * 2^32 + 130 s on, its mean the first 30, its candidates
-the others; the means of the end have 30 each from t * 2^32 + 2^31 + 30 s on. So a search is a function of
-seed and noise alone, however many others run beside it and on whichever engine. All searches play side by
-side in one rollout: a game at a time would leave a GPU idle.
-
-A game that does not end is cut off after a limit of decisions, and counts with the lines it has; how many are
-is reported. Where candidates outlive the limit, their fitness tells them apart no more.
+Szita & Lőrincz, Learning Tetris Using the Noisy Cross-Entropy Method (2006), with the `bertsekas` features;
+Thiery & Scherrer, Improvements on Learning Tetris with Cross Entropy (2009), with better ones, here `bcts`.
+As in the papers no two games have their pieces in common: in generation t search s has the 130 streams from
+t * 2^32 + 130 s on, its mean the first 30; the means of the end have 30 each from t * 2^32 + 2^31 + 30 s on.
+So a search is a function of seed and noise alone. All searches play side by side in one rollout. A game that
+does not end is cut off after a limit of decisions, and counts with the lines it has.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise
+from measure.processes import least_lines
 from tetris import Rollout, Rules, Score, feature_names, rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import Limit, streams_for
@@ -39,11 +31,13 @@ from tetris.evaluation.scores import Limit, streams_for
 NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30
 
+PIECE_SEED = int.from_bytes(sha256(b"cem-tetris noisy cross-entropy pieces").digest()[:8], "little")
+"""Of the pieces; no score is played on them."""
+
 _GENERATION_STREAMS, _LAST_STREAMS = 1 << 32, 1 << 31
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How much of the experiment is done."""
 
     features: str
@@ -59,26 +53,17 @@ class Plan:
         return Rules(*Rules.parse_board(self.board))
 
 
-@dataclass
-class Search:
+BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
+"""Lines of the mean's games before each generation, and how many games of both were cut off."""
+
+
+class Search(NamedTuple):
     """One search, and its learning curve."""
 
     noise: str
     seed: int
     optimizer: CrossEntropyMethod
-    mean_lines: list[float] = field(default_factory=list)  # of the mean's games, before each generation
-    mean_games_cut: list[int] = field(default_factory=list)
-    candidate_games_cut: list[int] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what is known as plain values, for JSON."""
-        known = {name: value for name, value in vars(self).items() if name != "optimizer"}
-        return {**known, "weights": self.optimizer.mean.tolist()}
-
-
-def piece_seed() -> int:
-    """Return the seed of the pieces: the first 64 bits of SHA-256 of a text. No score is played on them."""
-    return int.from_bytes(hashlib.sha256(b"cem-tetris noisy cross-entropy pieces").digest()[:8], "little")
+    curves: dict[str, list[float]]  # by `BY_GENERATION`
 
 
 def make_searches(plan: Plan) -> list[Search]:
@@ -86,7 +71,7 @@ def make_searches(plan: Plan) -> list[Search]:
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
     make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True)
     return [
-        Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed))
+        Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed), {k: [] for k in BY_GENERATION})
         for seed in range(1, plan.seeds + 1)
         for noise in NOISES
     ]
@@ -97,10 +82,9 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Run the searches of a plan, with a call of ``progress`` after every generation.
 
-    The result is a function of the plan alone: the searches are on the CPU, and the engines agree.
-
     Returns:
-        The plan, the searches with their scores, and how long it took, as plain values for JSON.
+        The plan, the searches with their scores, and how long it took, as plain values for JSON. But for the
+        seconds they are a function of the plan alone: the searches are on the CPU, and the engines agree.
     """
     began, decisions = time.perf_counter(), 0
     searches = make_searches(plan)
@@ -113,22 +97,28 @@ def run_experiment(
         lines, games, made = _play_once(plan, device, rows, first_stream)
         decisions += made
         for search, own_lines, own_games in zip(searches, lines, games, strict=True):
-            search.mean_lines.append(round(float(own_lines[:MEAN_GAMES].double().mean()), 2))
-            search.mean_games_cut.append(int((own_games[:MEAN_GAMES] == 0).sum()))
+            mean_lines, mean_cut, candidates_cut = search.curves.values()
+            mean_lines.append(round(float(own_lines[:MEAN_GAMES].double().mean()), 2))
+            mean_cut.append(int((own_games[:MEAN_GAMES] == 0).sum()))
             if not last:
-                search.candidate_games_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
+                candidates_cut.append(int((own_games[MEAN_GAMES:] == 0).sum()))
                 search.optimizer.tell(own_lines[MEAN_GAMES:])
         if not last:
             progress(searches)
-    seconds = time.perf_counter() - began
+    seconds = round(time.perf_counter() - began, 1)
     method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
-    scores = score_means(plan, device, searches)
+    found = [
+        {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
+        for (noise, seed, optimizer, curves), score in zip(
+            searches, score_means(plan, device, searches), strict=True
+        )
+    ]
     return {
-        "plan": asdict(plan),
-        "method": {**method, "games_of_the_mean": MEAN_GAMES, "piece_seed": piece_seed()},
-        "searches": [each.to_dict() | {"score": score} for each, score in zip(searches, scores, strict=True)],
+        "plan": plan._asdict(),
+        "method": {**method, "games_of_the_mean": MEAN_GAMES, "piece_seed": PIECE_SEED},
+        "searches": found,
         "decisions": decisions,
-        "seconds": round(seconds, 1),
+        "seconds": seconds,
     }
 
 
@@ -136,9 +126,8 @@ def _play_once(
     plan: Plan, device: str, rows: Sequence[Tensor], first_stream: int
 ) -> tuple[Tensor, Tensor, int]:
     """Play one game with every row of every search's weights; lines and games ended, and all decisions."""
-    weights, seed = torch.cat(list(rows)), piece_seed()
     result = rollout(
-        *(weights, plan.rules, 1, plan.limit, seed, device),
+        *(torch.cat(list(rows)), plan.rules, 1, plan.limit, PIECE_SEED, device),
         features=plan.features,
         share_streams=False,
         games_per_stream=1,
@@ -160,13 +149,8 @@ def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dic
 
 
 def medians(experiment: dict[str, Any]) -> dict[str, float]:
-    """Return the median over the seeds of what the last means score, by noise schedule.
-
-    Where no game ended, a search counts with the least it can score.
-    """
+    """Return the median over the seeds of what the last means score, by noise schedule."""
     scores: dict[str, list[float]] = {}
     for search in experiment["searches"]:
-        score = search["score"]
-        lines = score["ci95"][0] if score["lines_per_game"] is None else score["lines_per_game"]
-        scores.setdefault(search["noise"], []).append(lines)
+        scores.setdefault(search["noise"], []).append(least_lines(search["score"]))
     return {noise: statistics.median(values) for noise, values in scores.items()}

@@ -1,4 +1,4 @@
-"""Commands of this project in processes of their own, and measurements that take several commands."""
+"""Commands of this project in processes of their own, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels.files import write_text
-from measure.provenance import ROOT, commit
+from measure.provenance import ROOT
 from tetris.training.run_folder import RunFolder
-from tetris.versions import versions
 
 
 def environment() -> dict[str, str]:
@@ -22,25 +20,20 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
-def python(*arguments: object, timeout_s: float | None = None) -> str:
-    """Run Python as a person would in the checkout; what it prints on stdout."""
+def start(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """Start Python as a person would in the checkout."""
     words = [sys.executable, *map(str, arguments)]
-    try:
-        done = subprocess.run(
-            words,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=environment(),
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"expected {' '.join(words[1:])} to be done in {timeout_s:.0f} s") from error
-    if done.returncode:
-        tail = "\n".join(done.stdout.splitlines()[-30:])
-        raise RuntimeError(f"{' '.join(words[1:])} ended with {done.returncode}:\n{tail}")
-    return done.stdout
+    return subprocess.Popen(words, text=True, cwd=ROOT, env=environment(), **options)
+
+
+def python(*arguments: object) -> str:
+    """Run Python as a person would in the checkout; what it prints on stdout."""
+    with start(*arguments, stdout=subprocess.PIPE) as process:
+        said, _ = process.communicate()
+    if process.returncode:
+        tail = "\n".join(said.splitlines()[-30:])
+        raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {process.returncode}:\n{tail}")
+    return said
 
 
 def flags(settings: Mapping[str, object]) -> list[object]:
@@ -53,8 +46,9 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """Return the measurements of controllers that play a number of decisions each, on a GPU by default."""
     words = flags({"board": board, "decisions": decisions, "device": "cuda", **others})
-    told = python("scripts/evaluate_tetris.py", *controllers, *words, "--json")
-    measured: list[dict[str, Any]] = json.loads(told)
+    measured: list[dict[str, Any]] = json.loads(
+        python("scripts/evaluate_tetris.py", *controllers, *words, "--json")
+    )
     return measured
 
 
@@ -70,14 +64,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
     return [{key: value for key, value in each.items() if key not in ("mean", "std")} for each in records]
 
 
-def begin(kept: Path, settings: object) -> None:
-    """Note with what a measurement of several commands begins, or make sure that it goes on with the same."""
-    given = {"commit": list(commit()), "versions": versions(), "settings": settings}
-    file = kept / "begun.json"
-    if not file.is_file():
-        kept.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(given))
-    known = json.loads(file.read_text())
-    differs = [key for key in given if known.get(key) != given[key]]
-    if differs:
-        raise ValueError(f"{kept} was begun with other {', '.join(differs)}: go on with those or remove it")
+def least_lines(measured: Mapping[str, Any]) -> float:
+    """Return lines a game; where no game ended, the least it can be."""
+    lines: float | None = measured["lines_per_game"]
+    return float(measured["ci95"][0]) if lines is None else lines

@@ -1,8 +1,7 @@
-"""Result files: what was measured, by which command, at which commit, on which machine.
+"""Result files: ``{commit, dirty, date, command, machine, versions, figures, data}``.
 
-A result is ``{commit, dirty, date, command, machine, versions, figures, data}``. ``figures`` is a flat map
-from name to number, ``data`` holds the details as each measurement likes. Series by generation lie beside it,
-one record a line. A file is written by the command that measured, and by nothing else.
+``figures`` is a flat map from name to number, ``data`` holds the details as each measurement likes. A file is
+written by the command that measured, and by nothing else.
 """
 
 from __future__ import annotations
@@ -99,11 +98,11 @@ def _said(*words: str) -> str:
 
 def command() -> str:
     """Return the command that runs, from the root of the checkout; where its result goes is left out."""
-    words = [_from_root(word) for word in sys.argv]
+    words = list(sys.argv)
     while "--json" in words[:-1]:
         place = words.index("--json")
         del words[place : place + 2]
-    return shlex.join(["python", *words])
+    return shlex.join(["python", *map(_from_root, words)])
 
 
 def _from_root(word: str) -> str:
@@ -136,12 +135,9 @@ def machine(device: str = "cpu") -> dict[str, Any]:
 def gpu() -> dict[str, Any]:
     """Return the GPU that torch uses, and what nvidia-smi says of its driver and clocks at this moment."""
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    query = ("--query-gpu=" + ",".join(_SMI_FIELDS), f"--id=GPU-{properties.uuid}", "--format=csv,noheader")
+    query = (f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{properties.uuid}", "--format=csv,noheader")
     try:
-        answer = subprocess.run(
-            ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
-        )
-        values = answer.stdout.strip().split(", ")
+        values = _said("nvidia-smi", *query).split(", ")
     except (OSError, subprocess.SubprocessError):
         values = []
     return {

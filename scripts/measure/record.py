@@ -1,33 +1,31 @@
 """Measure the record: the controller that the preset of that name learns, and its score beside DT-20's.
 
-python scripts/measure/record.py train --keep runs/record --stop-after 540 --json record_training.json
-python scripts/measure/record.py score --training record_training.json --json record_score.json
-python scripts/measure/record.py low_boards --json best_scores.json
+python scripts/measure record train --keep runs/record --stop-after 540 --json record_training.json
+python scripts/measure record score --training record_training.json --ship tetris/controllers/best.json
+python scripts/measure record low_boards --json best_scores.json
 
-Training goes on where the same command stopped; its seconds are those of all generations, as the trainer
-measures them. For the score the learned controller and the best published one make the same number of
-decisions, by the published rule on 10x20, on the same pieces, which neither training nor whoever chose the
-recipe has met. On low boards a GPU ends many thousand games of the controllers that come with the package.
+Training goes on where the same command stopped. For the score both make the same number of decisions on the
+same pieces, which neither training nor whoever chose the recipe has met. On low boards a GPU ends many
+thousand games of the controllers that come with the package.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import json
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from measure.cli import Unfinished, add_keep, measurement
+from kernels.files import write_text
+from measure.cli import KEEP, Unfinished, choice, measurement
 from measure.engines import build_engines
-from measure.processes import begin, evaluate, flags, metrics, python
+from measure.processes import evaluate, flags, least_lines, metrics, python
 from measure.provenance import Measured, read_result
 from tetris import LinearController, Score, published, resolve
-from tetris.commands.command_line import fail, one_line_errors, one_of, run
+from tetris.commands.command_line import fail, one_line_errors
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import prepare_engine
@@ -37,32 +35,19 @@ COMMAND = " ".join(map(str, ("python scripts/train_tetris.py", *flags(RECORD))))
 """What a person runs to learn the same controller."""
 
 REFERENCE, BOARD = "dt20", "10x20"
-SCORED = 200_000_000_000
-"""Decisions of each controller: some 1,600 games of DT-20."""
-
-SCORE_SEED = 2013
-"""Of the pieces; not the one by which scores are measured while a recipe is looked for."""
+SCORED = 200_000_000_000  # decisions of each controller: some 1,600 games of DT-20
+SCORE_SEED = 2013  # of the pieces; not the one by which scores are measured while a recipe is looked for
 
 CONTROLLERS = ("best", "anywidth", "dt20")
-LOW_BOARDS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}
-"""Decisions of each of the controllers: tens of thousands of games of the best one."""
-
-METHOD = (
-    "exact: games ended are Poisson, those of one controller binomial given those of both (Przyborowski & "
-    "Wilenski 1940), with the interval of Clopper & Pearson (1934)"
-)
+LOW_BOARDS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}  # decisions of each of them
 
 
 def ratio(score: Score, other: Score) -> dict[str, Any]:
     """Return how many times as many lines a game one score says as another, with its 95 % interval.
 
-    Games that end in a fixed number of decisions are Poisson. Given how many ended of both controllers
-    together, those of the first are binomial, with a probability that follows from the lines of both and the
-    ratio sought (Przyborowski and Wilenski, Biometrika 31, 1940); its interval is that of Clopper and Pearson
-    (Biometrika 26, 1934). The upper end is None where the first ended no game.
-
-    Raises:
-        ValueError: If one has no line.
+    It is exact: games ended are Poisson, those of one controller binomial given those of both (Przyborowski
+    and Wilenski, Biometrika 31, 1940), with the interval of Clopper and Pearson (Biometrika 26, 1934). The
+    upper end is None where the first ended no game.
     """
     from scipy.stats import binomtest
 
@@ -74,16 +59,15 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
     # A share p of the games: as many times the games a line as p / (1 - p) / exposure.
     ends = [exposure * (1 - high) / high, exposure * (1 - low) / low if low else None]
     value = exposure * other.games / score.games if score.games and other.games else None
-    return {"value": value, "ci95": ends, "method": METHOD}
+    return {"value": value, "ci95": ends}
 
 
 def train(kept: Path, stop_after_s: float | None) -> Measured:
     """Train, or go on with what is kept; raises Unfinished without time for all generations."""
     began = time.monotonic()
-    recipe = make_recipe(str(RECORD["device"]), RECORD, {"score_decisions": 0})
-    begin(kept, recipe.to_dict())
+    recipe = make_recipe(str(RECORD["device"]), RECORD)
     prepare_engine(recipe)
-    run = RunFolder(kept / "run")
+    run = RunFolder(kept)
     words = (*flags(RECORD), "--score-decisions", 0, "--out", run.path)
     arguments = ("--resume", run.path) if run.config.is_file() else words
     if stop_after_s is not None:
@@ -111,8 +95,11 @@ def train(kept: Path, stop_after_s: float | None) -> Measured:
     return figures, data, {"": metrics(run.path)}
 
 
-def score(trained: Mapping[str, Any]) -> Measured:
-    """Return figures and details of the learned controller beside the best published one."""
+def score(trained: Mapping[str, Any], ship: Path | None) -> Measured:
+    """Return figures and details of the learned controller beside the best published one.
+
+    Where the interval of the learned one is above the other's, it is written to the file ``ship``.
+    """
     controller = LinearController.from_dict(trained["data"]["controller"])
     build_engines((each.features, controller.rules.width) for each in (controller, published(REFERENCE)))
     with tempfile.TemporaryDirectory() as folder:
@@ -123,41 +110,47 @@ def score(trained: Mapping[str, Any]) -> Measured:
     learned["controller"] = "learned"
     times = ratio(*(Score(each["lines"], each["games"], each["decisions"]) for each in (learned, reference)))
     figures = {
-        f"record.{BOARD}.lines_per_game": _lines(learned),
-        f"record.{REFERENCE}.{BOARD}.lines_per_game": _lines(reference),
+        f"record.{BOARD}.lines_per_game": least_lines(learned),
+        f"record.{REFERENCE}.{BOARD}.lines_per_game": least_lines(reference),
         "record.ratio": times["ci95"][0] if times["value"] is None else times["value"],
         "record.score_decisions": learned["decisions"] + reference["decisions"],
     }
     high = reference["ci95"][1]
     beats = high is not None and learned["ci95"][0] > high
-    return figures, {"score": [learned, reference], "ratio": times, "beats": beats}, {}
+    data = {"score": [learned, reference], "ratio": times, "beats": beats}
+    if ship is not None and beats:
+        shipped = best_controller(trained, data).to_dict()
+        write_text(ship, json.dumps(shipped, indent=1, allow_nan=False) + "\n")
+    return figures, data, {}
 
 
-def _lines(measured: Mapping[str, Any]) -> float:
-    """Return lines a game; where no game ended, the least it can be."""
-    lines: float | None = measured["lines_per_game"]
-    return float(measured["ci95"][0]) if lines is None else lines
+def best_controller(trained: Mapping[str, Any], scored: Mapping[str, Any]) -> LinearController:
+    """Return the controller of the record as it comes with the package under the name ``best``."""
+    controller = LinearController.from_dict(trained["data"]["controller"])
+    told = controller.provenance
+    provenance = {
+        "made_by": told["made_by"],
+        "command": trained["data"]["command"],
+        **{key: value for key, value in told.items() if key not in ("made_by", "score")},
+        "machine": trained["machine"]["gpu"],
+        "commit": trained["commit"],
+        "score": [
+            {key: value for key, value in each.items() if key not in ("features", "weights")}
+            for each in scored["score"]
+        ],
+        "ratio": scored["ratio"],
+    }
+    return LinearController(controller.features, controller.weights, controller.rules, "best", provenance)
 
 
 def low_boards() -> Measured:
     """Return the scores of the controllers that come with the package."""
     build_engines((resolve(name).features, 10) for name in CONTROLLERS)
     found = [each for board, count in LOW_BOARDS.items() for each in evaluate(CONTROLLERS, board, count)]
-    figures = {
-        f"{each['controller']}.{each['board']}.lines_per_game": each["lines_per_game"] for each in found
-    }
+    figures = {f"{each['controller']}.{each['board']}.lines_per_game": least_lines(each) for each in found}
     for each in found:
         del each["features"], each["weights"]
     return figures, {"measurements": found}, {}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the step and its files."""
-    parser.add_argument(
-        "step", type=one_of("step", ("train", "score")), metavar="STEP", help="train or score"
-    )
-    add_keep(parser)
-    parser.add_argument("--training", type=Path, metavar="FILE", help="the result of train")
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -169,10 +162,11 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             return low_boards()
         if arguments.training is None:
             fail("expected --training FILE")
-        return score(read_result(arguments.training))
+        return score(read_result(arguments.training), arguments.ship)
 
 
-main = measurement(measure, __doc__, add_arguments, "train|score|low_boards", ("cuda",))
-
-if __name__ == "__main__":
-    run(main)
+STEPS = ("train", "score", "low_boards")
+TRAINING = {"type": Path, "metavar": "FILE", "help": "the result of train"}
+SHIP = {"type": Path, "metavar": "FILE", "help": "write the controller there where it beats DT-20's"}
+OPTIONS = {"step": choice("step", STEPS), "--training": TRAINING, "--ship": SHIP, **KEEP}
+main = measurement(measure, __doc__, OPTIONS, "|".join(STEPS), ("cuda",))

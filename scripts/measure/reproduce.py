@@ -3,30 +3,25 @@
 python scripts/reproduce.py published --quick      # a minute on a CPU
 python scripts/reproduce.py noisy_ce_bcts_10x10 --json result.json
 
-Published controllers play on 10x10 and 10x20 by the published rule: on a GPU to 0.5 % and 5 % (95 %
-interval, to either side), on a CPU to 3 % on 10x10, and on 10x20 for a minute. The noisy cross-entropy
-searches are those of Szita & Lőrincz (2006) and of Thiery & Scherrer (2009), see noisy_ce.py; the ones on
-10x20 are for a GPU.
+Published controllers play by the published rule: on a GPU to 0.5 % and 5 % (95 % interval, to either side),
+on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are for a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import math
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from kernels.toolchain import find_compiler
-from measure.cli import measurement
-from measure.noisy_ce import Plan, Search, medians, run_experiment
+from measure.cli import choice, measurement
+from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
+from measure.processes import least_lines
 from measure.provenance import Measured
 from tetris import Rules
-from tetris.commands.command_line import fail, one_line_errors, one_of, run
+from tetris.commands.command_line import fail, one_line_errors
 from tetris.controller import PUBLISHED
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import PUBLISHED_SCORES
@@ -55,22 +50,17 @@ _UNKNOWN = 4000.0  # lines a game on 10x10, where no paper says anything
 _SPARE = 1.25  # for a controller that is better than its paper says, and for luck
 _ROUND = 10**6
 
-CPU_SCORE_DECISIONS = 20_000_000
-"""The most decisions by which a search is scored where a CPU plays."""
-
+CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a CPU plays
 EXPERIMENTS = ("published", *PLANS)
 QUICK_SEEDS = 3
 SECONDS, QUICK_SECONDS = 60.0, 3.0
-_BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
 
 
 def decisions_for(controller: str, board: str, precision: float) -> int:
     """Return so many decisions that the 95 % interval reaches no further than ``precision`` from the score.
 
     That is so, but for one time in a thousand, for a published controller that is as good as its paper says,
-    or a seventh better: the interval of n games reaches some 1.96 / sqrt(n) down and somewhat further up. The
-    number does not depend on how the games go, so that a score is the same on every machine, and no stopping
-    rule bends it.
+    or a seventh better. The number does not depend on how the games go: no stopping rule bends the score.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
     lines = _UNKNOWN if paper is None else paper.middle
@@ -100,20 +90,20 @@ def published(quick: bool, device: str) -> Measured:
     seconds = QUICK_SECONDS if quick else SECONDS
     measured, figures = measure_published(device, precision, seconds), {}
     for each in measured:
-        least = each["ci95"][0] if each["lines_per_game"] is None else each["lines_per_game"]
-        figures[f"reproduce.published.{each['controller']}.{each['board']}.lines_per_game"] = least
+        name = f"reproduce.published.{each['controller']}.{each['board']}.lines_per_game"
+        figures[name] = least_lines(each)
     return figures, {"precision": dict(precision), "seconds": seconds, "measurements": measured}, {}
 
 
 def noisy_ce(name: str, quick: bool, device: str) -> Measured:
     """Return what the noisy cross-entropy searches of a plan come to."""
-    plan = replace(PLANS[name], seeds=QUICK_SEEDS) if quick else PLANS[name]
+    plan = PLANS[name]._replace(seeds=QUICK_SEEDS) if quick else PLANS[name]
     if device == "cpu":
-        plan = replace(plan, score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
+        plan = plan._replace(score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
     bar = progress(desc=f"{plan.features} on {plan.board}", total=plan.generations, unit=" generations")
 
     def update(searches: Sequence[Search]) -> None:
-        best = max(search.mean_lines[-1] for search in searches)
+        best = max(search.curves["mean_lines"][-1] for search in searches)
         bar.set_postfix_str(f"best mean {best:,.0f} lines/game")
         bar.update()
 
@@ -123,19 +113,11 @@ def noisy_ce(name: str, quick: bool, device: str) -> Measured:
         f"reproduce.{name}.{noise.partition(':')[0]}.lines_per_game_median": value
         for noise, value in medians(experiment).items()
     }
-    searches = experiment["searches"]
-    series = [{key: search[key] for key in ("noise", "seed", *_BY_GENERATION)} for search in searches]
-    for search in searches:
-        for key in _BY_GENERATION:
-            del search[key]
+    series = [
+        {key: each[key] for key in ("noise", "seed")} | {key: each.pop(key) for key in BY_GENERATION}
+        for each in experiment["searches"]
+    ]
     return figures, experiment, {"": series}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the experiments."""
-    known, listed = one_of("experiment", EXPERIMENTS), ", ".join(EXPERIMENTS)
-    parser.add_argument("experiments", nargs="*", type=known, metavar="EXPERIMENT", help=listed)
-    parser.add_argument("--quick", action="store_true", help="cut down: three searches of a kind")
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -147,15 +129,14 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         find_compiler()  # the reference implementation would play for weeks
     figures: dict[str, float] = {}
     for name in names:
-        if name == "published":
-            found, data, series = published(arguments.quick, device)
-        else:
-            found, data, series = noisy_ce(name, arguments.quick, device)
+        find = published if name == "published" else functools.partial(noisy_ce, name)
+        found, data, series = find(arguments.quick, device)
         figures |= found
     return figures, data, series
 
 
-main = measurement(measure, __doc__, add_arguments, "[EXPERIMENT ...]")
-
-if __name__ == "__main__":
-    run(main)
+OPTIONS = {
+    "experiments": {**choice("experiment", EXPERIMENTS), "nargs": "*"},
+    "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
+}
+main = measurement(measure, __doc__, OPTIONS, "[EXPERIMENT ...]")

@@ -14,12 +14,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import UNFINISHED, add_stop_after
+from measure.cli import STOP_AFTER, UNFINISHED
 from measure.processes import environment
 from measure.provenance import COMMIT, RESULTS, ROOT, commit, machine_name
 from tetris.commands.arguments import add_device
@@ -28,88 +28,66 @@ from tetris.devices import choose_device
 from tetris.evaluation.text_table import table
 
 KEPT = ROOT / "runs" / "measure"
-_HERE = Path(__file__).parent
+_SCRIPTS = ROOT / "scripts"
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """A command that measures, and writes one result."""
 
     name: str  # of the result
-    command: str  # a script of this folder; {device} and {NAME}, the result of another one, are filled in
-    paths: str  # what it measures, from the root: where these changed, the result may no longer hold
+    command: str  # a script, in which {device}, {results}, {keep} and {stop_after} are filled in
     timeout_s: float = 600.0
     devices: tuple[str, ...] = ("cpu", "cuda")
-    needs: str | None = None  # the measurement whose result it reads
-    resumable: bool = False  # whether it takes --keep and --stop-after
 
 
 _GPU, _CPU = ("cuda",), ("cpu",)
-_ENGINE = "kernels tetris/engine tetris/rollouts.py"
-_TRAINING = f"cem {_ENGINE} tetris/splitting.py tetris/resampling tetris/training"
-_PLAYED = "dt20 bcts bdu bertsekas"
-MEASUREMENTS = {
-    each.name: each
-    for each in (
-        Measurement("tests", "sanitizers.py tests", "cem kernels tetris tests", 900.0, _GPU),
-        Measurement("sampling", "benchmark_sampling.py --device {device}", "kernels"),
-        Measurement("operators", "benchmark_operators.py --device {device}", "kernels", 1200.0),
-        Measurement("rollout", f"benchmark_tetris.py {_PLAYED}", _ENGINE),
-        Measurement("equality", "equality.py", _ENGINE, 600.0, _GPU),
-        Measurement("env", "benchmark_env.py --device {device}", f"{_ENGINE} tetris/envs"),
-        Measurement("training", "training.py preset --device {device}", _TRAINING, 3600.0),
-        *(
-            Measurement(tool, f"sanitizers.py {tool}", "cem kernels tetris tests", 3600.0, _GPU)
-            for tool in ("memcheck", "racecheck", "initcheck")
-        ),
-        Measurement(
-            "time_to_target", "time_to_target.py --device {device}", _TRAINING, 7200.0, resumable=True
-        ),
-        Measurement("record_training", "record.py train", _TRAINING, 3600.0, _GPU, resumable=True),
-        Measurement(
-            *("record_score", "record.py score --training {record_training}", _ENGINE, 3600.0, _GPU),
-            needs="record_training",
-        ),
-        Measurement(
-            "first_run", "training.py first_run --device {device}", f"{_TRAINING} tetris/commands", 1800.0
-        ),
-        Measurement("best_scores", "record.py low_boards", _ENGINE, 900.0, _GPU),
-        Measurement("published", "reproduce.py published --device {device}", _ENGINE, 3600.0),
-        *(
-            Measurement(name, f"reproduce.py {name} --device {{device}}", f"cem {_ENGINE}", 3600.0, devices)
-            for name, devices in (
-                ("noisy_ce_bertsekas_10x10", _CPU),
-                ("noisy_ce_bcts_10x10", _CPU),
-                ("noisy_ce_bertsekas_10x20", _GPU),
-                ("noisy_ce_bcts_10x20", _GPU),
-            )
-        ),
-    )
-}
+_LONG = "--keep {keep} --stop-after {stop_after}"
+_NOISY_CE = {"bertsekas_10x10": _CPU, "bcts_10x10": _CPU, "bertsekas_10x20": _GPU, "bcts_10x20": _GPU}
+_ALL = (
+    Measurement("tests", "measure sanitizers tests", 900.0, _GPU),
+    Measurement("sampling", "benchmark_sampling.py --device {device}"),
+    Measurement("operators", "benchmark_operators.py --device {device}", 1200.0),
+    Measurement("rollout", "benchmark_tetris.py dt20 bcts bdu bertsekas"),
+    Measurement("equality", "measure equality", 600.0, _GPU),
+    Measurement("env", "benchmark_env.py --device {device}"),
+    Measurement("training", "measure training preset --device {device}", 3600.0),
+    *(
+        Measurement(tool, f"measure sanitizers {tool}", 3600.0, _GPU)
+        for tool in ("memcheck", "racecheck", "initcheck")
+    ),
+    Measurement("time_to_target", f"measure time_to_target --device {{device}} {_LONG}", 7200.0),
+    Measurement("record_training", f"measure record train {_LONG}", 3600.0, _GPU),
+    Measurement(
+        "record_score", "measure record score --training {results}/record_training.json", 3600.0, _GPU
+    ),
+    Measurement("first_run", "measure training first_run --device {device}", 1800.0),
+    Measurement("best_scores", "measure record low_boards", 900.0, _GPU),
+    Measurement("published", "reproduce.py published --device {device}", 3600.0),
+    *(
+        Measurement(f"noisy_ce_{plan}", f"reproduce.py noisy_ce_{plan} --device {{device}}", 3600.0, devices)
+        for plan, devices in _NOISY_CE.items()
+    ),
+)
+MEASUREMENTS = {each.name: each for each in _ALL}
 """Every measurement there is; compare_mdptetris.py, which needs somebody's copy of a peer, is run by hand."""
 
 
 def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | None) -> str:
-    """Run a measurement; its result then lies in the folder.
-
-    Returns:
-        What came of it: ``"done"``, ``"not done"`` where the same command goes on, or why it failed.
-    """
-    target = folder / f"{one.name}.json"
-    values = {"device": device, **({one.needs: folder / f"{one.needs}.json"} if one.needs else {})}
+    """Run a measurement, whose result then lies in the folder; what came of it."""
+    values = {
+        "device": device,
+        "results": folder,
+        "keep": KEPT / folder.name / f"{one.name}-{commit()[0]}",
+        "stop_after": stop_after_s or 0.9 * one.timeout_s,
+    }
     script, *words = (word.format_map(values) for word in one.command.split())
-    if one.resumable:
-        words += ["--keep", str(KEPT / folder.name / one.name)]
-        words += ["--stop-after", str(stop_after_s)] if stop_after_s is not None else []
-    command = [sys.executable, str(_HERE / script), *words, "--json", str(target)]
+    command = [sys.executable, str(_SCRIPTS / script), *words, "--json", str(folder / f"{one.name}.json")]
     own = {**environment(), **({"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {})}
     try:
-        done = subprocess.run(command, cwd=ROOT, env=own, timeout=one.timeout_s, check=False)
+        status = subprocess.run(command, cwd=ROOT, env=own, timeout=one.timeout_s, check=False).returncode
     except subprocess.TimeoutExpired:
         return f"not done in {one.timeout_s:.0f} s"
-    return {0: "done", UNFINISHED: "not done: run it again to go on"}.get(
-        done.returncode, f"failed with {done.returncode}"
-    )
+    return {0: "done", UNFINISHED: "not done: run it again to go on"}.get(status, f"failed with {status}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,10 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--machine", metavar="NAME", help="folder of the results (default: by its processor)")
     parser.add_argument("--commit", metavar="SHA", help="that is measured (default: by git)")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help=out)
-    add_stop_after(parser)
+    parser.add_argument("--stop-after", **STOP_AFTER["--stop-after"])
     arguments = parser.parse_args(argv)
     if arguments.list:
-        rows = [[each.name, " ".join(each.devices), each.command] for each in MEASUREMENTS.values()]
+        rows = [[each.name, " ".join(each.devices), each.command] for each in _ALL]
         print(table(["measurement", "devices", "command"], rows))
         return 0
     with one_line_errors():
@@ -142,15 +120,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ[COMMIT] = sha + "+" * dirty  # that of the beginning, whatever happens meanwhile
         folder = arguments.out / (arguments.machine or machine_name(device))
         folder.mkdir(parents=True, exist_ok=True)
-    failed = False
+    states = []
     for name in names:
-        one = MEASUREMENTS[name]
-        state = f"needs {one.needs}"
-        if one.needs is None or (folder / f"{one.needs}.json").is_file():
-            state = measure(one, folder, device, arguments.stop_after)
-        print(f"{name}: {state}", file=sys.stderr, flush=True)
-        failed |= state != "done"
-    return 1 if failed else 0
+        states.append(measure(MEASUREMENTS[name], folder, device, arguments.stop_after))
+        print(f"{name}: {states[-1]}", file=sys.stderr, flush=True)
+    return 0 if set(states) == {"done"} else 1
 
 
 if __name__ == "__main__":

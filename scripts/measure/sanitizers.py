@@ -1,7 +1,7 @@
 """Run the GPU tests, plainly or under a tool of NVIDIA's compute-sanitizer, and count what it finds.
 
-python scripts/measure/sanitizers.py tests
-python scripts/measure/sanitizers.py memcheck --json memcheck.json
+python scripts/measure sanitizers tests
+python scripts/measure sanitizers memcheck --json memcheck.json
 
 Only records in kernels of this project count.
 """
@@ -9,9 +9,7 @@ Only records in kernels of this project count.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,27 +19,21 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from kernels import BuildError
 from kernels.cuda import find_nvcc
-from measure.cli import measurement
+from measure.cli import choice, measurement
 from measure.engines import GOOD, build_engines
 from measure.processes import environment, python
 from measure.provenance import ROOT, Measured
-from tetris.commands.command_line import one_line_errors, one_of, run
+from tetris.commands.command_line import one_line_errors
 
-TESTS = "tests"
-TOOLS = ("memcheck", "racecheck", "initcheck")
+TESTS, TOOLS = "tests", ("memcheck", "racecheck", "initcheck")
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
-NAMESPACE = "tetris::"
-"""What the names of this project's kernels hold."""
-
-TIMEOUT_S = 150
-"""The most that a file of tests may take under a tool."""
+NAMESPACE = "tetris::"  # what the names of this project's kernels hold
+TIMEOUT_S = 150  # the most that a file of tests may take under a tool
 
 # Races are looked for in shared memory, which is a kernel's own; the other tools have to see who writes what.
 FILTERS = {"racecheck": ("--kernel-name=kns=tetris",)}
@@ -51,13 +43,10 @@ MARKED = "cuda and not heavy and not timing"
 LEFT_OUT = "not compile"  # it launches kernels that are not ours
 # A capture needs torch's caching allocator, which is off where bounds or contents of memory are looked at.
 _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not graph and not captured and not python_blocks"
-# cuBLAS computes float16 of this size through the tensor memory accelerator. initcheck does not see what that
-# writes (torch.sigmoid of a float16 torch.addmm "reads uninitialized memory" too), and racecheck breaks such
-# kernels where it is told to leave them alone.
+# cuBLAS computes float16 of this size through the tensor memory accelerator, whose writes initcheck does not
+# see; racecheck breaks such kernels where it is told to leave them alone.
 _LARGE_HALF = "(300x80x80 and float16)"
-# A decision of these tests' many games, a thread each, takes racecheck more than a second. Which cells of
-# shared memory threads share depends on the kernel alone: one test plays as many games for a few decisions,
-# another draws streams of importance splitting without playing.
+# A decision of these tests' many games takes racecheck more than a second; others play as many for a few.
 _MANY_DECISIONS = "((test_rollout_cuda and (20000 or one_candidate)) or test_a_gpu_finds_what_the_cpu_does)"
 SELECTED = {
     "memcheck": _LEFT_OUT_UNCACHED,
@@ -67,15 +56,14 @@ SELECTED = {
 
 _AT_ONCE = 5  # much of it is work on the host, and processes share the GPU one after the other
 _NO_TESTS, _TIMED_OUT = 5, (124, 137)  # exit codes of pytest where none is selected, and of timeout
-_RECORD = re.compile(r"========= (Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)")
+_MARK = "========="
+_RECORD = re.compile(rf"{_MARK} (Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)")
 
 
 def find_sanitizer() -> str:
     """Return the program: that on PATH, else the one beside nvcc."""
-    places = [os.environ["PATH"]]
-    with contextlib.suppress(BuildError):
-        places.append(str(find_nvcc().path.parent))
-    found = shutil.which("compute-sanitizer", path=os.pathsep.join(places))
+    name = "compute-sanitizer"
+    found = shutil.which(name) or shutil.which(name, path=str(find_nvcc().path.parent))
     if found is None:
         raise ValueError("expected compute-sanitizer on PATH, found none: install the CUDA toolkit")
     return found
@@ -83,33 +71,26 @@ def find_sanitizer() -> str:
 
 def split_records(log: str) -> tuple[list[str], list[str]]:
     """Return the records of a tool's log: those in this project's kernels, and the others."""
-    records: list[list[str]] = []
-    for line in log.splitlines():
-        if _RECORD.match(line):
-            records.append([])
-        if records and line.startswith("========="):
-            records[-1].append(line.removeprefix("=========").strip())
-    texts = ["\n".join(record) for record in records]
+    lines = [line for line in log.splitlines() if line.startswith(_MARK)]
+    starts = [number for number, line in enumerate(lines) if _RECORD.match(line)]
+    texts = [
+        "\n".join(line.removeprefix(_MARK).strip() for line in lines[start:end])
+        for start, end in pairwise([*starts, None])
+    ]
     return [text for text in texts if NAMESPACE in text], [text for text in texts if NAMESPACE not in text]
-
-
-def count_tests(output: str) -> tuple[int, int]:
-    """Return how many tests passed, and how many failed or could not run, by pytest's last line."""
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?)\b", output)}
-    return counts.get("passed", 0), sum(value for word, value in counts.items() if word != "passed")
 
 
 def run_pytest(words: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
     """Run tests by a command, in a changed environment; what came of them."""
     own = {**environment(), **changes}
     done = subprocess.run(words, env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    passed, failed = count_tests(done.stdout)
-    if done.returncode not in (0, _NO_TESTS) and failed == 0:
-        failed = 1  # it crashed before it could count
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)\b", done.stdout)}
+    passed = counts.pop("passed", 0)
+    crashed = done.returncode not in (0, _NO_TESTS) and not counts  # before it could count
     failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", done.stdout, re.MULTILINE)
     summary = (done.stdout.strip().splitlines() or [""])[-1].strip("= ")
-    told = {"passed": passed, "failed": failed, "failures": failures, "summary": summary}
-    return {**told, "returncode": done.returncode}
+    told = {"passed": passed, "failed": sum(counts.values()) + crashed, "failures": failures}
+    return {**told, "summary": summary, "returncode": done.returncode}
 
 
 def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
@@ -141,18 +122,9 @@ def run_tool(tool: str) -> dict[str, Any]:
             found = [each.result() for each in runs]
         finally:
             pool.shutdown(cancel_futures=True)
-    totals: dict[str, Any] = {"tool": tool}
-    for key in ("errors", "elsewhere", "passed", "failed"):
-        totals[key] = sum(each[key] for each in found)
-    for key in ("records", "failures"):
-        totals[key] = [text for each in found for text in each[key]]
-    return totals
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the tool."""
-    names = (TESTS, *TOOLS)
-    parser.add_argument("tool", type=one_of("tool", names), metavar="TOOL", help=", ".join(names))
+    totals = {key: sum(each[key] for each in found) for key in ("errors", "elsewhere", "passed", "failed")}
+    texts = {key: [text for each in found for text in each[key]] for key in ("records", "failures")}
+    return {"tool": tool, **totals, **texts}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -176,7 +148,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     return figures, {"seconds": round(time.monotonic() - began, 1), **data}, {}
 
 
-main = measurement(measure, __doc__, add_arguments, "TOOL", ("cuda",))
-
-if __name__ == "__main__":
-    run(main)
+main = measurement(measure, __doc__, {"tool": choice("tool", (TESTS, *TOOLS))}, "TOOL", ("cuda",))

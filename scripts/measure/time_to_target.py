@@ -1,13 +1,10 @@
 """Measure how long training takes to reach given scores, from nothing: wall time, over several seeds.
 
-python scripts/measure/time_to_target.py --device cpu --seeds 3 --json out.json
+python scripts/measure time_to_target --device cpu --seeds 3 --json out.json
 
-Each run is a process of its own, and its clock starts with it; only what is compiled once on a machine is
-compiled before. About once a second a run writes the controller that it has learned so far. Afterwards, with
-the clock stopped, the first of these that reaches a goal is found by bisection. A controller is played until
-the interval of its score leaves the goal out or enough games have ended, on pieces that training never met.
-On a processor, where hundreds of games of many millions of lines take hours, its score is estimated instead,
-by importance splitting.
+Each run is a process of its own, and its clock starts with it; engines are compiled before. About once a
+second a run writes the controller that it has learned so far. The first of these that reaches a goal is found
+afterwards by bisection, each played on pieces that training never met, or on a processor estimated.
 """
 
 from __future__ import annotations
@@ -17,26 +14,21 @@ import json
 import math
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from kernels.files import write_text
-from measure.cli import Unfinished, add_keep, measurement
-from measure.processes import begin, environment, flags, learned
-from measure.provenance import ROOT, Measured
-from measure.training import add_seeds
+from measure.cli import KEEP, Unfinished, measurement
+from measure.processes import flags, learned, start
+from measure.provenance import Measured
+from measure.training import SEEDS
 from tetris import LinearController, Rollout, Rules, Score
-from tetris.commands.command_line import one_line_errors, run
 from tetris.devices import DEVICES
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import Estimate, estimate
@@ -46,15 +38,9 @@ from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import prepare_engine
 
-GAMES = 400
-"""The games after which a score counts as it is: its interval is then ten percent to each side."""
-
-PLAYED_LINES = 10_000_000
-"""Goals up to this are played on a processor, those above it are estimated."""
-
-MOST_ESTIMATES = 64
-"""The estimates after which their mean counts as it is: some five percent to each side."""
-
+GAMES = 400  # after which a score counts as it is: its interval is then ten percent to each side
+PLAYED_LINES = 10_000_000  # goals up to this are played on a processor, those above it are estimated
+MOST_ESTIMATES = 64  # after which their mean counts as it is: some five percent to each side
 _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
 _LOOKS = 16  # at a score, about, while so many games end
 _DOUBT = 0.0005  # on each side, at each look
@@ -62,8 +48,7 @@ _DECISIONS_A_LINE = 2.5  # four cells a piece, ten a line
 _POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class Goal:
+class Goal(NamedTuple):
     """So many lines per game on a board, WIDTHxHEIGHT."""
 
     board: str
@@ -76,27 +61,15 @@ class Goal:
 
 
 GOALS = (Goal("10x10", 3_900), Goal("10x20", 1_000_000), Goal("10x20", 35_000_000), Goal("10x20", 51_000_000))
-"""What the record of 2009 plays on the small board; and on the large one a million, the record of 2009, and
-the best published one-piece controller."""
+"""On the small board the record of 2009; on the large one a million, that record, the best published one."""
 
-Moment = Mapping[str, Any]
-"""What a run knew: seconds since its start, generation, decisions until then, weights of length 1."""
-
-
-def first_reached(count: int, reached: Callable[[int], bool]) -> int | None:
-    """Return the first of so many moments that reaches a goal, by bisection; None where the last does not."""
-    if count == 0 or not reached(count - 1):
-        return None
-    return bisect_left(range(count - 1), True, key=reached)
+Moment = Mapping[str, Any]  # seconds since the start of a run, generation, decisions until then, weights
 
 
 def look(
     weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES
 ) -> Score | Estimate:
-    """Score a controller until it is clear on which side of a goal it is, or certain enough.
-
-    It plays until so many games have ended; on a CPU a goal of many lines is estimated instead.
-    """
+    """Score a controller until it is clear on which side of a goal it is, or so many games have ended."""
     rules = Rules(*Rules.parse_board(goal.board))
     if device == "cpu" and goal.lines > PLAYED_LINES:
         controller = LinearController(features, tuple(weights), rules)
@@ -134,9 +107,9 @@ def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str
         scores[index] = score = look(moments[index]["weights"], features, goal, device)
         return score.lines_per_game is None or score.lines_per_game >= goal.lines
 
-    index = first_reached(len(moments), reached)
-    if index is None:
+    if not moments or not reached(len(moments) - 1):
         return None
+    index = bisect_left(range(len(moments) - 1), True, key=reached)
     score = scores[index]
     return {
         **{key: moments[index][key] for key in ("seconds", "generation", "decisions")},
@@ -147,13 +120,11 @@ def reached_at(moments: Sequence[Moment], features: str, goal: Goal, device: str
 
 
 def train(settings: Mapping[str, Any], out: Path) -> tuple[list[Moment], dict[str, Any]]:
-    """Train in a process of its own; what it had learned when, and what it came to."""
+    """Train in a process of its own; what it had learned when, and how that came about in the end."""
     words = ("scripts/train_tetris.py", *flags(settings), "--score-decisions", 0, "--out", out)
     file, moments, generation, ended = RunFolder(out).controller, list[Moment](), 0, False
     began = time.time()
-    with subprocess.Popen(
-        [sys.executable, *map(str, words)], cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL
-    ) as process:
+    with start(*words, stdout=subprocess.DEVNULL) as process:
         while not ended:
             ended = process.poll() is not None
             seconds = file.stat().st_mtime - began if file.is_file() else 0.0
@@ -170,7 +141,6 @@ def train(settings: Mapping[str, Any], out: Path) -> tuple[list[Moment], dict[st
 
 def measure_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a run, and when it reached each goal; what it knew every second is left out."""
-    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         moments, known = train(settings, Path(folder) / "run")
     features = known["config"]["features"]
@@ -178,7 +148,6 @@ def measure_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
         "seed": settings["seed"],
         "total_seconds": moments[-1]["seconds"],
         "reached": {goal.name: reached_at(moments, features, goal, settings["device"]) for goal in GOALS},
-        "measured_seconds": time.monotonic() - began,
         "config": known["config"],
         "training_seconds": known["seconds"],
         "decisions": known["decisions"],
@@ -186,18 +155,17 @@ def measure_seed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure_seeds(
-    settings: Mapping[str, Any], seeds: int, kept: Path, stop_after_s: float | None
+    settings: Mapping[str, Any], seeds: int, kept: Path, stop_after_s: float
 ) -> list[dict[str, Any]]:
     """Return a run for each seed from 1 on; those in the folder ``kept`` are not measured again."""
-    began, runs, measured = time.monotonic(), list[dict[str, Any]](), False
+    began, runs = time.monotonic(), list[dict[str, Any]]()
+    kept.mkdir(parents=True, exist_ok=True)
     for seed in range(1, seeds + 1):
         file = kept / f"seed-{seed}.json"
         if not file.is_file():
-            longest = max((run["measured_seconds"] for run in runs), default=0.0)
-            if measured and time.monotonic() - began + longest > (stop_after_s or math.inf):
+            if time.monotonic() - began > stop_after_s:
                 raise Unfinished(f"{len(runs)} of {seeds} seeds are measured")
             write_text(file, json.dumps(measure_seed({**settings, "seed": seed})))
-            measured = True
         runs.append(json.loads(file.read_text()))
     return runs
 
@@ -216,27 +184,15 @@ def figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the preset, the seeds, and where runs are kept."""
-    parser.add_argument("--preset", default="quick", help="to train by (default: quick)")
-    add_seeds(parser)
-    add_keep(parser)
-
-
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return when the runs reached the goals."""
-    settings = {"preset": arguments.preset, "device": device}
-    with one_line_errors(), tempfile.TemporaryDirectory() as name:
-        recipe = make_recipe(device, settings)
-        kept = arguments.keep or Path(name)
-        begin(kept, [recipe.to_dict(), [goal.name for goal in GOALS]])
-        prepare_engine(recipe)
-        runs = measure_seeds(settings, arguments.seeds, kept, arguments.stop_after)
-    goals = [{"name": goal.name, **asdict(goal)} for goal in GOALS]
+    settings = {"preset": "quick", "device": device}
+    prepare_engine(make_recipe(device, settings))
+    with tempfile.TemporaryDirectory() as name:
+        kept, stop_after_s = arguments.keep or Path(name), arguments.stop_after or math.inf
+        runs = measure_seeds(settings, arguments.seeds, kept, stop_after_s)
+    goals = [{"name": goal.name, **goal._asdict()} for goal in GOALS]
     return figures(runs), {"goals": goals, "runs": runs}, {}
 
 
-main = measurement(measure, __doc__, add_arguments, devices=DEVICES)
-
-if __name__ == "__main__":
-    run(main)
+main = measurement(measure, __doc__, {**SEEDS, **KEEP}, devices=DEVICES)

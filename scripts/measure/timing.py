@@ -1,7 +1,6 @@
 """How long things take, with the spread: on the host, on a GPU by events, and inside CUDA graphs.
 
-What is compared is measured in rounds: a few calls of the first, a few of the second, and again. What
-disturbs the machine for a moment then hits none alone.
+What is compared is measured in rounds, interleaved: what disturbs the machine for a moment hits none alone.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -20,8 +20,7 @@ Times = dict[str, dict[str, float]]
 """By name of the function: median and mean over all calls, least and most of the rounds' medians, calls."""
 
 _WAKE_SECONDS = 0.2
-_FLUSHED_BYTES = 1 << 28
-_FLUSH_MICROSECONDS = 60.0  # zeroing that many on an H200
+_FLUSHED_BYTES, _FLUSH_MICROSECONDS = 1 << 28, 60.0  # zeroing that many on an H200
 _MOST_FLUSHES = 32  # a call that waits for the device keeps the host for as long as that is busy
 _GRAPH_WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
 
@@ -35,11 +34,10 @@ class Plan(NamedTuple):
 
 
 def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
-    """Time single calls by CUDA events around each, the device being busy when the host makes the call.
+    """Time single calls by CUDA events around each, on a busy device: the events see the device alone.
 
-    Before each call memory is zeroed, as ``triton.testing.do_bench`` does it: the device's caches then hold
-    nothing of the call before. It is zeroed so often that the device is busy for twice as long as the
-    slowest call keeps the host, so that the events see the device alone.
+    Before each call memory is zeroed, as ``triton.testing.do_bench`` does it, for twice as long as the
+    slowest call keeps the host. The device's caches then hold nothing of the call before.
     """
     flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.int8, device="cuda")
     _wake()
@@ -61,11 +59,7 @@ def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
 
 
 def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
-    """Time single calls by CUDA events around each, the device being idle when it begins.
-
-    So it holds what passes on the device until the last kernel of the call is over, waiting for the host to
-    launch it included.
-    """
+    """Time single calls by CUDA events around each, on an idle device: waiting for the host is included."""
     _wake()
     return times_of(functions, plan, _between_events)
 
@@ -73,7 +67,7 @@ def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
 def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) -> Times:
     """Time how long a call keeps the host busy: the clock stops when the last call of a burst returns.
 
-    A burst has to fit into the queue of the device, about a thousand kernels, or the host would wait for it.
+    A burst has to fit into the queue of the device, about a thousand kernels.
     """
 
     def once(function: Function) -> float:
@@ -86,11 +80,8 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
 
 
 def graph_times(functions: Mapping[str, Function], plan: Plan, captured: int = 20) -> Times:
-    """Time calls as a CUDA graph replays them: so many calls in one graph, its time divided by their number.
-
-    The host has no part in it but to launch the graph.
-    """
-    graphs = {name: _capture(function, captured).replay for name, function in functions.items()}
+    """Time calls as a CUDA graph replays them: many calls in one graph, its time over their number."""
+    graphs = {name: _captured(function, captured) for name, function in functions.items()}
     _wake()
     return times_of(graphs, plan, lambda replay: _between_events(replay) / captured)
 
@@ -133,17 +124,13 @@ def _in_rounds(
         for name, function in functions.items():
             batch(function, plan.warm_up * (10 if number == 0 else 1))
             rounds[name].append(batch(function, plan.calls))
-    found = {}
-    for name, measured in rounds.items():
-        times, medians = [time for each in measured for time in each], list(map(statistics.median, measured))
-        found[name] = {
-            "median": statistics.median(times),
-            "mean": statistics.fmean(times),
-            "least": min(medians),
-            "most": max(medians),
-            "calls": len(times),
-        }
-    return found
+    return {name: _summary(measured) for name, measured in rounds.items()}
+
+
+def _summary(rounds: list[list[float]]) -> dict[str, float]:
+    times, medians = list(chain(*rounds)), list(map(statistics.median, rounds))
+    spread = {"least": min(medians), "most": max(medians), "calls": len(times)}
+    return {"median": statistics.median(times), "mean": statistics.fmean(times), **spread}
 
 
 def _wake() -> None:
@@ -156,7 +143,7 @@ def _wake() -> None:
         torch.cuda.synchronize()
 
 
-def _capture(function: Function, captured: int) -> torch.cuda.CUDAGraph:
+def _captured(function: Function, calls: int) -> Function:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -165,6 +152,6 @@ def _capture(function: Function, captured: int) -> torch.cuda.CUDAGraph:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(captured):
+        for _ in range(calls):
             function()
-    return graph
+    return graph.replay

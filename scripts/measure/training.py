@@ -1,16 +1,12 @@
 """Measure what training without a flag comes to, how long it takes, and how busy it keeps a GPU.
 
-python scripts/measure/training.py preset --device cpu --seeds 5 --json training.json
-python scripts/measure/training.py first_run --json first_run.json
+python scripts/measure training preset --device cpu --seeds 5 --json training.json
+python scripts/measure training first_run --json first_run.json
 
-On a processor the command that a person runs, several seeds, scores and estimates included. On a GPU the time
-is that of the process, from its start to the learned controller; only what is compiled once on a machine is
-compiled before. The learned controller and dt20 then make the same number of decisions. How busy the GPU is
-comes from another run of the same recipe: the time in which a kernel runs by the driver's own clock (CUPTI,
-through torch.profiler), as a share of the time by the wall clock. What a process does once (the CUDA context,
-loading libraries, the first launch of each kernel) is done before by a run of two generations a stage.
-
-``first_run`` is the first command of README, as a process: once without anything compiled, once with.
+Every run is a process. On a processor several seeds run, scores and estimates included. On a GPU the time is
+that from the start of the process to the learned controller, compiled before; how busy the GPU is comes from
+another run of the recipe, by CUPTI through torch.profiler. ``first_run`` is the first command of README: once
+without anything compiled, once with.
 """
 
 from __future__ import annotations
@@ -19,24 +15,21 @@ import argparse
 import json
 import os
 import re
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from measure.cli import measurement
-from measure.processes import evaluate, flags, learned, metrics, python
+from measure.cli import Options, choice, measurement
+from measure.processes import evaluate, flags, learned, least_lines, metrics, python
 from measure.provenance import Measured
-from tetris.commands.command_line import one_of, positive_int, run
+from tetris.commands.command_line import positive_int
 from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.training import StopRequest
 from tetris.training.curriculum import curriculum_text
@@ -44,20 +37,14 @@ from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training, prepare_engine
 
-GOAL = 45e6
-"""Lines a game on 10x20 that training on a GPU aims at; the record of 2009 has 35 million."""
-
-SCORED = 200_000_000_000
-"""Decisions a controller after training on a GPU: on 10x20 1,600 games of DT-20."""
-
-TIMEOUT_S = 900.0
-"""The most that a run may take."""
+GOAL = 45e6  # lines a game on 10x20 that training on a GPU aims at; the record of 2009 has 35 million
+SCORED = 200_000_000_000  # decisions of a controller after training on a GPU: 1,600 games of DT-20 on 10x20
 
 
 def timed_run(out: Path, *words: object) -> tuple[float, str, dict[str, Any]]:
     """Train in a process of its own; its seconds, what it said, and what it learned."""
     began = time.perf_counter()
-    said = python("scripts/train_tetris.py", *words, "--out", out, timeout_s=TIMEOUT_S)
+    said = python("scripts/train_tetris.py", *words, "--out", out)
     seconds = time.perf_counter() - began
     controller = learned(out)
     told = controller["provenance"]
@@ -98,15 +85,17 @@ def cpu_figures(runs: Sequence[dict[str, Any]]) -> dict[str, float]:
     estimates = [find_estimate(each, "learned", "10x20") for each in runs]
     lines = [each["lines_per_game"] for each in estimates if each is not None]
     seconds = [each["training_seconds"] for each in runs]
-    estimated = {"median": statistics.median(lines), "worst": min(lines)} if len(lines) == len(runs) else {}
-    return {
-        **{f"train.quick.10x20.estimated_lines_per_game_{name}": value for name, value in estimated.items()},
-        "train.quick.10x10.lines_per_game_median": statistics.median(scores),
-        "train.quick.10x10.lines_per_game_worst": min(scores),
-        "train.quick.training_seconds_median": statistics.median(seconds),
-        "train.quick.training_seconds_slowest": max(seconds),
-        "train.quick.total_seconds_slowest": max(each["total_seconds"] for each in runs),
+    figures = {
+        "10x10.lines_per_game_median": median(scores),
+        "10x10.lines_per_game_worst": min(scores),
+        "training_seconds_median": median(seconds),
+        "training_seconds_slowest": max(seconds),
+        "total_seconds_slowest": max(each["total_seconds"] for each in runs),
     }
+    if len(lines) == len(runs):
+        figures["10x20.estimated_lines_per_game_median"] = median(lines)
+        figures["10x20.estimated_lines_per_game_worst"] = min(lines)
+    return {f"train.quick.{name}": value for name, value in figures.items()}
 
 
 def on_gpu(folder: Path) -> Measured:
@@ -117,7 +106,7 @@ def on_gpu(folder: Path) -> Measured:
     seconds, _, found = timed_run(folder / "learned", *flags(settings), "--score-decisions", 0)
     score, reference = evaluate((folder / "learned", "dt20"), "10x20", SCORED)
     score["controller"] = "learned"
-    lines = score["lines_per_game"] or score["ci95"][0]  # where no game ended, the least it can be
+    lines = least_lines(score)
     busy = watch_training(recipe, folder)
     figures = {
         "train.total_seconds": seconds,
@@ -154,9 +143,8 @@ def kernel_spans(events: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
     """Return start and end of every kernel among a profiler's events, in seconds."""
     kernels = [event for event in events if event.get("cat") == "kernel"]
     if not kernels:
-        raise RuntimeError(
-            "expected kernels in the profiler's trace, found none: may this user profile the GPU?"
-        )
+        told = "expected kernels in the profiler's trace, found none: may this user profile the GPU?"
+        raise RuntimeError(told)
     return [(event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6) for event in kernels]
 
 
@@ -168,12 +156,8 @@ def busy(seconds: float, spans: Iterable[tuple[float, float]]) -> dict[str, floa
         longest_gap = max(longest_gap, start - reached)
         covered += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return {
-        "seconds": seconds,
-        "kernel_seconds": covered,
-        "kernels": len(ordered),
-        "longest_gap": longest_gap,
-    }
+    counted = {"kernels": len(ordered), "longest_gap": longest_gap}
+    return {"seconds": seconds, "kernel_seconds": covered, **counted}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -184,19 +168,6 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         return on_gpu(Path(name)) if device == "cuda" else on_cpu(arguments.seeds, Path(name))
 
 
-def add_seeds(parser: argparse.ArgumentParser) -> None:
-    """Give a parser ``--seeds``."""
-    parser.add_argument("--seeds", type=positive_int, default=5, help="seeds 1 to that (default: 5)")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give a parser what is measured."""
-    known = one_of("measurement", ("preset", "first_run"))
-    parser.add_argument("what", type=known, metavar="WHAT", help="preset or first_run")
-    add_seeds(parser)
-
-
-main = measurement(measure, __doc__, add_arguments, "preset|first_run")
-
-if __name__ == "__main__":
-    run(main)
+SEEDS: Options = {"--seeds": {"type": positive_int, "default": 5, "help": "seeds 1 to that (default: 5)"}}
+WHAT = {"what": choice("measurement", ("preset", "first_run"))}
+main = measurement(measure, __doc__, {**WHAT, **SEEDS}, "preset|first_run")

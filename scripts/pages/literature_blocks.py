@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from measure.processes import least_lines
 
 from pages.result_files import Result, load, load_all, table_block, with_provenance
 from pages.wording import markdown, score
@@ -28,15 +29,8 @@ def published(machine: str) -> str:
         quoted = "-" if paper is None else str(paper)
         cells = [each["controller"], each["board"], score(each), f"{each['games']:,}", quoted]
         rows.append([*cells, verdict(each, paper)])
-    header = [
-        "controller",
-        "board",
-        "lines a game (95 % interval)",
-        "games",
-        "paper, about",
-        "do they agree?",
-    ]
-    return table_block(header, rows, result)
+    header = ["lines a game (95 % interval)", "games", "paper, about", "do they agree?"]
+    return table_block(["controller", "board", *header], rows, result)
 
 
 def verdict(measurement: Mapping[str, Any], paper: PaperFigure | None) -> str:
@@ -69,26 +63,20 @@ def searches_with(searches: list[dict[str, Any]], noise: str) -> list[dict[str, 
     return [each for each in searches if each["noise"].partition(":")[0] == noise]
 
 
-def _scored(search: Mapping[str, Any]) -> float:
-    measured = search["score"]
-    return float(measured["ci95"][0] if measured["lines_per_game"] is None else measured["lines_per_game"])
-
-
 def _searches(result: Result) -> str:
     plan, method, curves = result.data["plan"], result.data["method"], result.series()
-    cut = sum(sum(each["candidate_games_cut"]) + sum(each["mean_games_cut"]) for each in curves)
-    played = sum(
-        len(each["candidate_games_cut"]) * method["population"]
-        + len(each["mean_games_cut"]) * method["games_of_the_mean"]
-        for each in curves
-    )
+    cut = played = 0
+    for name, games in (("candidate", "population"), ("mean", "games_of_the_mean")):
+        counts = [count for each in curves for count in each[f"{name}_games_cut"]]
+        cut, played = cut + sum(counts), played + len(counts) * method[games]
     paper = LEARNED_SCORES.get((plan["features"], plan["board"]))
     best = "" if paper is None else f" {paper.source}: about {paper} for the best search."
     rows = []
     for noise, label in NOISES.items():
-        found = sorted(searches_with(result.data["searches"], noise), key=_scored)
-        low, middle, high = np.quantile([_scored(each) for each in found], (0.25, 0.5, 0.75))
-        rows.append([label, lines(middle), f"{lines(low)} and {lines(high)}", score(found[-1]["score"])])
+        found = [each["score"] for each in searches_with(result.data["searches"], noise)]
+        low, middle, high = np.quantile([*map(least_lines, found)], (0.25, 0.5, 0.75))
+        best_score = score(max(found, key=least_lines))
+        rows.append([label, lines(middle), f"{lines(low)} and {lines(high)}", best_score])
     header = ["noise", "lines a game of the last mean, median", "quartiles", "best search (95 % interval)"]
     return (
         f"**{plan['features']} on {plan['board']}**: {plan['seeds']} searches with each noise schedule, "

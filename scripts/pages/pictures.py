@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure.sampling_methods import LABELS, median, speedups
+from measure.benchmark_sampling import LABELS, median, speedups
 
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
-from pages.score_blocks import PROCESSOR, median_run, median_time, reached, target_label, targets
+from pages.score_blocks import PROCESSOR, arrivals, median_run
 from tetris import LinearController, Rules
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import LEARNED_SCORES
@@ -24,8 +24,7 @@ from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import write_gif
 
 AGENT_RULES = Rules(10, 10)
-AGENT_PIECES, AGENT_SPEED = 120, 5.0
-"""How many pieces the agent of README's picture places, and how many a second."""
+AGENT_PIECES, AGENT_SPEED = 120, 5.0  # of README's picture, and how many a second
 
 _BLACK, _VERMILION, _BLUE, _PURPLE, _GREEN, _ORANGE = COLORS[:6]
 _METHOD_STYLES: Mapping[str, dict[str, Any]] = {
@@ -37,7 +36,7 @@ _METHOD_STYLES: Mapping[str, dict[str, Any]] = {
 }
 _CLOCKS = (("latency", "idle device, as the article measures"), ("graph", "in a CUDA graph"))
 _MACHINE_STYLES = ({"color": _VERMILION, "marker": "s"}, {"color": _BLUE, "marker": "o"})
-_APART = 0.2  # of a row, between two machines
+_APART = 0.1  # of a row, from its middle to each of two machines
 _NOISE_STYLES: Mapping[str, dict[str, Any]] = {
     "none": {"color": _VERMILION, "linestyle": ":", "marker": "s"},
     "constant": {"color": _GREEN, "linestyle": "--", "marker": "^"},
@@ -75,23 +74,21 @@ def draw_sampling(result: Result, picture: Path) -> None:
     figure, sizes = new_figure(9.0, 7.0), result.data["article"]
     dimensions = [size["dim"] for size in sizes]
     above, below = figure.subplots(2, len(_CLOCKS), sharex=True, sharey="row")
-    for axes, (clock, title) in zip(above, _CLOCKS, strict=True):
+    for times, ratios, (clock, title) in zip(above, below, _CLOCKS, strict=True):
         for name, style in _METHOD_STYLES.items():
-            times = [median(size, clock, name) for size in sizes]
-            axes.plot(dimensions, times, label=LABELS[name], markersize=4, **style)
-        axes.set_title(title, fontsize="medium")
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("")
-        axes.grid(color="0.9")
-    for axes, (clock, _) in zip(below, _CLOCKS, strict=True):
-        for name in ("compile", "eager"):
-            ratios = speedups(sizes, clock, name)
-            axes.plot(dimensions, ratios, label=f"over {LABELS[name]}", markersize=4, **_METHOD_STYLES[name])
-        axes.axhline(1.0, color=_BLACK, linewidth=1.0)
-        axes.set_xlabel("dimensions d")
-        axes.grid(color="0.9")
+            medians, marked = [median(size, clock, name) for size in sizes], {**style, "markersize": 4}
+            times.plot(dimensions, medians, label=LABELS[name], **marked)
+            if name in ("compile", "eager"):
+                ratios.plot(dimensions, speedups(sizes, clock, name), label=f"over {LABELS[name]}", **marked)
+        times.set_title(title, fontsize="medium")
+        times.set_yscale("log")
+        times.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        times.yaxis.set_major_formatter("{x:g}")
+        times.yaxis.set_minor_formatter("")
+        times.grid(color="0.9")
+        ratios.axhline(1.0, color=_BLACK, linewidth=1.0)
+        ratios.set_xlabel("dimensions d")
+        ratios.grid(color="0.9")
     below[0].set_ylim(0.0, 1.05 * max(max(speedups(sizes, clock, "eager")) for clock, _ in _CLOCKS))
     above[0].set_ylabel("time of a call [us, log scale]")
     below[0].set_ylabel("speed-up of sample_normal [times]")
@@ -105,49 +102,35 @@ def draw_sampling(result: Result, picture: Path) -> None:
 
 
 def draw_targets(results: Sequence[Result], picture: Path) -> None:
-    """Draw the time to every target: a mark for the median, a line from the fastest to the slowest seed."""
-    rows = targets(results)
-    figure = new_figure(8.0, 1.2 + 0.7 * len(rows))
+    """Draw the time to every target: a mark for the median, a line from the fastest to the slowest seed.
+
+    Where some seeds missed it the line ends in an arrow; where most did there is none.
+    """
+    targets = [each.target for each in arrivals(results[0])]
+    figure = new_figure(8.0, 1.2 + 0.7 * len(targets))
     axes = figure.add_subplot()
-    for number, (result, style) in enumerate(zip(results, _MACHINE_STYLES, strict=True)):
-        offset = _APART * (number - (len(results) - 1) / 2)
-        for row, target in enumerate(rows):
+    for result, style, offset in zip(results, _MACHINE_STYLES, (-_APART, _APART), strict=True):
+        color, above = style["color"], offset < 0
+        for row, arrival in enumerate(arrivals(result)):
+            if arrival.median is None:
+                continue
+            y, missed = row + offset, len(arrival.seconds) < arrival.runs
+            slowest = arrival.longest if missed else arrival.seconds[-1]
+            axes.plot([arrival.seconds[0], slowest], [y, y], color=color, linewidth=1.6)
+            if missed:
+                axes.plot([slowest], [y], marker=">", color=color, linestyle="")
             label = result.hardware if row == 0 else None
-            _draw_target(axes, result, target["name"], row + offset, label, style)
-    axes.set_xlim(left=0.0)
-    axes.set_xlabel("wall time from the start of the process [s]")
-    axes.set_yticks(range(len(rows)), [target_label(target) for target in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_ylabel("target, lines a game")
+            axes.plot([arrival.median], [y], markersize=8, linestyle="", label=label, zorder=3, **style)
+            place = {"xytext": (0, 7 if above else -7), "va": "bottom" if above else "top", "ha": "center"}
+            mark = (arrival.median, y)
+            axes.annotate(f"{mark[0]:.3g} s", mark, textcoords="offset points", fontsize="small", **place)
+    axes.set(xlim=(0.0, None), xlabel="wall time from the start of the process [s]")
+    axes.set(ylim=(len(targets) - 0.5, -0.5), ylabel="target, lines a game")
+    axes.set_yticks(range(len(targets)), targets)
     axes.grid(axis="x", color="0.9")
     axes.set_title("median, fastest and slowest seed", loc="left", fontsize="medium")
     figure.legend(loc="outside lower center", ncols=2)
     save_figure(figure, picture)
-
-
-def _draw_target(
-    axes: Any, result: Result, target: str, y: float, label: str | None, style: Mapping[str, Any]
-) -> None:
-    """Draw one machine's times to a target; an arrow where some seeds missed it, nothing where most did."""
-    value, found = median_time(result, target), [each["seconds"] for each in reached(result, target)]
-    if value is None:
-        return
-    missed = len(found) < len(result.data["runs"])
-    slowest = max(run["total_seconds"] for run in result.data["runs"]) if missed else found[-1]
-    axes.plot([found[0], slowest], [y, y], color=style["color"], linewidth=1.6)
-    if missed:
-        axes.plot([slowest], [y], marker=">", color=style["color"], linestyle="")
-    axes.plot([value], [y], markersize=8, linestyle="", label=label, zorder=3, **style)
-    up = y < round(y)
-    axes.annotate(
-        f"{value:.3g} s",
-        (value, y),
-        xytext=(0, 7 if up else -7),
-        textcoords="offset points",
-        ha="center",
-        va="bottom" if up else "top",
-        fontsize="small",
-    )
 
 
 def draw_searches(results: Sequence[Result], picture: Path) -> None:
@@ -170,9 +153,8 @@ def draw_searches(results: Sequence[Result], picture: Path) -> None:
             _draw_level(axes, _CELLS / width * plan["limit"], f"cut off after {plan['limit']:,} decisions")
         axes.set_yscale("symlog", linthresh=1.0)
         axes.set_ylim(0.0, 3 * axes.get_ylim()[1])  # room for the text above the highest level
-        axes.set_xlim(0, plan["generations"])
         axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel("generation")
+        axes.set(xlim=(0, plan["generations"]), xlabel="generation")
         axes.set_ylabel(f"lines a game of the mean on {plan['board']} (log scale)")
         axes.grid(axis="y", color="0.9")
         title = f"{plan['features']}: median and quartiles of {plan['seeds']} searches"

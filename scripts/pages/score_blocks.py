@@ -1,17 +1,19 @@
-"""How good the controllers are that training finds, and how long it takes: blocks of README and docs."""
+"""How good the learned controllers are, that of the record too, and how long training takes: blocks."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Mapping
+from statistics import median, median_high
+from typing import Any, NamedTuple
 
-from pages.result_files import Result, load, load_all, with_provenance
-from pages.wording import count, markdown, score, span
+from pages.result_files import Result, load, load_all, table_block, with_provenance
+from pages.wording import count, markdown, ratio, score, span
 from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.numbers import lines
 
 PROCESSOR, GPU = "epyc-2core", "h200"
+BOARD, REFERENCE = "10x20", "dt20"
 
 
 def median_run(result: Result) -> dict[str, Any]:
@@ -31,32 +33,29 @@ def scores() -> str:
     """Return the learned controller of the median run beside the published ones."""
     result = load(f"{PROCESSOR}/training")
     run = median_run(result)
+    labels = {"learned": f"**learned** ({len(run['weights'])} features)", "bcts": "bcts", "dt20": "dt20"}
     rows = []
-    for name in ("learned", "bcts", "dt20"):
-        label = f"**learned** ({len(run['weights'])} features)" if name == "learned" else name
+    for name, label in labels.items():
         low, high = (on_board(run, name, board) for board in ("10x10", "10x20"))
-        estimated = ", estimated" if "estimates" in high else ""
-        rows.append([label, score(low), f"{score(high)}{estimated}"])
+        rows.append([label, score(low), f"{score(high)}{', estimated' if 'estimates' in high else ''}"])
     sources = [load(f"{GPU}/published")] if "measured" in high else []
-    return with_provenance(
-        markdown(["controller", "lines a game on 10x10", "on 10x20"], rows), result, *sources
-    )
+    return table_block(["controller", "lines a game on 10x10", "on 10x20"], rows, result, *sources)
 
 
 def training() -> str:
     """Return what the default preset comes to over the seeds, on a processor and on a GPU."""
     result = load(f"{PROCESSOR}/training")
     runs = result.data["runs"]
-    small = [find_measurement(run["score"], "learned", "10x10")["lines_per_game"] for run in runs]
-    large = [find_measurement(run["estimates"], "learned", "10x20")["lines_per_game"] for run in runs]
+    small, large = (
+        [on_board(run, "learned", board)["lines_per_game"] for run in runs] for board in ("10x10", "10x20")
+    )
     seconds = [run["training_seconds"] for run in runs]
     reference = on_board(runs[0], "dt20", "10x20")["lines_per_game"]
     words = (
-        f"On {result.hardware} training takes {statistics.median(seconds):.0f} s (median of {len(runs)} "
-        f"seeds, slowest {max(seconds):.0f} s). The learned controllers clear "
-        f"{lines(statistics.median(small))} lines a game on 10x10 (median; all seeds "
-        f"{span(min(small), max(small))}) and an estimated {lines(statistics.median(large))} on 10x20 (all "
-        f"seeds {span(min(large), max(large))}), {statistics.median(large) / reference:.2g} times as many as "
+        f"On {result.hardware} training takes {median(seconds):.0f} s (median of {len(runs)} seeds, slowest "
+        f"{max(seconds):.0f} s). The learned controllers clear {lines(median(small))} lines a game on 10x10 "
+        f"(median; all seeds {span(min(small), max(small))}) and an estimated {lines(median(large))} on "
+        f"10x20 (all seeds {span(min(large), max(large))}), {median(large) / reference:.2g} times as many as "
         "dt20."
     )
     return with_provenance(words, result)
@@ -65,15 +64,13 @@ def training() -> str:
 def first_run() -> str:
     """Return how long README's first command takes, on every machine where it was measured; empty without."""
     results = load_all("first_run")
-    if not results:
-        return ""
     words = [
         f"takes {result.figures['first_run.cold.seconds']:.0f} s on {result.hardware} "
         f"({result.figures['first_run.warm.seconds']:.0f} s once everything is compiled) and ends at "
         f"{result.figures['first_run.times_dt20']:.2g} times dt20"
         for result in results
     ]
-    return with_provenance(f"The first command {'; it '.join(words)}.", *results)
+    return with_provenance(f"The first command {'; it '.join(words)}.", *results) if results else ""
 
 
 def gpu_claim() -> str:
@@ -104,21 +101,45 @@ def gpu_training() -> str:
     ]
     config = data["config"]
     title = f"preset {config['preset']}, features `{config['features']}`, seed {config['seed']}"
-    return with_provenance(markdown([title, ""], rows), result)
+    return table_block([title, ""], rows, result)
+
+
+class Arrival(NamedTuple):
+    """When the runs of a machine reached a target."""
+
+    target: str  # in words
+    median: float | None  # seconds; None where most seeds missed it
+    seconds: list[float]  # of the seeds that reached it, the fastest first
+    decisions: float  # the median
+    runs: int
+    longest: float  # seconds of the longest run
+
+
+def arrivals(result: Result) -> list[Arrival]:
+    """Return when the runs of a machine reached each target."""
+    runs, found = result.data["runs"], []
+    for target in result.data["goals"]:
+        reached = [each for run in runs if (each := run["reached"].get(target["name"]))]
+        missed = [math.inf] * (len(runs) - len(reached))
+        arrival = Arrival(
+            f"{lines(target['lines'])} lines on {target['board']}",
+            result.figures.get(f"time_to_quality.{target['name']}.seconds"),
+            sorted(each["seconds"] for each in reached),
+            median_high([*(each["decisions"] for each in reached), *missed]),
+            len(runs),
+            max(run["total_seconds"] for run in runs),
+        )
+        found.append(arrival)
+    return found
 
 
 def time_to_target() -> str:
     """Return the wall time from nothing to given scores, on a processor and on a GPU."""
     results = load_all("time_to_target")
-    header = ["from nothing to"]
-    for result in results:
-        header += [result.hardware, "decisions"]
+    header = ["from nothing to", *(text for each in results for text in (each.hardware, "decisions"))]
     rows = [
-        [
-            target_label(target),
-            *(text(result, target["name"]) for result in results for text in (_time, _decisions)),
-        ]
-        for target in targets(results)
+        [row[0].target, *(text for each in row for text in _cells(each))]
+        for row in zip(*map(arrivals, results), strict=True)
     ]
     recipes = "; ".join(
         f"{result.hardware}: preset {run['config']['preset']}, features `{run['config']['features']}`"
@@ -131,45 +152,89 @@ def time_to_target() -> str:
     return with_provenance(f"{markdown(header, rows)}\n\n{words}", *results)
 
 
-def targets(results: Sequence[Result]) -> list[Mapping[str, Any]]:
-    """Return the targets of any of the results, in the order of the longest list."""
-    longest = max(results, key=lambda result: len(result.data["goals"]))
-    return list(longest.data["goals"])
-
-
-def target_label(target: Mapping[str, Any]) -> str:
-    """Return a target in words."""
-    return f"{lines(target['lines'])} lines on {target['board']}"
-
-
-def median_time(result: Result, target: str) -> float | None:
-    """Return the median seconds to a target; None where most seeds missed it."""
-    return result.figures.get(f"time_to_quality.{target}.seconds")
-
-
-def reached(result: Result, target: str) -> list[dict[str, Any]]:
-    """Return when the runs reached a target, the fastest first, without those that missed it."""
-    found = [run["reached"].get(target) for run in result.data["runs"]]
-    return sorted((each for each in found if each is not None), key=lambda each: float(each["seconds"]))
-
-
-def _time(result: Result, target: str) -> str:
-    found, runs, median = reached(result, target), result.data["runs"], median_time(result, target)
-    missed = "" if len(found) == len(runs) else f", {len(found)} of {len(runs)} seeds"
-    if median is None:
-        return f"not within {max(run['total_seconds'] for run in runs):.0f} s{missed}"
-    slowest = "..." if missed else f"{found[-1]['seconds']:.1f}"
-    return f"{median:.1f} s ({found[0]['seconds']:.1f}-{slowest}{missed})"
-
-
-def _decisions(result: Result, target: str) -> str:
-    if median_time(result, target) is None:
-        return "-"
-    missed = [float("inf")] * (len(result.data["runs"]) - len(reached(result, target)))
-    made = [float(each["decisions"]) for each in reached(result, target)]
-    return count(statistics.median_high([*made, *missed]))
+def _cells(arrival: Arrival) -> tuple[str, str]:
+    found = arrival.seconds
+    missed = f", {len(found)} of {arrival.runs} seeds" if len(found) < arrival.runs else ""
+    if arrival.median is None:
+        return f"not within {arrival.longest:.0f} s{missed}", "-"
+    slowest = "..." if missed else f"{found[-1]:.1f}"
+    return f"{arrival.median:.1f} s ({found[0]:.1f}-{slowest}{missed})", count(arrival.decisions)
 
 
 def _with_interval(measurement: Mapping[str, Any]) -> str:
     low, high = measurement["ci95"]
     return f"{lines(measurement['lines_per_game'])} lines a game (95 % interval {span(low, high)})"
+
+
+def record_claim() -> str:
+    """Return in a sentence what the controller that ships can do."""
+    trained, scored = _results()
+    learned, reference = scored.data["score"]
+    words = (
+        "The controller that ships as `best`, learned from nothing in "
+        f"{trained.figures['record.training_seconds'] / 60:.0f} minutes on one {trained.hardware}, clears "
+        f"{score(learned)} lines a game on {BOARD}, played. {REFERENCE} clears {score(reference)} in the "
+        f"same run: `best` is {ratio(scored.data['ratio'])} times as good."
+    )
+    return with_provenance(words, scored)
+
+
+def model_card() -> str:
+    """Return how the controller came about and how good it is."""
+    trained, scored = _results()
+    config, figures = trained.data["config"], trained.figures
+    learned, reference = scored.data["score"]
+    features = len(trained.data["controller"]["weights"])
+    others = load_all("best_scores")
+    measured = [each for result in others for each in result.data["measurements"]]
+    rows = [
+        ["controller", f"linear, {features} features (`{config['features']}`), boards ten columns wide"],
+        ["training", f"preset {config['preset']}, seed {config['seed']}, from nothing"],
+        [
+            "curriculum",
+            f"`{config['curriculum']}` (board:generations:decisions a stream, {config['streams']} streams)",
+        ],
+        ["search", f"population {config['population']}, {config['elites']} elites, noise {config['noise']}"],
+        [
+            "training time",
+            f"{figures['record.training_seconds']:.0f} s on one {trained.hardware}: "
+            f"{figures['record.generations']:.0f} generations, "
+            f"{count(figures['record.training_decisions'])} decisions",
+        ],
+        [f"lines a game on {BOARD}", f"{score(learned)}, {learned['games']:,} games"],
+        [f"{REFERENCE} in the same run", f"{score(reference)}, {reference['games']:,} games"],
+        [f"times {REFERENCE}", ratio(scored.data["ratio"])],
+        *(
+            [f"lines a game on {each['board']}", f"{score(each)}, {each['games']:,} games"]
+            for each in measured
+            if each["controller"] == "best"
+        ),
+        ["commit", trained.commit[:7]],
+    ]
+    method = (
+        f"Scores: the {learned['rule']} rule, pieces {learned['pieces']}, seed {learned['seed']}, "
+        f"{count(learned['decisions'])} decisions each, the same pieces for both, none met in training. "
+        "Brackets are exact 95 % intervals; the ratio's is that of Przyborowski & Wilenski (1940) with "
+        "Clopper & Pearson (1934). The training time is that of all generations, without imports and "
+        "compilation."
+    )
+    commands = (
+        f"```bash\n{trained.data['command']}\n"
+        f"python scripts/evaluate_tetris.py best {REFERENCE} --board {BOARD} --decisions "
+        f"{learned['decisions']} --seed {learned['seed']}\n```"
+    )
+    weights = zip(trained.data["feature_names"], trained.data["controller"]["weights"], strict=True)
+    heaviest = sorted(weights, key=lambda each: -abs(float(each[1])))
+    parts = (
+        markdown(["`best`", ""], rows),
+        method,
+        "At that commit, on such a GPU, these commands learn the same controller and score it:",
+        commands,
+        "All weights, the heaviest first:",
+        "; ".join(f"`{name}` {weight:.4f}" for name, weight in heaviest),
+    )
+    return with_provenance("\n\n".join(parts), trained, scored, *others)
+
+
+def _results() -> tuple[Result, Result]:
+    return load(f"{GPU}/record_training"), load(f"{GPU}/record_score")

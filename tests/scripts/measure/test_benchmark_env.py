@@ -17,9 +17,8 @@ QUICK = ("--num-envs", 8, "--repeats", 2, "--seconds", 0.01)
 
 
 @pytest.mark.usefixtures("no_gpu")
-@pytest.mark.parametrize("mode", ["next-step", "same-step"])
-def test_every_environment_is_measured_and_written_down(script: Script, tmp_path: Path, mode: str) -> None:
-    ended = script("measure.benchmark_env", *QUICK, "--autoreset", mode, "--json", tmp_path / "speed.json")
+def test_every_environment_is_measured_and_written_down(script: Script, tmp_path: Path) -> None:
+    ended = script("measure.benchmark_env", *QUICK, "--json", tmp_path / "speed.json")
     assert ended.status == 0, ended.err
     written = json.loads((tmp_path / "speed.json").read_text())
     assert list(written["figures"]) == [
@@ -34,20 +33,14 @@ def test_every_environment_is_measured_and_written_down(script: Script, tmp_path
 
 
 def test_a_step_that_only_begins_a_game_is_no_placement() -> None:
-    placements = {}
-    for mode in ("NextStep", "SameStep"):
-        envs = TetrisVectorEnv(3, 4, 4, output="torch", autoreset_mode=mode)
-        course = benchmark_env.make_course("", envs, "torch")
-        placements[mode] = course.play(60)
-    assert 0 < placements["NextStep"] < placements["SameStep"] == 3 * 60
+    envs = TetrisVectorEnv(3, 4, 4, output="torch")
+    assert 0 < benchmark_env.make_course("", envs, "torch").play(60) < 3 * 60
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--device", "cpy"), "expected a device among auto, cpu, cuda; got 'cpy'; did you mean 'cpu'?"),
-        (("--autoreset", "never"), "expected a way to autoreset among next-step, same-step; got 'never'"),
-        (("--id", "CemTetris/Tetris-v1"), "did you mean 'CemTetris/Tetris-v0'?"),
         (("--num-envs", "0"), "--num-envs: expected a whole number of at least 1, got '0'"),
     ],
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from measure import benchmark_tetris, provenance
-from measure.speed import Course, measure_courses
+from measure.benchmark_tetris import Course, measure_courses
 
 from tetris import Rollout
 
@@ -21,7 +20,7 @@ QUICK = ("--board", "6x6", "--repeats", 2, "--seconds", 0.01)
 
 @pytest.fixture(autouse=True)
 def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = [replace(each, streams=4, warm_up=5) for each in benchmark_tetris.ENGINES]
+    engines = [each._replace(streams=4, warm_up=5) for each in benchmark_tetris.ENGINES]
     monkeypatch.setattr(benchmark_tetris, "ENGINES", engines)
 
 
@@ -65,17 +64,15 @@ def test_a_measurement_takes_as_long_as_asked_for(monkeypatch: pytest.MonkeyPatc
         now += steps / 5  # five steps in a second
         return 4 * steps
 
-    monkeypatch.setattr("measure.speed.time.perf_counter", lambda: now)
-    monkeypatch.setattr("measure.speed.time.process_time", lambda: now / 2)
-    course = Course("x", play, warm_up=5)
-    assert measure_courses([course], repeats=2, seconds=2.0) == ({"x": 20.0}, {"x": [20.0, 20.0]})
-    assert played == [5, 5, 10, 10]
-    assert course.speeds == pytest.approx([20.0] * 2)
-    assert course.of_processor == pytest.approx([40.0] * 2)
-
-
-def test_a_single_game_is_shown_in_microseconds() -> None:
-    assert Course("", lambda steps: 0, 1, inverse=True, speeds=[400_000.0]).values == [2.5]
+    monkeypatch.setattr("measure.benchmark_tetris.time.perf_counter", lambda: now)
+    monkeypatch.setattr("measure.benchmark_tetris.time.process_time", lambda: now / 2)
+    for inverse, value in ((False, 20.0), (True, 1e6 / 20)):
+        played.clear()
+        figures, data, _ = measure_courses([Course("x", play, 5, inverse)], repeats=2, seconds=2.0)
+        assert figures == {"x": pytest.approx(value)}
+        assert data["ranges"] == {"x": pytest.approx([value] * 2)}
+        assert data["of_processor_time"] == {"x": pytest.approx(40.0)}
+        assert played == [5, 5, 10, 10]
 
 
 def test_engines_are_those_that_work_here() -> None:
@@ -136,13 +133,6 @@ def test_the_cuda_engine_is_measured(script: Script, tmp_path: Path) -> None:
     assert written["machine"]["gpu"]
 
 
-def test_thread_count_is_given_back_after_an_error() -> None:
-    before = torch.get_num_threads()
-    with pytest.raises(ZeroDivisionError), benchmark_tetris.threads(before + 1):
-        raise ZeroDivisionError(torch.get_num_threads())
-    assert torch.get_num_threads() == before
-
-
 def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
     ended = script("measure.benchmark_tetris", "dt20", *QUICK)
@@ -157,7 +147,7 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
     [
         (("dt2",), "got 'dt2'; did you mean 'dt20'?"),
         (("no/such.json",), "expected a controller at no/such.json, found no such file"),
-        (("dt10", "dt20"), "expected controllers of different feature sets, got dt twice"),
+        (("dt10", "dt20"), "expected controllers of different feature sets, got dt, dt"),
         (("--board", "30x3"), "expected the board's width from 4 to 10, got 30"),
         (("bdu", "--board", "6x6"), "expected a board of width 10 for the features bdu, got 6x6"),
         (

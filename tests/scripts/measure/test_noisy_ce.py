@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from measure.noisy_ce import (
     ELITES,
     MEAN_GAMES,
+    PIECE_SEED,
     POPULATION,
     Plan,
     make_searches,
     medians,
-    piece_seed,
     run_experiment,
 )
 
@@ -24,7 +22,7 @@ PLAN = Plan("dellacherie", "6x6", seeds=1, generations=2, limit=300, score_decis
 
 
 def test_searches_begin_as_the_papers_do() -> None:
-    searches = make_searches(replace(PLAN, features="bertsekas", board="10x20", seeds=2))
+    searches = make_searches(PLAN._replace(features="bertsekas", board="10x20", seeds=2))
     assert [(search.seed, search.noise) for search in searches] == [
         (seed, noise) for seed in (1, 2) for noise in ("none", "constant:4.0", "linear:5.0,10.0")
     ]
@@ -42,7 +40,7 @@ def test_the_mean_plays_thirty_games_with_pieces_of_their_own() -> None:
         weights = torch.tensor(search["weights"]).numpy()
         first = (PLAN.generations << 32) + (1 << 31) + MEAN_GAMES * number
         games = [
-            play((), weights, names, PLAN.rules, piece_seed(), first + index, 0, PLAN.limit, 1)
+            play((), weights, names, PLAN.rules, PIECE_SEED, first + index, 0, PLAN.limit, 1)
             for index in range(MEAN_GAMES)
         ]
         assert search["mean_lines"][-1] == round(sum(game[1] for game in games) / MEAN_GAMES, 2)
@@ -50,14 +48,14 @@ def test_the_mean_plays_thirty_games_with_pieces_of_their_own() -> None:
 
 
 def test_the_elites_are_those_with_the_most_lines_in_one_game() -> None:
-    plan = replace(PLAN, generations=1)
+    plan = PLAN._replace(generations=1)
     experiment = run_experiment(plan, "cpu")
     for number, search in enumerate(make_searches(plan)):
         candidates = search.optimizer.ask()
         games = Rollout(
             candidates,
             plan.rules,
-            seed=piece_seed(),
+            seed=PIECE_SEED,
             features=plan.features,
             share_streams=False,
             games_per_stream=1,
@@ -69,13 +67,13 @@ def test_the_elites_are_those_with_the_most_lines_in_one_game() -> None:
 
 
 def test_a_search_does_not_depend_on_the_others() -> None:
-    one, two = (run_experiment(replace(PLAN, seeds=seeds), "cpu")["searches"] for seeds in (1, 2))
+    one, two = (run_experiment(PLAN._replace(seeds=seeds), "cpu")["searches"] for seeds in (1, 2))
     assert two[: len(one)] == one
     assert two[len(one)]["mean_lines"] != one[0]["mean_lines"]
 
 
 def test_games_that_are_cut_off_are_counted() -> None:
-    experiment = run_experiment(replace(PLAN, limit=1), "cpu")
+    experiment = run_experiment(PLAN._replace(limit=1), "cpu")
     for search in experiment["searches"]:
         assert search["mean_games_cut"] == [MEAN_GAMES] * 3
         assert search["candidate_games_cut"] == [POPULATION] * 2

@@ -43,7 +43,7 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands, which are not run, on a machine with a GPU and compiled engines."""
     given: list[list[str]] = []
 
-    def python(*arguments: object, timeout_s: float | None = None) -> str:
+    def python(*arguments: object) -> str:
         words = list(map(str, arguments))
         given.append(words)
         if words[0] == "scripts/train_tetris.py":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import api_blocks, literature_blocks, record_blocks, result_files, score_blocks
+from pages import api_blocks, literature_blocks, result_files, score_blocks
 
 import cem
 from tetris.evaluation.papers import PaperFigure
@@ -122,7 +122,7 @@ def test_the_model_card_shows_the_scores_on_other_boards(
     kept = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
     for name in ("record_training", "record_score"):
         (results / "h200" / f"{name}.json").write_text((kept / f"{name}.json").read_text())
-    text = record_blocks.model_card()
+    text = score_blocks.model_card()
     assert text.count("| lines a game on 10x12 | 164,000 (129,000-218,000), 40 games |") == 1
 
 
