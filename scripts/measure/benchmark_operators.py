@@ -56,13 +56,9 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
 
 
 def measure_elementwise(device: str) -> dict[str, Any]:
-    """Measure the elementwise operators.
+    """Measure the elementwise operators: a row for each type and operator, figures at float32.
 
-    Returns:
-        ``"figures"``: by name, at float32, ``<operator>.fraction_of_copy`` and ``<operator>.of_torch``,
-        which is PyTorch's time over ours. ``"rows"``: one mapping a type and operator: ``us`` and
-        ``torch_us`` are medians over single calls; ``spread`` is the range of the medians of the rounds over
-        the median.
+    ``of_torch`` is PyTorch's time over ours, ``spread`` the range of the rounds' medians over the median.
     """
     rows = [row for dtype in DTYPES for row in _measure_dtype(device, dtype)]
     figures = {
@@ -111,12 +107,9 @@ class PlainLLTM(LLTM):
 
 
 def measure_lltm(device: str) -> dict[str, Any]:
-    """Time the cell at the tutorial's size and at a large one.
+    """Time the cell at the tutorial's size and at a large one; figures are those of the tutorial's size.
 
-    Returns:
-        ``sizes``: for each size, the microseconds of every implementation and pass, see `timing.Times`, and
-        ``speedups``, the median of another one over the median of ours. ``figures``: the speed-ups over plain
-        at the tutorial's size, by name.
+    Speed-ups are the median of another implementation over the median of ours.
     """
     sizes = [_measure_size(device, *each) for each in SIZES.items()]
     over_plain = {each: sizes[0]["speedups"][each]["plain"] for each in ("forward", "backward")}

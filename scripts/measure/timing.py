@@ -44,18 +44,12 @@ def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     host = max(each["most"] for each in host_times(functions, Plan(3, 3, 1), burst=10).values())
     flushes = min(_MOST_FLUSHES, 1 + round(2 * host / _FLUSH_MICROSECONDS))
 
-    def batch(function: Function, count: int) -> list[float]:
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
-        for start, end in events:
-            for _ in range(flushes):
-                flushed.zero_()
-            start.record()
-            function()
-            end.record()
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) * 1e3 for start, end in events]
+    def once(function: Function) -> float:
+        for _ in range(flushes):
+            flushed.zero_()
+        return _between_events(function)
 
-    return _in_rounds(functions, plan, batch)
+    return times_of(functions, plan, once)
 
 
 def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
@@ -96,8 +90,14 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
 
 
 def times_of(functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]) -> Times:
-    """Time functions; ``once`` calls one and returns the microseconds of a call."""
-    return _in_rounds(functions, plan, lambda function, count: [once(function) for _ in range(count)])
+    """Time functions in rounds; ``once`` calls one and returns the microseconds of a call."""
+    rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
+    for number in range(plan.rounds):
+        for name, function in functions.items():
+            for _ in range(plan.warm_up * (10 if number == 0 else 1)):
+                once(function)
+            rounds[name].append([once(function) for _ in range(plan.calls)])
+    return {name: _summary(measured) for name, measured in rounds.items()}
 
 
 def _by_the_clock(function: Function, burst: int) -> float:
@@ -114,17 +114,6 @@ def _between_events(function: Function) -> float:
     end.record()
     torch.cuda.synchronize()
     return float(start.elapsed_time(end)) * 1e3
-
-
-def _in_rounds(
-    functions: Mapping[str, Function], plan: Plan, batch: Callable[[Function, int], list[float]]
-) -> Times:
-    rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
-    for number in range(plan.rounds):
-        for name, function in functions.items():
-            batch(function, plan.warm_up * (10 if number == 0 else 1))
-            rounds[name].append(batch(function, plan.calls))
-    return {name: _summary(measured) for name, measured in rounds.items()}
 
 
 def _summary(rounds: list[list[float]]) -> dict[str, float]:

@@ -168,7 +168,7 @@ def _with_interval(measurement: Mapping[str, Any]) -> str:
 
 def record_claim() -> str:
     """Return in a sentence what the controller that ships can do."""
-    trained, scored = _results()
+    trained, scored = load(f"{GPU}/record_training"), load(f"{GPU}/record_score")
     learned, reference = scored.data["score"]
     words = (
         "The controller that ships as `best`, learned from nothing in "
@@ -181,11 +181,11 @@ def record_claim() -> str:
 
 def model_card() -> str:
     """Return how the controller came about and how good it is."""
-    trained, scored = _results()
+    trained, scored = load(f"{GPU}/record_training"), load(f"{GPU}/record_score")
+    others = load_all("best_scores")
     config, figures = trained.data["config"], trained.figures
     learned, reference = scored.data["score"]
     features = len(trained.data["controller"]["weights"])
-    others = load_all("best_scores")
     measured = [each for result in others for each in result.data["measurements"]]
     rows = [
         ["controller", f"linear, {features} features (`{config['features']}`), boards ten columns wide"],
@@ -201,14 +201,10 @@ def model_card() -> str:
             f"{figures['record.generations']:.0f} generations, "
             f"{count(figures['record.training_decisions'])} decisions",
         ],
-        [f"lines a game on {BOARD}", f"{score(learned)}, {learned['games']:,} games"],
-        [f"{REFERENCE} in the same run", f"{score(reference)}, {reference['games']:,} games"],
+        _played(f"lines a game on {BOARD}", learned),
+        _played(f"{REFERENCE} in the same run", reference),
         [f"times {REFERENCE}", ratio(scored.data["ratio"])],
-        *(
-            [f"lines a game on {each['board']}", f"{score(each)}, {each['games']:,} games"]
-            for each in measured
-            if each["controller"] == "best"
-        ),
+        *(_played(f"lines a game on {x['board']}", x) for x in measured if x["controller"] == "best"),
         ["commit", trained.commit[:7]],
     ]
     method = (
@@ -236,5 +232,5 @@ def model_card() -> str:
     return with_provenance("\n\n".join(parts), trained, scored, *others)
 
 
-def _results() -> tuple[Result, Result]:
-    return load(f"{GPU}/record_training"), load(f"{GPU}/record_score")
+def _played(label: str, measurement: Mapping[str, Any]) -> list[str]:
+    return [label, f"{score(measurement)}, {measurement['games']:,} games"]
