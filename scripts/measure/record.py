@@ -15,7 +15,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ REFERENCE, BOARD = "dt20", "10x20"
 SCORED = 200_000_000_000  # decisions of each controller: some 1,600 games of DT-20
 SCORE_SEED = 2013  # of the pieces; not the one by which scores are measured while a recipe is looked for
 
-CONTROLLERS = ("best", "anywidth", "dt20")
+SHIPPED = ("best", "anywidth")
+CONTROLLERS = (*SHIPPED, "dt20")
 LOW_BOARDS = {"10x10": 2_000_000_000, "10x12": 10_000_000_000}  # decisions of each of them
 
 
@@ -143,13 +144,26 @@ def best_controller(trained: Mapping[str, Any], scored: Mapping[str, Any]) -> Li
     return LinearController(controller.features, controller.weights, controller.rules, "best", provenance)
 
 
-def low_boards() -> Measured:
-    """Return the scores of the controllers that come with the package."""
+def ship_scores(file: Path, found: Sequence[Mapping[str, Any]]) -> None:
+    """Put the scores of a controller of the package, by its file's name, into the file."""
+    told = json.loads(file.read_text())
+    scores = [each for each in found if each["controller"] == file.stem]
+    boards = {each["board"] for each in scores}
+    known = told["provenance"]["score"]
+    told["provenance"]["score"] = [each for each in known if each["board"] not in boards] + scores
+    write_text(file, json.dumps(told, indent=1, allow_nan=False) + "\n")
+
+
+def low_boards(ship: Path | None) -> Measured:
+    """Return the scores of the shipped controllers, and put them into those in the folder ``ship``."""
     build_engines((resolve(name).features, 10) for name in CONTROLLERS)
     found = [each for board, count in LOW_BOARDS.items() for each in evaluate(CONTROLLERS, board, count)]
     figures = {f"{each['controller']}.{each['board']}.lines_per_game": least_lines(each) for each in found}
     for each in found:
         del each["features"], each["weights"]
+    if ship is not None:
+        for name in SHIPPED:
+            ship_scores(ship / f"{name}.json", found)
     return figures, {"measurements": found}, {}
 
 
@@ -159,7 +173,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         if arguments.step == "train":
             return train(arguments.keep or Path("runs/record"), arguments.stop_after)
         if arguments.step == "low_boards":
-            return low_boards()
+            return low_boards(arguments.ship)
         if arguments.training is None:
             fail("expected --training FILE")
         return score(read_result(arguments.training), arguments.ship)
@@ -167,6 +181,10 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 
 STEPS = ("train", "score", "low_boards")
 TRAINING = {"type": Path, "metavar": "FILE", "help": "the result of train"}
-SHIP = {"type": Path, "metavar": "FILE", "help": "write the controller there where it beats DT-20's"}
+SHIP = {
+    "type": Path,
+    "metavar": "FILE",
+    "help": "where a controller is written that beats DT-20, or the folder of those shipped",
+}
 OPTIONS = {"step": choice("step", STEPS), "--training": TRAINING, "--ship": SHIP, **KEEP}
 main = measurement(measure, __doc__, OPTIONS, "|".join(STEPS), ("cuda",))

@@ -12,11 +12,12 @@ from measure import processes, record
 from measure.cli import Unfinished
 from measure.processes import python as run_python
 from measure.provenance import RESULTS, ROOT
-from measure.record import best_controller, score, train
+from measure.record import SHIPPED, best_controller, score, ship_scores, train
 
 from tetris import LinearController, published
 
 Script = Callable[..., Any]
+CONTROLLERS = ROOT / "tetris" / "controllers"
 GENERATIONS = 100
 TINY = {
     **{"preset": "quick", "device": "python", "seed": 1, "board": "5x6", "generations": GENERATIONS},
@@ -154,12 +155,23 @@ def test_the_best_controller_comes_with_its_provenance() -> None:
     assert LinearController.from_dict(json.loads(json.dumps(best.to_dict()))) == best
 
 
-def test_the_shipped_controller_is_that_of_the_committed_results() -> None:
+def test_the_shipped_controller_is_that_of_the_committed_results(tmp_path: Path) -> None:
     results = [
         json.loads((RESULTS / "h200" / f"record_{each}.json").read_text()) for each in ("training", "score")
     ]
-    best = best_controller(results[0], results[1]["data"])
-    assert best.to_dict() == json.loads((ROOT / "tetris" / "controllers" / "best.json").read_text())
+    file = tmp_path / "best.json"
+    best_controller(results[0], results[1]["data"]).save(file)
+    ship_scores(file, json.loads((RESULTS / "h200" / "best_scores.json").read_text())["data"]["measurements"])
+    assert json.loads(file.read_text()) == json.loads((CONTROLLERS / "best.json").read_text())
+
+
+def test_shipped_controllers_carry_their_scores_on_low_boards() -> None:
+    found = json.loads((RESULTS / "h200" / "best_scores.json").read_text())["data"]["measurements"]
+    for name in SHIPPED:
+        scores = json.loads((CONTROLLERS / f"{name}.json").read_text())["provenance"]["score"]
+        assert [each for each in scores if each["controller"] == name] == [
+            each for each in found if each["controller"] == name
+        ]
 
 
 @pytest.mark.usefixtures("gpu_and_nvcc")
