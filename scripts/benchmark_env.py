@@ -1,8 +1,14 @@
-"""Measure how many pieces a second the Gymnasium environments place in random play."""
+"""Measure how many pieces a second the Gymnasium environments place in random play.
 
-from measure.benchmark_env import main
+python scripts/benchmark_env.py --num-envs 1024
+"""
 
-from tetris.commands.command_line import run
+from measure.cli import LENGTH, measurement
+
+from tetris.commands.command_line import positive_int, run
+
+GAMES = {"type": positive_int, "default": 1024, "help": "on the CPU (default: 1024)"}
+main = measurement("benchmark_env", __doc__, {"--num-envs": GAMES, **LENGTH})
 
 if __name__ == "__main__":
     run(main)

@@ -1,8 +1,13 @@
-"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel."""
+"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel.
 
-from measure.benchmark_sampling import main
+python scripts/benchmark_sampling.py --json sampling.json
+"""
+
+from measure.cli import measurement
 
 from tetris.commands.command_line import run
+
+main = measurement("benchmark_sampling", __doc__)
 
 if __name__ == "__main__":
     run(main)

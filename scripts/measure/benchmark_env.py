@@ -1,7 +1,4 @@
-"""Measure how many pieces a second the Gymnasium environments place in random play.
-
-python scripts/benchmark_env.py --num-envs 1024
-"""
+"""Measure how many pieces a second the Gymnasium environments place in random play."""
 
 from __future__ import annotations
 
@@ -13,9 +10,7 @@ import torch
 
 import tetris.envs
 from measure.benchmark_tetris import Course, measure_courses
-from measure.cli import LENGTH, measurement
 from measure.provenance import Measured
-from tetris.commands.command_line import positive_int
 from tetris.envs.vector_checks import OUTPUTS
 
 SEED = 12345
@@ -54,7 +49,3 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         courses.append(make_course(f"env.cuda.{GPU_ENVS}", envs, "torch"))
     told = {"environment": name, "gymnasium": gymnasium.__version__, "autoreset": "next-step"}
     return measure_courses(courses, arguments.repeats, arguments.seconds, **told)
-
-
-OPTIONS = {"--num-envs": {"type": positive_int, "default": 1024, "help": "on the CPU (default: 1024)"}}
-main = measurement(measure, __doc__, {**OPTIONS, **LENGTH})

@@ -1,7 +1,5 @@
 """Measure the operators: elementwise ones beside a device copy and PyTorch's own, LLTM beside plain PyTorch.
 
-python scripts/benchmark_operators.py --json operators.json
-
 LLTM is measured as the tutorial "Custom C++ and CUDA Extensions" does it: the forward pass, and the backward
 pass from the sum of both results, are timed by themselves, each from its call until the device is done.
 """
@@ -20,7 +18,6 @@ from kernels.elementwise_mult import elementwise_mult
 from kernels.lltm import LLTM, lltm_reference
 from kernels.sigmoid import sigmoid
 from kernels.vector_add import vector_add
-from measure.cli import measurement
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of, wall_times
 
@@ -166,6 +163,3 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     if device == "cpu":
         figures = {name.replace(".", ".cpu.", 1): value for name, value in figures.items()}
     return figures, {"elementwise": elementwise, "lltm": lltm}, {}
-
-
-main = measurement(measure, __doc__)

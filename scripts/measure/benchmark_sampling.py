@@ -1,7 +1,4 @@
-"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel.
-
-python scripts/benchmark_sampling.py --json sampling.json
-"""
+"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from torch import Tensor
 
 from cem.sampling import make_sampler
 from kernels.normal import sample_normal
-from measure.cli import measurement
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
 
@@ -231,6 +227,3 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     large = [each for each in map(measure_large, LARGE) if each is not None]
     figures = article_figures(article) | (large_figures(large[-1]) if large else {})
     return figures, {"samples": SAMPLES, "article": article, "large": large, "call": measure_call()}, {}
-
-
-main = measurement(measure, __doc__)

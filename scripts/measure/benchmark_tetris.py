@@ -1,7 +1,4 @@
-"""Measure how fast the engines play under good controllers, in steady play.
-
-python scripts/benchmark_tetris.py --json speed.json
-"""
+"""Measure how fast the engines play under good controllers, in steady play."""
 
 from __future__ import annotations
 
@@ -14,10 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from measure.cli import LENGTH, Options, measurement
 from measure.provenance import Measured
 from tetris import LinearController, Rollout, Rules, resolve
-from tetris.commands.arguments import DEFAULT_BOARD
 from tetris.commands.command_line import one_line_errors
 from tetris.evaluation.scores import GPU_STREAMS
 from tetris.progress import progress
@@ -92,8 +87,6 @@ ENGINES = (
 )
 """Every engine there is, the slow ones first; one that is added here is measured, by its device."""
 
-DEVICES = ("auto", *dict.fromkeys(engine.device for engine in ENGINES))
-
 
 def make_course(engine: Engine, controller: LinearController, rules: Rules) -> Course:
     """Return an engine, compiled, under a controller."""
@@ -114,7 +107,9 @@ def make_course(engine: Engine, controller: LinearController, rules: Rules) -> C
 def choose_engines(requested: str, best: str) -> list[Engine]:
     """Return the engines to measure: all up to the best that works here, or those of one device."""
     # Where an engine works, the slower ones before it do too: CUDA is taken only where C++ compiles.
-    chosen = DEVICES[: DEVICES.index(best) + 1] if requested == "auto" else (requested,)
+    slowest_first = [engine.device for engine in ENGINES]
+    last = slowest_first.index(best)
+    chosen = {*slowest_first[: last + 1]} if requested == "auto" else {requested}
     return [engine for engine in ENGINES if engine.device in chosen]
 
 
@@ -142,12 +137,3 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         courses = make_courses(choose_engines(arguments.device, device), controllers, rules)
     length = (arguments.repeats, arguments.seconds)
     return measure_courses(courses, *length, board=rules.board, controllers=names)
-
-
-_NAMES = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
-_BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"columns x rows (default: {DEFAULT_BOARD})"}
-OPTIONS: Options = {
-    "controllers": {"nargs": "*", "default": ("dt20", "bcts"), "help": _NAMES},
-    "--board": _BOARD,
-}
-main = measurement(measure, __doc__, {**OPTIONS, **LENGTH}, "[CONTROLLER ...]", DEVICES)

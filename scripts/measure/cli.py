@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernels import BuildError
 from kernels.files import check_writable
-from measure.provenance import Measured, title, write_result
 from tetris.commands.arguments import add_device
 from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds
 from tetris.devices import check_gpu, choose_device
 from tetris.evaluation.text_table import table
+
+if TYPE_CHECKING:
+    from measure.provenance import Measured
 
 UNFINISHED = 75
 """Exit status of a measurement that is not done: the same command, run again, goes on with it."""
@@ -41,7 +44,7 @@ def choice(kind: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def measurement(
-    measure: Callable[[argparse.Namespace, str], Measured],
+    measure: Callable[[argparse.Namespace, str], Measured] | str,
     doc: str | None,
     options: Options | None = None,
     operands: str = "",
@@ -50,8 +53,9 @@ def measurement(
     """Return the main function of a script that measures on a device and prints and writes its figures.
 
     Its arguments are the options, ``--device`` where there are several, and ``--json``; ``operands`` follows
-    the options in the usage. Its status is 0, 1 where the measurement failed, 2 after bad input, or
-    `UNFINISHED`.
+    the options in the usage. A name stands for the function ``measure`` of a module, imported when the
+    arguments are read: --help needs no torch. The status is 0, 1 where the measurement failed, 2 after bad
+    input, or `UNFINISHED`.
     """
 
     def main(argv: Sequence[str] | None = None) -> int:
@@ -68,8 +72,11 @@ def measurement(
             if devices == ("cuda",):
                 check_gpu("what is measured", "a machine with one")
             device = devices[0] if len(devices) == 1 else choose_device(arguments.device)
+        from measure.provenance import title, write_result  # with torch, as what measures
+
+        run = measure if callable(measure) else importlib.import_module(f"measure.{measure}").measure
         try:
-            figures, data, series = measure(arguments, device)
+            figures, data, series = run(arguments, device)
         except BuildError:  # a RuntimeError that is told by whoever runs this
             raise
         except RuntimeError as error:

@@ -1,8 +1,5 @@
 """Measure again what the literature says of Tetris controllers.
 
-python scripts/reproduce.py published --quick      # a minute on a CPU
-python scripts/reproduce.py noisy_ce_bcts_10x10 --json result.json
-
 Published controllers play by the published rule: on a GPU to 0.5 % and 5 % (95 % interval, to either side),
 on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are for a GPU.
 """
@@ -16,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.toolchain import find_compiler
-from measure.cli import choice, measurement
 from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
 from measure.processes import least_lines
 from measure.provenance import Measured
@@ -51,7 +47,6 @@ _SPARE = 1.25  # for a controller that is better than its paper says, and for lu
 _ROUND = 10**6
 
 CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a CPU plays
-EXPERIMENTS = ("published", *PLANS)
 QUICK_SEEDS = 3
 SECONDS, QUICK_SECONDS = 60.0, 3.0
 
@@ -122,7 +117,7 @@ def noisy_ce(name: str, quick: bool, device: str) -> Measured:
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the figures of the experiments, and the details of one."""
-    names = arguments.experiments or [name for name in EXPERIMENTS if not name.endswith("10x20")]
+    names = arguments.experiments or [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
     with one_line_errors():
@@ -133,10 +128,3 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         found, data, series = find(arguments.quick, device)
         figures |= found
     return figures, data, series
-
-
-OPTIONS = {
-    "experiments": {**choice("experiment", EXPERIMENTS), "nargs": "*"},
-    "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
-}
-main = measurement(measure, __doc__, OPTIONS, "[EXPERIMENT ...]")

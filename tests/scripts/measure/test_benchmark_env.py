@@ -18,7 +18,7 @@ QUICK = ("--num-envs", 8, "--repeats", 2, "--seconds", 0.01)
 
 @pytest.mark.usefixtures("no_gpu")
 def test_every_environment_is_measured_and_written_down(script: Script, tmp_path: Path) -> None:
-    ended = script("measure.benchmark_env", *QUICK, "--json", tmp_path / "speed.json")
+    ended = script("benchmark_env", *QUICK, "--json", tmp_path / "speed.json")
     assert ended.status == 0, ended.err
     written = json.loads((tmp_path / "speed.json").read_text())
     assert list(written["figures"]) == [
@@ -45,6 +45,6 @@ def test_a_step_that_only_begins_a_game_is_no_placement() -> None:
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
-    ended = script("measure.benchmark_env", *arguments)
+    ended = script("benchmark_env", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert message in ended.err

@@ -36,7 +36,7 @@ def test_both_families_are_measured_and_written_down(
     script: Script, measured: list[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "result.json"
-    ended = script("measure.benchmark_operators", "--device", "cpu", "--json", out)
+    ended = script("benchmark_operators", "--device", "cpu", "--json", out)
     assert ended.status == 0, ended.err
     assert measured == ["cpu", "cpu"]
     written = json.loads(out.read_text())
@@ -47,7 +47,7 @@ def test_both_families_are_measured_and_written_down(
 
 @pytest.mark.usefixtures("measured")
 def test_figures_are_printed(script: Script) -> None:
-    printed = script("measure.benchmark_operators", "--device", "cpu").out
+    printed = script("benchmark_operators", "--device", "cpu").out
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     assert lines[1:] == [
         "figure value",
@@ -69,7 +69,7 @@ def test_a_real_look_at_the_cpu_has_the_figures(
     monkeypatch.setattr("measure.benchmark_operators.SIZES", {(4, 8, 8): once})
     monkeypatch.setattr("torch.compile", lambda module, **options: module)  # it takes a minute
     out = tmp_path / "result.json"
-    ended = script("measure.benchmark_operators", "--device", "cpu", "--json", out)
+    ended = script("benchmark_operators", "--device", "cpu", "--json", out)
     assert ended.status == 0, ended.err
     figures = json.loads(out.read_text())["figures"]
     wanted = {f"{name}.cpu.fraction_of_copy" for name in ("sigmoid", "vector_add", "elementwise_mult")}
@@ -85,7 +85,7 @@ def test_a_real_look_at_the_cpu_has_the_figures(
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
-    ended = script("measure.benchmark_operators", *arguments)
+    ended = script("benchmark_operators", *arguments)
     assert (ended.status, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
     assert message in line
@@ -96,7 +96,7 @@ def test_without_a_compiler_it_says_so_in_one_line(script: Script, monkeypatch: 
         raise CompilerMissingError("no C++ compiler found", "install one")
 
     monkeypatch.setattr(benchmark_operators, "measure_elementwise", refuse)
-    ended = script("measure.benchmark_operators", "--device", "cpu")
+    ended = script("benchmark_operators", "--device", "cpu")
     assert ended.status == 2
     assert "no C++ compiler found" in ended.err
     assert len(ended.err.splitlines()) == 1

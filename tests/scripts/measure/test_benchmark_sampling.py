@@ -48,7 +48,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_ways_of_a_cpu_are_measured_and_written_down(script: Script, tmp_path: Path) -> None:
-    ended = script("measure.benchmark_sampling", "--device", "cpu", "--json", tmp_path / "result.json")
+    ended = script("benchmark_sampling", "--device", "cpu", "--json", tmp_path / "result.json")
     assert ended.status == 0, ended.err
     written = json.loads((tmp_path / "result.json").read_text())
     sizes = written["data"]["sizes"]
@@ -103,7 +103,7 @@ def test_figures_are_ratios_of_medians() -> None:
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
-    ended = script("measure.benchmark_sampling", *arguments)
+    ended = script("benchmark_sampling", *arguments)
     assert (ended.status, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
     assert message in line
@@ -113,7 +113,7 @@ def test_a_gpu_that_is_not_there_is_one_line_with_the_remedy(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    ended = script("measure.benchmark_sampling", "--device", "cuda")
+    ended = script("benchmark_sampling", "--device", "cuda")
     assert ended.status == 2
     assert "expected a GPU for device cuda" in ended.err
     assert "or take --device cpu" in ended.err
@@ -122,7 +122,7 @@ def test_a_gpu_that_is_not_there_is_one_line_with_the_remedy(
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_is_measured_by_events_host_and_graph(script: Script, tmp_path: Path) -> None:
-    ended = script("measure.benchmark_sampling", "--json", tmp_path / "r.json")
+    ended = script("benchmark_sampling", "--json", tmp_path / "r.json")
     assert ended.status == 0, ended.err
     (size,) = json.loads((tmp_path / "r.json").read_text())["data"]["article"]
     methods = methods_for("cuda")

@@ -27,7 +27,7 @@ def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_gpu")
 def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    ended = script("measure.benchmark_tetris", "dt20", *QUICK, "--json", tmp_path / "speed.json")
+    ended = script("benchmark_tetris", "dt20", *QUICK, "--json", tmp_path / "speed.json")
     assert ended.status == 0, ended.err
     written = json.loads((tmp_path / "speed.json").read_text())
     assert list(written["figures"]) == [
@@ -48,7 +48,7 @@ def test_all_engines_are_measured_and_written_down(script: Script, tmp_path: Pat
 
 
 def test_controllers_stand_side_by_side(script: Script) -> None:
-    ended = script("measure.benchmark_tetris", *QUICK, "--device", "python")
+    ended = script("benchmark_tetris", *QUICK, "--device", "python")
     assert ended.status == 0
     figures = [f"rollout.python.{each}.6x6.decisions_per_second" for each in ("dt", "bcts")]
     assert [row.split()[0] for row in ended.out.splitlines()[3:]] == figures
@@ -101,9 +101,7 @@ def gpu_that_is_the_cpu(monkeypatch: pytest.MonkeyPatch, gpu_and_nvcc: None) -> 
 @pytest.mark.usefixtures("gpu_that_is_the_cpu")
 def test_a_gpu_is_measured_in_steady_play_and_in_a_single_game(script: Script, tmp_path: Path) -> None:
     arguments = ("--board", "10x20", "--repeats", 3, "--seconds", 0.01, "--device", "cuda")
-    ended = script(
-        "measure.benchmark_tetris", "dt20", "bertsekas", *arguments, "--json", tmp_path / "speed.json"
-    )
+    ended = script("benchmark_tetris", "dt20", "bertsekas", *arguments, "--json", tmp_path / "speed.json")
     assert ended.status == 0, ended.err
     written = json.loads((tmp_path / "speed.json").read_text())
     assert list(written["figures"]) == [
@@ -126,7 +124,7 @@ def test_a_gpu_is_measured_in_steady_play_and_in_a_single_game(script: Script, t
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_cuda_engine_is_measured(script: Script, tmp_path: Path) -> None:
     arguments = ("--repeats", 2, "--seconds", 0.05, "--device", "cuda", "--json", tmp_path / "speed.json")
-    ended = script("measure.benchmark_tetris", "dt20", *arguments)
+    ended = script("benchmark_tetris", "dt20", *arguments)
     assert ended.status == 0, ended.err
     written = json.loads((tmp_path / "speed.json").read_text())
     assert len(written["figures"]) == 2
@@ -135,7 +133,7 @@ def test_the_cuda_engine_is_measured(script: Script, tmp_path: Path) -> None:
 
 def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
-    ended = script("measure.benchmark_tetris", "dt20", *QUICK)
+    ended = script("benchmark_tetris", "dt20", *QUICK)
     assert ended.status == 0
     (row,) = ended.out.splitlines()[3:]
     assert row.startswith("rollout.python.dt.6x6.decisions_per_second ")
@@ -152,7 +150,7 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
         (("bdu", "--board", "6x6"), "expected a board of width 10 for the features bdu, got 6x6"),
         (
             ("--device", "pyton"),
-            "expected a device among auto, python, cpu, cuda; got 'pyton'; did you mean 'python'?",
+            "expected a device among auto, cpu, cuda, python; got 'pyton'; did you mean 'python'?",
         ),
         (("--repeats", "0"), "--repeats: expected a whole number of at least 1, got '0'"),
         (("--seconds", "inf"), "--seconds: expected a number of seconds above 0, got 'inf'"),
@@ -160,7 +158,7 @@ def test_without_a_compiler_python_is_measured(script: Script, monkeypatch: pyte
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
-    ended = script("measure.benchmark_tetris", "--device", "python", *arguments)
+    ended = script("benchmark_tetris", "--device", "python", *arguments)
     assert (ended.status, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
     assert message in line

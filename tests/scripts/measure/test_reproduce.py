@@ -30,7 +30,7 @@ def _little(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_gpu")
 def test_published_controllers_are_measured_and_written_down(script: Script, tmp_path: Path) -> None:
     out = tmp_path / "published.json"
-    ended = script("measure.reproduce", "published", "--quick", "--json", out)
+    ended = script("reproduce", "published", "--quick", "--json", out)
     assert ended.status == 0, ended.err
     result = json.loads(out.read_text())
     assert result["data"]["precision"] == {"10x10": 0.03}
@@ -43,7 +43,7 @@ def test_published_controllers_are_measured_and_written_down(script: Script, tmp
 @pytest.mark.usefixtures("no_gpu")
 def test_searches_are_written_down_with_their_series_beside_them(script: Script, tmp_path: Path) -> None:
     out = tmp_path / "noisy.json"
-    ended = script("measure.reproduce", "noisy_ce_bcts_10x10", "--json", out)
+    ended = script("reproduce", "noisy_ce_bcts_10x10", "--json", out)
     assert ended.status == 0, ended.err
     result = json.loads(out.read_text())
     assert result["data"]["plan"]["features"] == "dellacherie"
@@ -58,7 +58,7 @@ def test_searches_are_written_down_with_their_series_beside_them(script: Script,
 
 @pytest.mark.usefixtures("no_gpu")
 def test_without_a_name_what_suits_a_processor_is_measured(script: Script) -> None:
-    ended = script("measure.reproduce", "--quick")
+    ended = script("reproduce", "--quick")
     assert ended.status == 0, ended.err
     assert ended.out.count("lines_per_game_median") == 2 * len(NOISES)
     assert "reproduce.published.dt20.10x20.lines_per_game" in ended.out
@@ -77,7 +77,7 @@ def test_without_a_name_what_suits_a_processor_is_measured(script: Script) -> No
 def test_what_cannot_be_done_is_said_in_a_line(
     script: Script, arguments: tuple[str, ...], message: str
 ) -> None:
-    ended = script("measure.reproduce", *arguments)
+    ended = script("reproduce", *arguments)
     assert ended.status == 2
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1
@@ -89,7 +89,7 @@ def test_without_a_compiler_it_says_so(script: Script, monkeypatch: pytest.Monke
         raise CompilerMissingError("no C++ compiler found: install g++")
 
     monkeypatch.setattr(reproduce, "find_compiler", missing)
-    ended = script("measure.reproduce", "--quick")
+    ended = script("reproduce", "--quick")
     assert ended.status == 2
     assert "install g++" in ended.err
 
@@ -100,7 +100,7 @@ def test_a_cpu_scores_for_a_bounded_time(
 ) -> None:
     monkeypatch.setattr(reproduce, "CPU_SCORE_DECISIONS", 128)
     out = tmp_path / "result.json"
-    ended = script("measure.reproduce", "noisy_ce_bcts_10x20", "--json", out)
+    ended = script("reproduce", "noisy_ce_bcts_10x20", "--json", out)
     assert ended.status == 0
     searches = json.loads(out.read_text())["data"]["searches"]
     assert {search["score"]["decisions"] for search in searches} == {128}
