@@ -26,7 +26,7 @@ class Course(NamedTuple):
     """One way to play that is measured."""
 
     figure: str  # its name
-    play: Callable[[int], int]  # plays so many steps, waits for the device, and returns how much was placed
+    play: Callable[[int], int]  # plays steps, waits for the device, returns the placements
     warm_up: int  # steps before the clock starts, twice
     inverse: bool = False  # whether the figure is microseconds a placement, not placements a second
 
@@ -58,7 +58,7 @@ def measure_courses(courses: Sequence[Course], repeats: int, seconds: float, **d
 
 
 def _steps(course: Course, seconds: float) -> int:
-    """Play to steady play; how many steps take so many seconds."""
+    """Play to steady play; return the steps that take a number of seconds."""
     course.play(course.warm_up)
     began = time.perf_counter()
     course.play(course.warm_up)

@@ -78,7 +78,7 @@ class Configuration(NamedTuple):
 def configurations(
     count: int = CONFIGURATIONS, features: Sequence[str] = tuple(WIDTHS), shapes: Sequence[Shape] = SHAPES
 ) -> list[Configuration]:
-    """Return so many configurations, the same for the same arguments: feature sets and shapes in rotation."""
+    """Return configurations, the same for the same arguments: feature sets and shapes in rotation."""
     chance = random.Random(_SEED)
     found = []
     for number in range(count):

@@ -52,7 +52,7 @@ SECONDS, QUICK_SECONDS = 60.0, 3.0
 
 
 def decisions_for(controller: str, board: str, precision: float) -> int:
-    """Return so many decisions that the 95 % interval reaches no further than ``precision`` from the score.
+    """Return the decisions for a 95 % interval that reaches no further than ``precision`` from the score.
 
     That is so, but for one time in a thousand, for a published controller that is as good as its paper says,
     or a seventh better. The number does not depend on how the games go: no stopping rule bends the score.
@@ -64,7 +64,7 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 
 
 def measure_published(device: str, precision: Mapping[str, float], seconds: float) -> list[dict[str, Any]]:
-    """Measure every published controller on both boards, for so many seconds where there is no precision."""
+    """Measure every published controller on both boards, for some seconds where there is no precision."""
     measured = []
     for board in BOARDS:
         rules = Rules(*Rules.parse_board(board))

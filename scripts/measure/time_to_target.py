@@ -42,14 +42,14 @@ GAMES = 400  # after which a score counts as it is: its interval is then ten per
 PLAYED_LINES = 10_000_000  # goals up to this are played on a processor, those above it are estimated
 MOST_ESTIMATES = 64  # after which their mean counts as it is: some five percent to each side
 _FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
-_LOOKS = 16  # at a score, about, while so many games end
+_LOOKS = 16  # at a score, about, while GAMES end
 _DOUBT = 0.0005  # on each side, at each look
 _DECISIONS_A_LINE = 2.5  # four cells a piece, ten a line
 _POLL_SECONDS = 0.05
 
 
 class Goal(NamedTuple):
-    """So many lines per game on a board, WIDTHxHEIGHT."""
+    """A number of lines per game on a board, WIDTHxHEIGHT."""
 
     board: str
     lines: int
@@ -69,7 +69,7 @@ Moment = Mapping[str, Any]  # seconds since the start of a run, generation, deci
 def look(
     weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES
 ) -> Score | Estimate:
-    """Score a controller until it is clear on which side of a goal it is, or so many games have ended."""
+    """Score a controller until it is clear on which side of a goal it is, or the games have ended."""
     rules = Rules(*Rules.parse_board(goal.board))
     if device == "cpu" and goal.lines > PLAYED_LINES:
         controller = LinearController(features, tuple(weights), rules)

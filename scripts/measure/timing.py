@@ -81,7 +81,7 @@ def graph_times(functions: Mapping[str, Function], plan: Plan, captured: int = 2
 
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
-    """Time calls on the CPU by the clock, in bursts of about so many seconds, one call at least."""
+    """Time calls on the CPU by the clock, in bursts of about that many seconds, one call at least."""
     bursts: dict[Function, int] = {}
     for function in functions.values():
         function()

@@ -42,7 +42,7 @@ _NOISE_STYLES: Mapping[str, dict[str, Any]] = {
     "constant": {"color": _GREEN, "linestyle": "--", "marker": "^"},
     "linear": {"color": _BLUE, "linestyle": "-", "marker": "o"},
 }
-_CELLS = 4  # of a piece: a game that goes on removes so many cells a decision
+_CELLS = 4  # of a piece: a game that goes on removes four cells a decision
 
 
 def draw_pictures(folder: Path) -> None:
