@@ -10,7 +10,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -92,6 +92,12 @@ def run(
         BuildError: torch is too old, or is no CUDA build and CUDA was asked for.
     """
     return Report(build_together(_extensions(names, device, tuple(archs), portable)))
+
+
+def build_missing(extensions: Iterable[Extension]) -> None:
+    """Builds the libraries that loading would have to build, see `build_together`."""
+    if missing := [each for each in extensions if not each.is_built()]:
+        build_together(missing)
 
 
 def build_together(extensions: Sequence[Extension]) -> tuple[Built, ...]:

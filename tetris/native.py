@@ -100,6 +100,11 @@ def cuda_extension(names: tuple[str, ...]) -> Extension:
     )
 
 
+def libraries(names: tuple[str, ...], *, cuda: bool) -> list[Extension]:
+    """Return the libraries that play a list of features, on a GPU, too, if ``cuda``."""
+    return [extension(names), *([cuda_extension(names)] if cuda else [])]
+
+
 @functools.cache
 def operators(names: tuple[str, ...], *, native: bool = True, cuda: bool = False) -> Any:
     """Return the operators of a feature list's library, built if need be (``torch.ops.<library>``).

@@ -25,7 +25,7 @@ def good_weights(features: str, width: int) -> list[float]:
 def build_engines(features: Iterable[tuple[str, int]]) -> None:
     """Compile the engines of feature sets on boards of a width, and what splitting takes, several at once."""
     names = dict.fromkeys(feature_names(name, width) for name, width in features)
-    extensions = [make(each) for each in names for make in (native.extension, native.cuda_extension)]
+    extensions = [library for each in names for library in native.libraries(each, cuda=True)]
     for built in build_together([*extensions, native.resampling_extension()]):
         if built.outcome == "failed":
             raise BuildError(built.error)

@@ -113,12 +113,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.replay)
         device = "python" if stepwise else choose_device(arguments.device)
 
-    seconds = DEFAULT_SECONDS if not (arguments.games or arguments.decisions) else None
-    limit = Limit(arguments.games, arguments.decisions, arguments.seconds or seconds)
     if sequence is not None:
         limit = Limit(decisions=len(sequence))
-    elif arguments.replay and limit.seconds and not arguments.seconds:
-        limit = Limit(decisions=DEFAULT_REPLAY_DECISIONS)
+    elif arguments.games or arguments.decisions or arguments.seconds:
+        limit = Limit(arguments.games, arguments.decisions, arguments.seconds)
+    else:
+        limit = (
+            Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
+        )
     number = DEFAULT_SEED if arguments.seed is None else arguments.seed
     measurements = []
     for label, controller in controllers:

@@ -9,10 +9,10 @@ import sys
 import threading
 from contextlib import ExitStack
 
-from kernels.ahead import build_together
+from kernels.ahead import build_missing
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, one_line_errors
-from tetris.devices import choose_device
+from tetris.devices import NATIVE, choose_device
 from tetris.evaluation.comparison import boards, compare, references_to_play, verdict
 from tetris.evaluation.text_table import Score, is_estimate, score_table
 from tetris.feature_sets import feature_label
@@ -146,16 +146,17 @@ def train(training: Training, stop: StopRequest) -> int:
 def build_references(training: Training) -> None:
     """Compile the engines of the published controllers that will be scored, during training."""
     recipe = training.recipe
-    if not recipe.score_decisions or recipe.device not in ("cpu", "cuda"):
+    if not recipe.score_decisions or recipe.device not in NATIVE:
         return
-    needed = []
-    for each in references_to_play(boards(training.controller(), recipe.rules)):
-        names = feature_names(each.features, recipe.rules.width)
-        needed.append(native.extension(names))
-        if recipe.device == "cuda":
-            needed.append(native.cuda_extension(names))
-    if missing := [each for each in needed if not each.is_built()]:
-        threading.Thread(target=build_together, args=(missing,), daemon=True).start()
+    needed = [
+        library
+        for each in references_to_play(boards(training.controller(), recipe.rules))
+        for library in native.libraries(
+            feature_names(each.features, recipe.rules.width), cuda=recipe.device == "cuda"
+        )
+    ]
+    if needed:
+        threading.Thread(target=build_missing, args=(needed,), daemon=True).start()
 
 
 def summarize(training: Training, result: TrainingResult) -> None:

@@ -49,8 +49,6 @@ class Estimate:
         rates: Independent estimates of the termination rate, games ended a decision, at least two.
         decisions: Decisions of all estimates.
         seconds: Seconds they took.
-        resolved: Whether the rates are high enough for the weights of streams to be exact enough: see
-            `tetris.splitting.least_rate`.
     """
 
     label: str
@@ -62,13 +60,18 @@ class Estimate:
     rates: Sequence[float]
     decisions: int
     seconds: float
-    resolved: bool = True
 
     @property
     def lines_per_game(self) -> float | None:
         """The estimate, lines per game; None if no game ended."""
         rate = statistics.fmean(self.rates)
         return lines_per_game(self.rules, rate) if rate else None
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the rate is high enough for the weights of streams: see `tetris.splitting.least_rate`."""
+        rate = statistics.fmean(self.rates)
+        return not rate or rate >= least_rate(self.streams)
 
     @property
     def ci95(self) -> tuple[float, float | None]:
@@ -166,9 +169,7 @@ def estimate(
             made += int(found.decisions.sum())
             bar.update(ESTIMATES)
             passed = time.perf_counter() - began
-            resolved = not statistics.fmean(rates) or statistics.fmean(rates) >= least_rate(streams)
-            who = label, controller, rules, device, seed, streams
-            estimated = Estimate(*who, tuple(rates), made, passed, resolved)
+            estimated = Estimate(label, controller, rules, device, seed, streams, tuple(rates), made, passed)
             if enough(estimated):
                 return estimated
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+from tetris.controller import LinearController
 from tetris.evaluation import DEFAULT_SEED
 from tetris.explanation import decisions
+from tetris.features import AfterState
 from tetris.piece_stream import PieceStream
 from tetris.replay import Replay
 from tetris.report.run_record import RunRecord, stages_of
+from tetris.rules import Rules
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""
@@ -66,8 +70,14 @@ def _short(value: float | None) -> float | None:
 def recorded_game(run: RunRecord) -> Replay:
     """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
     rules = run.recipe.rules
-    played = decisions(run.controller, rules, PieceStream(rules, DEFAULT_SEED, 0))
-    return Replay.of(islice(played, GAME_DECISIONS), rules, DEFAULT_SEED, 0, run.controller)
+    played = _after_states(run.controller.features, run.controller.weights, rules)
+    return Replay.of(played, rules, DEFAULT_SEED, 0, run.controller)
+
+
+@lru_cache(maxsize=1)  # a run writes its report twice, before and after the scores
+def _after_states(features: str, weights: tuple[float, ...], rules: Rules) -> tuple[AfterState, ...]:
+    controller = LinearController(features, weights, rules)
+    return tuple(islice(decisions(controller, rules, PieceStream(rules, DEFAULT_SEED, 0)), GAME_DECISIONS))
 
 
 def distinct_names(runs: Sequence[RunRecord]) -> list[str]:

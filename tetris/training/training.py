@@ -25,9 +25,9 @@ from cem import (
 )
 from cem.tensorboard import check_tensorboard
 from kernels import library
-from kernels.ahead import build_together
+from kernels.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
-from tetris.devices import check_gpu, choose_device
+from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines
 from tetris.training.objective import LinesPerGame, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, Setting
@@ -97,18 +97,14 @@ def prepare_engine(recipe: Recipe) -> None:
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
     splits = any(stage.split for stage in recipe.stages)
-    needed = []
-    if recipe.device in ("cpu", "cuda"):
-        needed.append(native.extension(names))
-    if recipe.device == "cuda":
-        needed.append(native.cuda_extension(names))
-        needed += [native.resampling_extension()] if splits else []
+    cuda = recipe.device == "cuda"
+    needed = native.libraries(names, cuda=cuda) if recipe.device in NATIVE else []
+    needed += [native.resampling_extension()] if cuda and splits else []
     if recipe.backend == "cuda":
-        needed += [library.extension("normal", device) for device in ("cpu", "cuda")]
-    if missing := [each for each in needed if not each.is_built()]:
-        build_together(missing)
+        needed += [library.extension("normal", device) for device in NATIVE]
+    build_missing(needed)
     Rollout([[0.0] * len(names)], recipe.rules, device=recipe.device, features=recipe.features)
-    if recipe.device == "cuda" and splits:
+    if cuda and splits:
         native.resampling_operators()
 
 
