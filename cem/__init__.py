@@ -40,7 +40,7 @@ from cem.noise import (
     parse_noise,
 )
 from cem.optimizer import CrossEntropyMethod
-from cem.sampling import Sampler, available_backends, register_backend
+from cem.sampling import Sampler
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
 from cem.tensorboard import TensorBoardWriter
@@ -71,10 +71,8 @@ __all__ = [
     "TensorBoardWriter",
     "Trainer",
     "TrainingResult",
-    "available_backends",
     "describe_noise",
     "parse_noise",
     "read_checkpoint",
-    "register_backend",
     "write_checkpoint",
 ]
