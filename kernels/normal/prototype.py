@@ -37,7 +37,7 @@ _DOMAIN = u64(int.from_bytes(b"normal z", "big"))
 
 @cuda.jit(device=True)
 def words(seed: int, generation: int, block: int, dimension: int, mark: int) -> tuple[int, int, int, int]:
-    """Philox4x32-10. Key: seed ^ domain. Counter: block, dimension, generation, and a word of their upper bits."""
+    """Philox4x32-10. Key: seed ^ domain. Counter: block, dimension, generation, their upper bits."""
     c0, c1, c2 = block & _WORD, dimension & _WORD, generation & _WORD
     c3 = mark | (generation >> u64(32)) << u64(24) | (dimension >> u64(32)) << u64(12) | block >> u64(32)
     key = seed ^ _DOMAIN
