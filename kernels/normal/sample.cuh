@@ -30,6 +30,7 @@ template <typename Real>
 struct Bounds {
   const Real* low;  // null where there are none
   const Real* high;
+  int64_t low_stride, high_stride;  // from one problem to the next
 };
 
 template <typename T>
@@ -110,8 +111,36 @@ __device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Noise
   return column;
 }
 
-__device__ __forceinline__ Key load_key(const Noise& noise) {
-  return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(*noise.seed_data) : noise.seed);
+// Seed, generation and parameters of one problem of the batch, in place of those of all.
+__device__ __forceinline__ void enter_problem(Noise& noise, int64_t problem) {
+  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
+  if (noise.generation_data != nullptr)
+    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
+}
+
+__device__ __forceinline__ void enter_problem(Vector& v, int64_t problem) {
+  const int bytes = v.type == ScalarType::Double ? 8 : v.type == ScalarType::Float ? 4 : 2;
+  v.data = static_cast<const char*>(v.data) + problem * v.stride * bytes;
+}
+
+template <typename Real>
+__device__ __forceinline__ void enter_problem(Bounds<Real>& bounds, int64_t problem) {
+  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
+  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
+}
+
+// The problem of a block, along the grid's second and third side.
+__device__ __forceinline__ int64_t problem_of_block() {
+  return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+}
+inline dim3 grid_of(int64_t blocks, int64_t problems) {
+  constexpr int64_t kMost = 65535;
+  STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
+  STD_TORCH_CHECK(problems <= kMost * kMost, "sample_normal: expected less than 2^32 problems, got ",
+                  problems);
+  const int64_t layers = (problems + kMost - 1) / kMost;
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>((problems + layers - 1) / layers),
+              static_cast<unsigned>(layers));
 }
 
 // The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
@@ -219,7 +248,14 @@ __global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector m
   using Real = typename ComputeType<T>::type;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
   __shared__ typename Stream<Real>::Keys shared_keys;
-  const Key key = load_key(noise);
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  enter_problem(mean, problem);
+  enter_problem(std, problem);
+  enter_problem(bounds, problem);
+  out += problem * noise.dimensions * noise.samples;
+  const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
   const int64_t first = static_cast<int64_t>(blockIdx.x / shape.across) * entries * kTile;
@@ -260,7 +296,14 @@ __global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vecto
   using Samples = typename Stream<Real>::Samples;
   __shared__ alignas(16) Samples table[kMaxEntries];
   __shared__ typename Stream<Real>::Keys shared_keys;
-  const Key key = load_key(noise);
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  enter_problem(mean, problem);
+  enter_problem(std, problem);
+  enter_problem(bounds, problem);
+  out += problem * noise.dimensions * noise.samples;
+  const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
   const Place place = place_of(shape);

@@ -1,6 +1,6 @@
 // The sampler's random words: Philox4x32-10 (philox.h) at counters made of (generation, sample, dimension).
 //
-// key = seed. Counter word 0: sample div 4, low 32 bits; word 1: the dimension, low 32 bits; word 2: the
+// key = seed ^ kDomain. Counter word 0: sample div 4, low 32 bits; word 1: the dimension, low 32 bits; word 2: the
 // generation, low 32 bits; word 3: what is left of the three, see upper(). So a number depends neither on how
 // many samples or dimensions there are, nor on the layout, the grid or the device.
 //
@@ -49,7 +49,11 @@ struct Key {
   NORMAL_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
 };
 
-NORMAL_FUNCTION Key make_key(uint64_t seed) { return {low(seed), high(seed)}; }
+// "normal z" in ASCII. Other users of Philox in this project (the pieces of tetris/piece_stream.py) take the
+// seed itself for the key and lay their counters out alike: the same seed gives them unrelated words.
+constexpr uint64_t kDomain = 0x6E6F726D616C207Aull;
+
+NORMAL_FUNCTION Key make_key(uint64_t seed) { return {low(seed ^ kDomain), high(seed ^ kDomain)}; }
 
 // The keys of rounds 3 to 9, two a round.
 constexpr int kLateKeys = 2 * (kRounds - kFirstLateRound);
