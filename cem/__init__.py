@@ -39,6 +39,7 @@ from cem.noise import (
     describe_noise,
     parse_noise,
 )
+from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.sampling import Sampler
 from cem.snapshot import Snapshot
@@ -64,6 +65,7 @@ __all__ = [
     "Objective",
     "ProgressBar",
     "RejectedCheckpoint",
+    "Result",
     "RunPlan",
     "Sampler",
     "Snapshot",
@@ -72,6 +74,8 @@ __all__ = [
     "Trainer",
     "TrainingResult",
     "describe_noise",
+    "maximize",
+    "minimize",
     "parse_noise",
     "read_checkpoint",
     "write_checkpoint",

@@ -9,14 +9,19 @@ of them, give the next distribution:
     sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)                                    (4) tell
     a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                                           (5) tell
 
-@VARIANCE@
+The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance is taken about the old mean:
+where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
+variance about their own mean is small however far the optimum is. That is how the method as published
+collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
+equations 8 and 49). benchmarks/notes/search-rules.md has the comparison from which the defaults are taken.
 
 Z_t is the noise, a variance, of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy
-Method, Neural Computation 18(12), 2006; see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de Boer, D.
-Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134,
-2005, applied to mean and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein, The
-Cross-Entropy Method for Continuous Multi-Extremal Optimization, Methodology and Computing in Applied Probability 8, 2006.
-``covariance="full"`` and ``paths=True`` replace (2) and (4) as ``cem.adaptation`` says.
+Method, Neural Computation 18(12), 2006; see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de
+Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations
+Research 134, 2005, applied to mean and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein,
+The Cross-Entropy Method for Continuous Multi-Extremal Optimization, Methodology and Computing in Applied
+Probability 8, 2006. ``covariance="full"`` and ``paths=True`` replace the variance and (4) as
+``cem.adaptation`` says.
 
 (5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and the average of
 many means is nearer to it than the last one. With ``gamma = 1`` it is the average of all means, as in B.
@@ -54,7 +59,8 @@ from cem.snapshot import USABLE, Snapshot, check_state
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 
-DEFAULT_ELITE_FRACTION = 0.1
+DEFAULT_ELITE_FRACTION = 0.2
+DEFAULT_RELATIVE_STD_FLOOR = 1e-6
 MIN_ELITES = 2  # one elite has no variance: the search would stop
 VARIANCES = ("old_mean", "new_mean", "new_mean_unbiased")
 COVARIANCES = ("diagonal", "full")
@@ -106,15 +112,15 @@ class CrossEntropyMethod:
         maximize: bool,
         elite_fraction: float | None = None,
         num_elites: int | None = None,
-        weights: str = "equal",
+        weights: str = "log",
         variance_about: str = "old_mean",
         covariance: str = "diagonal",
         paths: bool = False,
         smoothing: float = 1.0,
-        std_smoothing: float | None = None,
+        std_smoothing: float = 0.4,
         extra_variance: NoiseSchedule | str | None = None,
         std_floor: float = 0.0,
-        relative_std_floor: float = 0.0,
+        relative_std_floor: float | None = None,
         bounds: tuple[Any, Any] | None = None,
         bound_handling: str = "clamp",
         mean_averaging: float = 0.0,
@@ -135,9 +141,10 @@ class CrossEntropyMethod:
             population_size: Candidates a generation, ``>= 2``.
             maximize: True if a greater fitness is better, False if a smaller one is. No default.
             elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up
-                and is at least 2. @SHARE@ where neither this nor ``num_elites`` is given.
+                and is at least 2. 0.2, or 0.5 with ``paths``, where neither this nor ``num_elites`` is given.
             num_elites: The number of elites, in 2..population_size, instead of a share.
-            weights: ``"equal"``, or ``"log"``: ``log((K + 1) / k)`` for rank k of K elites, as in CMA-ES.
+            weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K elites, as in CMA-ES,
+                or ``"equal"``, as in the literature of the method.
             variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
                 ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
                 ``"new_mean_unbiased"``, divided by it minus one. About the new mean the search collapses
@@ -145,14 +152,14 @@ class CrossEntropyMethod:
             covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations a generation.
             paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.adaptation``.
                 ``variance_about`` and smoothing are then not used.
-            smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean; 1 forgets it.
-            std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full); None:
-                as ``smoothing``.
+            smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
+            std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
             extra_variance: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``,
                 its text such as ``"linear:5,10"``, or any function of the generation to a finite variance
                 ``>= 0``. It is called ahead of time, once for each generation.
             std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-            relative_std_floor: The same as a share of the first ``std`` of each dimension.
+            relative_std_floor: The same as a share of the first ``std`` of each dimension: the resolution of
+                the search. None: 1e-6, or 0 with ``paths``.
             bounds: (low, high), each broadcastable to ``mean``, low <= high, infinities allowed. ``None``: no
                 bounds.
             bound_handling: ``"clamp"``, ``"reflect"``, ``"resample"`` or ``"transform"``: how candidates are
@@ -197,7 +204,8 @@ class CrossEntropyMethod:
         self.dtype = dtype
         self.maximize = maximize
         self.population_size = check_integer("population_size", population_size, MIN_ELITES)
-        self.num_elites = _count_elites(self.population_size, elite_fraction, num_elites)
+        default_fraction = 0.5 if paths else DEFAULT_ELITE_FRACTION
+        self.num_elites = _count_elites(self.population_size, elite_fraction, num_elites, default_fraction)
         self.weights = weights
         if extra_variance is not None and noise is not None:
             raise ValueError(
@@ -205,6 +213,8 @@ class CrossEntropyMethod:
             )
         self.extra_variance = resolve_noise(noise if extra_variance is None else extra_variance)
         self.std_floor = check_real("std_floor", std_floor, 0.0)
+        if relative_std_floor is None:
+            relative_std_floor = 0.0 if paths else DEFAULT_RELATIVE_STD_FLOOR
         self.relative_std_floor = check_real("relative_std_floor", relative_std_floor, 0.0)
 
         start = check_vector("mean", mean, None, dtype, self.device)
@@ -231,9 +241,7 @@ class CrossEntropyMethod:
             rates=rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None,
             variance_about=variance_about,
             smoothing=smoothing,
-            std_smoothing=smoothing
-            if std_smoothing is None
-            else check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
+            std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
             mean_averaging=check_real("mean_averaging", mean_averaging, 0.0, 1.0),
             bounds=bound_handling,
             backend=self.backend,
@@ -370,7 +378,7 @@ class CrossEntropyMethod:
         if self._generation >= self._covered:
             self._extend_extra_variance()
         state, elites = told(self._state, asked, scores, evaluated)
-        if self._refuses_at_once and float(state.record[REFUSED]) == self._generation + 1:
+        if self._refuses_at_once and state.record.tolist()[REFUSED] == self._generation + 1:
             nan, infinite = int(scores.isnan().sum()), int(scores.isinf().sum())
             raise ValueError(
                 f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
@@ -589,7 +597,8 @@ class CrossEntropyMethod:
         """Return the sum of the candidates' bits: torch does not see what is written through NumPy."""
         if self.device.type != "cpu":
             return 0
-        return int(candidates.view(torch.int32 if self.dtype == torch.float32 else torch.int64).sum())
+        flat = candidates.view(-1)
+        return int(flat.view(torch.int64 if flat.nbytes % 8 == 0 else torch.int32).sum())
 
     def _fitness_of_elites(self) -> Tensor:
         if self._elite_fitness is None:
@@ -686,7 +695,7 @@ def _weights(num_elites: int, kind: str) -> list[float]:
     """Return the weights of the elites by rank, of sum 1."""
     raw = [1.0] * num_elites
     if kind == "log":
-        raw = [math.log(num_elites + 1) - math.log(rank) for rank in range(1, num_elites + 1)]
+        raw = [math.log(num_elites + 0.5) - math.log(rank) for rank in range(1, num_elites + 1)]
     total = math.fsum(raw)
     return [weight / total for weight in raw]
 
@@ -705,14 +714,16 @@ def _seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
     return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
 
 
-def _count_elites(population_size: int, elite_fraction: float | None, num_elites: int | None) -> int:
+def _count_elites(
+    population_size: int, elite_fraction: float | None, num_elites: int | None, default: float
+) -> int:
     if num_elites is not None:
         if elite_fraction is not None:
             raise ValueError(
                 f"expected elite_fraction or num_elites, got both: {elite_fraction!r} and {num_elites!r}"
             )
         return check_integer("num_elites", num_elites, MIN_ELITES, population_size)
-    fraction = DEFAULT_ELITE_FRACTION if elite_fraction is None else elite_fraction
+    fraction = default if elite_fraction is None else elite_fraction
     fraction = check_real("elite_fraction", fraction, 0.0, 1.0, open_low=True)
     return max(MIN_ELITES, math.ceil(fraction * population_size - _ROUNDING))
 

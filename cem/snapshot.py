@@ -207,7 +207,8 @@ def check_state(
         distribution=torch.stack([loaded[name] for name in _ROWS], dim=-2),
         record=record,
         generation=torch.full_like(current.generation, generation),
-        **{name: loaded[name] for name in _OPTIONAL if name in loaded},
+        factor=loaded.get("factor"),
+        paths=loaded.get("paths"),
     )
     kept = elites if elites.shape == elite_fitness.shape else torch.full_like(elite_fitness, math.nan)
     return generation, new, kept

@@ -1,12 +1,12 @@
 """When a search has nothing more to gain: the reasons to stop it.
 
-The tests are those of CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, appendix B.3):
+The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
+appendix B.3.
 
     "target"         the best fitness is as good as asked for
-    "std"            no standard deviation is above a share of the first ones
+    "std"            no standard deviation is above its floor, or above a tiny share of the first one
     "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing
     "stagnation"     the best fitness has not improved for many generations
-    "condition"      the axes of the covariance differ by more than the numbers can resolve
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 STD = 1e-11
 """The least standard deviation, as a share of the first one."""
 FITNESS_RANGE = 1e-12
-CONDITION = 1e14
 
 
 @dataclass
@@ -30,12 +29,14 @@ class Termination:
         population_size: N.
         maximize: Whether a greater fitness is better.
         target: The fitness asked for; None: none.
+        least_std: The floor of the standard deviations, as a share of the first ones.
     """
 
     dim: int
     population_size: int
     maximize: bool
     target: float | None = None
+    least_std: float = 0.0
 
     def __post_init__(self) -> None:
         """Start without history."""
@@ -51,7 +52,6 @@ class Termination:
         generation_best: float,
         threshold: float,
         std_share: float,
-        condition: float = 1.0,
     ) -> tuple[str, ...]:
         """Return the reasons to stop after a generation, an empty tuple if there are none.
 
@@ -61,7 +61,6 @@ class Termination:
             generation_best: The best fitness of the last generation.
             threshold: The worst fitness of its elites.
             std_share: The greatest standard deviation of a dimension, as a share of its first one.
-            condition: The condition number of the covariance.
         """
         sign = -1.0 if self.maximize else 1.0
         if sign * best < self._best:
@@ -70,10 +69,8 @@ class Termination:
         spread = max(*self._recent, threshold) - min(*self._recent, threshold)
         found = {
             "target": self.target is not None and sign * best <= sign * self.target,
-            "std": std_share < STD,
+            "std": std_share < max(STD, 1.001 * self.least_std),
             "fitness_range": len(self._recent) == self._recent.maxlen and spread < FITNESS_RANGE,
-            "stagnation": generation - self._improved_at
-            > max(self._patience, generation // 5),
-            "condition": condition > CONDITION,
+            "stagnation": generation - self._improved_at > max(self._patience, generation // 5),
         }
         return tuple(reason for reason, holds in found.items() if holds)
