@@ -39,9 +39,9 @@ from cem.noise import (
     describe_noise,
     parse_noise,
 )
-from cem.minimize import Result, maximize, minimize
 from cem.optimizer import CrossEntropyMethod
 from cem.sampling import Sampler
+from cem.search import Result, maximize, minimize
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
 from cem.tensorboard import TensorBoardWriter

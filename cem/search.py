@@ -1,4 +1,4 @@
-"""``minimize`` and ``maximize``: a whole search in one call, with restarts, stop reasons and a result."""
+"""``minimize`` and ``maximize``: a whole search in one call, with restarts, reasons to stop and a result."""
 
 from __future__ import annotations
 
