@@ -143,7 +143,7 @@ class CrossEntropyMethod:
             elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up
                 and is at least 2. 0.2, or 0.5 with ``paths``, where neither this nor ``num_elites`` is given.
             num_elites: The number of elites, in 2..population_size, instead of a share.
-            weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K elites, as in CMA-ES,
+            weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES,
                 or ``"equal"``, as in the literature of the method.
             variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
                 ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;

@@ -23,6 +23,8 @@ from kernels.names import unknown_name
 
 AUTO = "auto"
 BACKENDS = ("cpu", "cuda", "torch")
+OPERATORS = ("normal", "cem_update")
+"""The operators of ``kernels`` that backends "cpu" and "cuda" call."""
 _UINT64 = 2**64 - 1
 
 
@@ -178,7 +180,7 @@ def _prepare(device: torch.device) -> None:
     from kernels.library import extension
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
-    build_missing([extension(operator, kind) for kind in kinds for operator in ("normal", "cem_update")])
+    build_missing([extension(operator, kind) for kind in kinds for operator in OPERATORS])
     from cem.functional import ask, init, tell
 
     state = init([0.0], 1.0, 2, maximize=True, seed=0, backend="torch", device=device)
