@@ -70,11 +70,11 @@ class Selector {
     for (int64_t r = 0; r < usable; ++r) rank[order_[r].second] = r;
   }
 
-  // The place of the last elite in rank order.
+  // The place of an elite of the greatest key.
   int64_t worst_place(const int64_t* index) const {
     int64_t worst = 0;
     for (int64_t p = 1; p < usable; ++p) {
-      if (keys[index[p]] >= keys[index[worst]]) worst = p;
+      if (keys[index[p]] > keys[index[worst]]) worst = p;
     }
     return worst;
   }
@@ -266,13 +266,13 @@ void write_record(const Job& job, const Selector<Key>& selector, const int64_t* 
     record[kRefused] = static_cast<double>(job.generation + 1);
     return;
   }
-  const double top = value(selector.best);
+  const double top = value(selector.best) + 0.0;  // -0 becomes 0: equals may stand in for each other
   selection.better = is_better(top, old[kBestFitness], job.settings.maximize);
   if (selection.better) record[kBestFitness] = top;
   const double sum = ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); });
   record[kGenerationBest] = top;
   record[kEliteMean] = sum / static_cast<double>(selector.usable);
-  record[kEliteThreshold] = value(index[selector.worst_place(index)]);
+  record[kEliteThreshold] = value(index[selector.worst_place(index)]) + 0.0;
 }
 
 // Selects the elites of all problems; writes them and the records.

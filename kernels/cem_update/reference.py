@@ -93,7 +93,7 @@ def cem_update_reference(
     moved = averaged.double() + (new_mean - averaged.double()) / divisor
     moved = torch.where(divisor == 1.0, new_mean, moved)
 
-    scores = fitness.gather(-1, order).double()
+    scores = fitness.gather(-1, order).double() + 0.0
     top_score = scores[..., :1]
     known = record[..., :1]
     better = usable & ~((known >= top_score) if maximize else (known <= top_score))
