@@ -48,7 +48,7 @@ from cem._checks import (
     check_shape,
     check_vector,
 )
-from cem.adaptation import rates
+from cem.adaptation import all_weights, rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
 from cem.functional import REFUSED, STD, Settings, State, draw, operator_sample, told
@@ -229,6 +229,8 @@ class CrossEntropyMethod(Readout):
         self._seeds = problem_seeds(seed, self.batch_shape)
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         ranked = rank_weights(self.num_elites, weights)
+        learning = rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None
+        every = None if learning is None else all_weights(self.dim, self.population_size, ranked, learning)
         floor = None
         if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
             floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
@@ -237,7 +239,7 @@ class CrossEntropyMethod(Readout):
             num_elites=self.num_elites,
             maximize=maximize,
             covariance=covariance,
-            rates=rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None,
+            rates=learning,
             variance_about=variance_about,
             smoothing=smoothing,
             std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
@@ -257,8 +259,9 @@ class CrossEntropyMethod(Readout):
             generation=torch.zeros((), dtype=torch.int64, device=self.device),
             seed=torch.tensor(signed, dtype=torch.int64).reshape(self.batch_shape).to(self.device),
             extra_variance=None,
-            weights=None if weights == "equal" else torch.tensor(ranked, dtype=torch.float64).to(self.device),
+            weights=None if weights == "equal" else self._double(ranked),
             std_floor=floor,
+            all_weights=None if every is None else self._double(every),
             low=None if limits is None else limits[0],
             high=None if limits is None else limits[1],
             factor=torch.diag_embed(first_std) if covariance == "full" else None,
@@ -408,9 +411,12 @@ class CrossEntropyMethod(Readout):
         """
         if self._variances.covers(generations):
             return False
-        table = torch.tensor(self._variances.extended(generations), dtype=torch.float64, device=self.device)
-        self._state = self._state._replace(extra_variance=table)
+        table = self._variances.extended(generations)
+        self._state = self._state._replace(extra_variance=self._double(table))
         return True
+
+    def _double(self, numbers: list[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (
