@@ -13,10 +13,10 @@ With y_k = x_k - mu_t, the elites' weights w_k of sum 1, mu_eff = 1 / sum w_k^2 
                     q' = r q
 
 v_k are the weights of all candidates by rank, negative for the worse ones, and those y_k have length sqrt(d)
-in the norm of Sigma. chi = E|N(0, I)|, and h is 1 unless p is so long that q would grow too fast. The rates are those of N.
-Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, table 1; L
-in place of the symmetric root after O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update
-and Storage Complexity, NeurIPS 2016. A diagonal covariance learns (d + 2) / 3 times as fast: R. Ros and N.
+in the norm of Sigma. chi = E|N(0, I)|, and h is 1 unless p is so long that q would grow too fast. The rates
+are those of N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, table 1; L in place
+of the symmetric root after O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update and
+Storage Complexity, NeurIPS 2016. A diagonal covariance learns (d + 2) / 3 times as fast: R. Ros and N.
 Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity, PPSN 2008.
 """
 
