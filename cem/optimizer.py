@@ -183,8 +183,9 @@ class CrossEntropyMethod:
             ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
                 both ``extra_variance`` and ``noise`` are given.
         """
-        if not isinstance(maximize, bool):
-            raise TypeError(f"expected a bool for maximize, got {maximize!r}")
+        for name, flag in (("maximize", maximize), ("paths", paths)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self._numpy = isinstance(mean, np.ndarray)
         if dtype is None:
             dtype = torch.float64 if self._numpy and mean.dtype == np.float64 else torch.float32
@@ -197,7 +198,7 @@ class CrossEntropyMethod:
             ("bound_handling", bound_handling, BOUND_HANDLING),
         ):
             if value not in known:
-                raise unknown_name(name, str(value), known)
+                raise unknown_name(f"value for {name}", str(value), known)
         self.device = check_device("cpu" if device is None else device)
         if self._numpy and self.device.type != "cpu":
             raise ValueError(f"expected a tensor as mean on device {str(self.device)!r}, got a NumPy array")
@@ -491,12 +492,14 @@ class CrossEntropyMethod:
         self._snapshot = snapshot
 
     def check(self) -> None:
-        """Wait for the device and raise what ``tell()`` did not raise without waiting; a no-op on the CPU.
+        """Wait for the device and raise what ``tell()`` did not raise without waiting.
+
+        A no-op where ``tell()`` raises at once, and for batches, which raise nothing.
 
         Raises:
             ValueError: If a generation told since the last check or snapshot was refused; raised once.
         """
-        if self.device.type != "cpu":
+        if not self._refuses_at_once and not self.batch_shape:
             self._latest().check()
 
     def statistics(self) -> dict[str, float]:
@@ -709,7 +712,7 @@ def _seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
         each = np.asarray(seed.cpu() if isinstance(seed, Tensor) else seed)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
-        return tuple(check_integer("seed", int(one), 0, 2**64 - 1) for one in each.reshape(-1))
+        return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
     seed = check_integer("seed", seed, 0, 2**64 - 1)
     return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
 
