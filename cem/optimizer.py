@@ -33,7 +33,7 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,26 +51,25 @@ from cem._checks import (
 from cem.adaptation import rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
-from cem.functional import MEAN, REFUSED, STD, Settings, State, draw, operator_sample, told
+from cem.functional import REFUSED, STD, Settings, State, draw, operator_sample, told
 from cem.graph import GenerationGraph
-from cem.noise import ConstantNoise, NoiseSchedule, NoNoise, describe_noise, resolve_noise
-from cem.sampling import Sampler, TorchSampler, choose_backend, mix_seed
-from cem.snapshot import USABLE, Snapshot, check_state
+from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
+from cem.readout import Readout
+from cem.sampling import Sampler, TorchSampler, choose_backend
+from cem.snapshot import USABLE
+from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 
 DEFAULT_ELITE_FRACTION = 0.2
 DEFAULT_RELATIVE_STD_FLOOR = 1e-6
-MIN_ELITES = 2  # one elite has no variance: the search would stop
 VARIANCES = ("old_mean", "new_mean", "new_mean_unbiased")
 COVARIANCES = ("diagonal", "full")
 WEIGHTS = ("equal", "log")
-_ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant
-_TABLE = 64  # generations of extra variance on the device at first
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
 
 
-class CrossEntropyMethod:
+class CrossEntropyMethod(Readout):
     """The cross-entropy method: draw a population, get its fitness, move towards the elites.
 
     >>> import torch
@@ -206,7 +205,7 @@ class CrossEntropyMethod:
         self.maximize = maximize
         self.population_size = check_integer("population_size", population_size, MIN_ELITES)
         default_fraction = 0.5 if paths else DEFAULT_ELITE_FRACTION
-        self.num_elites = _count_elites(self.population_size, elite_fraction, num_elites, default_fraction)
+        self.num_elites = count_elites(self.population_size, elite_fraction, num_elites, default_fraction)
         self.weights = weights
         if extra_variance is not None and noise is not None:
             raise ValueError(
@@ -228,9 +227,9 @@ class CrossEntropyMethod:
         self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
         self.backend = choose_backend(backend, self.device)
         self._sampler = sampler or (TorchSampler() if self.backend == "torch" else None)
-        self._seeds = _seeds(seed, self.batch_shape)
+        self._seeds = problem_seeds(seed, self.batch_shape)
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
-        ranked = _weights(self.num_elites, weights)
+        ranked = rank_weights(self.num_elites, weights)
         floor = None
         if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
             floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
@@ -254,7 +253,7 @@ class CrossEntropyMethod:
         record[..., REFUSED] = 0.0
         signed = [seed - (1 << 64) if seed >> 63 else seed for seed in self._seeds]
         self._state = State(
-            distribution=_distribution(start, first_std),
+            distribution=first_rows(start, first_std),
             record=record,
             generation=torch.zeros((), dtype=torch.int64, device=self.device),
             seed=torch.tensor(signed, dtype=torch.int64).reshape(self.batch_shape).to(self.device),
@@ -269,84 +268,11 @@ class CrossEntropyMethod:
             else None,
             settings=settings,
         )
-        self._generation = 0
-        self._variances: list[float] = []
-        self._covered: float = math.inf  # the generations whose extra variance is known
-        self._extend_extra_variance()
+        self._variances = VarianceTable(self.extra_variance)
+        self._cover(1)
         self._fitness_shape = (*self.batch_shape, self.population_size)
         self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
-        self._asked: tuple[Tensor, int, int] | None = None
-        self._snapshot: Snapshot | None = None  # of the state as it is, if one was taken
-        self._elite_fitness: Tensor | None = None
-        self._elites: tuple[Tensor, Tensor] | None = None  # indices and fitness of the last tell()
-        self._checked = 0  # the generation at which a refusal was last reported
-
-    @property
-    def generation(self) -> int:
-        """The number of generations told so far: ``t`` of the next ``ask()``."""
-        return self._generation
-
-    @property
-    def state(self) -> State:
-        """The state for ``cem.functional``; its tensors are the search's own, not to be changed."""
-        return self._state
-
-    @property
-    def seed(self) -> int:
-        """The seed; of a batch, that of its first problem."""
-        return self._seeds[0]
-
-    @property
-    def mean(self) -> Any:
-        """A copy of ``mu_t``, shape (..., dim): the answer of the search where the fitness is noisy."""
-        return self._given(self._state.mean)
-
-    @property
-    def std(self) -> Any:
-        """A copy of ``sigma_t``, shape (..., dim); with bounds by transform, of the space without bounds."""
-        return self._given(self._state.std)
-
-    @property
-    def averaged_mean(self) -> Any:
-        """A copy of ``a_t``, shape (..., dim): ``mean`` averaged over generations; see ``mean_averaging``."""
-        return self._given(self._state.averaged_mean)
-
-    @property
-    def covariance(self) -> Any:
-        """A new matrix, shape (..., dim, dim): ``Sigma_t``."""
-        factor = self._state.factor
-        full = torch.diag_embed(self._state.std.square()) if factor is None else factor @ factor.mT
-        return self._given(full)
-
-    @property
-    def best(self) -> Any:
-        """A copy of the fittest candidate ever told, shape (..., dim); NaN before the first ``tell()``.
-
-        Of equal fitness the first one told stays. With a noisy fitness it is the luckiest one: prefer
-        ``mean``.
-        """
-        return self._given(self._state.best)
-
-    @property
-    def best_fitness(self) -> Any:
-        """The fitness of ``best`` as it was told, a float; for a batch a tensor of its shape, float64.
-
-        NaN before the first ``tell()``. Waits for the device.
-
-        Raises:
-            ValueError: As ``check``.
-        """
-        self.check()
-        found = self._state.best_fitness
-        return self._given(found) if self.batch_shape else float(found)
-
-    @property
-    def elite_fitness(self) -> Any:
-        """The fitness of the elites of the last ``tell()``, best first; a copy, (..., num_elites), float64.
-
-        NaN before the first ``tell()``, and on devices other than the CPU after a refused one.
-        """
-        return self._given(self._fitness_of_elites())
+        self._adopt(0, self._state, None)
 
     def ask(self) -> Any:
         """Draw the population of this generation, equation (1), within the bounds.
@@ -376,8 +302,7 @@ class CrossEntropyMethod:
         """
         scores = self._checked_fitness(fitness)
         asked, evaluated = self._evaluated(candidates)
-        if self._generation >= self._covered:
-            self._extend_extra_variance()
+        self._cover(self._generation + 1)
         state, elites = told(self._state, asked, scores, evaluated)
         if self._refuses_at_once and state.record.tolist()[REFUSED] == self._generation + 1:
             nan, infinite = int(scores.isnan().sum()), int(scores.isinf().sum())
@@ -411,9 +336,7 @@ class CrossEntropyMethod:
         def step() -> Evaluation:
             nonlocal graph
             last = self._generation + generations
-            if graph is None or last > self._covered:
-                if last > self._covered:
-                    self._extend_extra_variance(last)
+            if self._cover(last) or graph is None:
                 graph = GenerationGraph(self._state, objective, generations)
             self._state = graph(self._state)
             self._elites = (graph.elites.clone(), graph.evaluation.fitness.clone())
@@ -445,7 +368,7 @@ class CrossEntropyMethod:
             first_std = check_vector("std", std, start.shape, self.dtype, self.device)
         if mean is not None or std is not None:
             check_distribution(start, first_std)
-        self._restart(_distribution(start, first_std))
+        self._restart(first_rows(start, first_std))
 
     def shift(self, k: int) -> None:
         """Move mean and standard deviation ``k`` places forward, as a plan of which ``k`` steps are taken.
@@ -458,97 +381,8 @@ class CrossEntropyMethod:
         """
         k = check_integer("k", k, 0, self.dim)
         kept = self._state.distribution[..., k:]
-        fresh = _distribution(*self._start)[..., self.dim - k :]
+        fresh = first_rows(*self._start)[..., self.dim - k :]
         self._restart(torch.cat([kept, fresh], dim=-1))
-
-    def snapshot(self) -> Snapshot:
-        """Start a copy of the state after the last generation told to the host; does not wait.
-
-        On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
-        A generation refused since the last snapshot is reported when this one is read.
-
-        Returns:
-            A new snapshot. ``check``, ``statistics`` and ``state_dict`` use it until the next ``tell()``.
-        """
-        since, self._checked = self._checked, self._generation
-        self._snapshot = Snapshot(
-            self._generation, self._settings(), self._state, self._fitness_of_elites(), since
-        )
-        return self._snapshot
-
-    def rewind(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot of this search; does not wait.
-
-        Args:
-            snapshot: A snapshot of ``snapshot()``.
-
-        Raises:
-            ValueError: If it is of a search with other settings or on another device.
-        """
-        device = snapshot.state.distribution.device
-        if snapshot.settings != self._settings() or device != self._state.distribution.device:
-            raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
-        self._adopt(snapshot.generation, snapshot.state, snapshot.elite_fitness)
-        self._snapshot = snapshot
-
-    def check(self) -> None:
-        """Wait for the device and raise what ``tell()`` did not raise without waiting.
-
-        A no-op where ``tell()`` raises at once, and for batches, which raise nothing.
-
-        Raises:
-            ValueError: If a generation told since the last check or snapshot was refused; raised once.
-        """
-        if not self._refuses_at_once and not self.batch_shape:
-            self._latest().check()
-
-    def statistics(self) -> dict[str, float]:
-        """Return the statistics of the last generation.
-
-        Returns:
-            ``best_fitness`` so far; ``generation_best``, ``elite_mean`` and ``elite_threshold`` of the last
-            generation (NaN before the first): the fitness of its best candidate, of its elites on average, of
-            its worst elite; and ``std_mean``, the mean of the standard deviation over the dimensions. Of a
-            batch: the best of all problems, the means over them of the others.
-
-        Raises:
-            ValueError: As ``check``.
-        """
-        return self._latest().statistics()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state from which a search resumes, as tensors on the CPU, numbers and text.
-
-        A generation asked and not yet told is not part of it: it is drawn again, the same.
-
-        Returns:
-            ``settings`` (compared on loading), ``generation``, ``mean``, ``std``, ``averaged_mean`` and
-            ``best`` of shape (..., dim), ``best_fitness`` of shape (...) and ``elite_fitness`` of shape
-            (..., num_elites); ``factor`` and ``paths`` where the search has them. The tensors are copies.
-
-        Raises:
-            ValueError: As ``check``.
-        """
-        return self._latest().state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of an optimizer with the same settings, bit for bit.
-
-        On another device the bits of later samples may differ. Population and elites may be other than
-        before. For other settings make a new optimizer with the ``mean`` and ``std`` of the old one.
-
-        Args:
-            state: A state of ``state_dict()``. Not changed.
-
-        Raises:
-            TypeError: If the generation is no int. No error changes the optimizer.
-            ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
-        """
-        generation, loaded, elite_fitness = check_state(
-            state, self._settings(), self._state, self._fitness_of_elites()
-        )
-        check_distribution(loaded.distribution[..., MEAN, :], loaded.distribution[..., STD, :])
-        self._adopt(generation, loaded, elite_fitness)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""
@@ -566,6 +400,18 @@ class CrossEntropyMethod:
         ]
         x = torch.stack(drawn).view(*self.batch_shape, size, self.dim) if self.batch_shape else drawn[0]
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
+
+    def _cover(self, generations: int) -> bool:
+        """Put the extra variance of the first ``generations`` on the device; return whether it was not there.
+
+        Raises:
+            ValueError: If it is no variance.
+        """
+        if self._variances.covers(generations):
+            return False
+        table = torch.tensor(self._variances.extended(generations), dtype=torch.float64, device=self.device)
+        self._state = self._state._replace(extra_variance=table)
+        return True
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (
@@ -603,25 +449,6 @@ class CrossEntropyMethod:
         flat = candidates.view(-1)
         return int(flat.view(torch.int64 if flat.nbytes % 8 == 0 else torch.int32).sum())
 
-    def _fitness_of_elites(self) -> Tensor:
-        if self._elite_fitness is None:
-            if self._elites is None:
-                shape = (*self.batch_shape, self.num_elites)
-                return torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
-            elites, fitness = self._elites
-            found = fitness.gather(-1, elites).double()
-            refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
-            self._elite_fitness = torch.where(refused, math.nan, found)
-        return self._elite_fitness
-
-    def _latest(self) -> Snapshot:
-        return self.snapshot() if self._snapshot is None else self._snapshot
-
-    def _adopt(self, generation: int, state: State, elite_fitness: Tensor | None) -> None:
-        self._state, self._generation, self._checked = state, generation, generation
-        self._elite_fitness, self._elites = elite_fitness, None
-        self._forget()
-
     def _restart(self, distribution: Tensor) -> None:
         state = self._state
         record = torch.full_like(state.record, math.nan)
@@ -630,105 +457,6 @@ class CrossEntropyMethod:
         paths = None if state.paths is None else torch.zeros_like(state.paths)
         new = state._replace(distribution=distribution, record=record, factor=factor, paths=paths)
         self._adopt(self._generation, new, None)
-
-    def _forget(self) -> None:
-        self._asked = self._snapshot = None
-
-    def _given(self, tensor: Tensor) -> Any:
-        copy = tensor.clone()
-        return copy.numpy() if self._numpy else copy
-
-    def _extend_extra_variance(self, least: int = 0) -> None:
-        """Put the extra variance of the coming generations on the device.
-
-        Raises:
-            ValueError: If that of the next generation, or of the first ``least``, is no variance.
-        """
-        if isinstance(self.extra_variance, NoNoise):
-            return
-        constant = isinstance(self.extra_variance, ConstantNoise)
-        known = self._variances
-        for t in range(len(known), 1 if constant else max(_TABLE, 2 * self._generation, least)):
-            try:
-                found = self.extra_variance(t)
-                known.append(check_real(f"the extra variance of generation {t}", found, 0.0))
-            except (TypeError, ValueError):
-                if t <= max(self._generation, least - 1):
-                    raise
-                break  # it may never come to that generation
-        table = torch.tensor(known, dtype=torch.float64, device=self.device)
-        self._state = self._state._replace(extra_variance=table)
-        self._covered = math.inf if constant else len(known)
-
-    def _settings(self) -> dict[str, Any]:
-        """The settings that a resumed search shares with the saved one, as JSON values.
-
-        The keys are those of older checkpoints: ``noise`` is ``extra_variance``, ``averaging`` is
-        ``mean_averaging``.
-        """
-        settings = self._state.settings
-        return {
-            "dim": self.dim,
-            "batch": list(self.batch_shape),
-            "maximize": self.maximize,
-            "noise": describe_noise(self.extra_variance),
-            "weights": self.weights,
-            "variance_about": settings.variance_about,
-            "covariance": settings.covariance,
-            "paths": settings.rates is not None,
-            "smoothing": settings.smoothing,
-            "std_smoothing": settings.std_smoothing,
-            "bounds": self._bounds_text,
-            "bound_handling": settings.bounds,
-            "std_floor": self.std_floor,
-            "relative_std_floor": self.relative_std_floor,
-            "averaging": settings.mean_averaging,
-            "backend": self.backend,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),
-        }
-
-
-def _distribution(mean: Tensor, std: Tensor) -> Tensor:
-    """Return the rows of a distribution at the start, shape (..., 4, d)."""
-    return torch.stack([mean, std, mean, torch.full_like(mean, math.nan)], dim=-2)
-
-
-def _weights(num_elites: int, kind: str) -> list[float]:
-    """Return the weights of the elites by rank, of sum 1."""
-    raw = [1.0] * num_elites
-    if kind == "log":
-        raw = [math.log(num_elites + 0.5) - math.log(rank) for rank in range(1, num_elites + 1)]
-    total = math.fsum(raw)
-    return [weight / total for weight in raw]
-
-
-def _seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
-    """Return the seed of each problem."""
-    count = math.prod(batch_shape)
-    if seed is None:
-        seed = int(torch.randint(2**63 - 1, ()))
-    if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
-        each = np.asarray(seed.cpu() if isinstance(seed, Tensor) else seed)
-        if each.shape != tuple(batch_shape):
-            raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
-        return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
-    seed = check_integer("seed", seed, 0, 2**64 - 1)
-    return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
-
-
-def _count_elites(
-    population_size: int, elite_fraction: float | None, num_elites: int | None, default: float
-) -> int:
-    if num_elites is not None:
-        if elite_fraction is not None:
-            raise ValueError(
-                f"expected elite_fraction or num_elites, got both: {elite_fraction!r} and {num_elites!r}"
-            )
-        return check_integer("num_elites", num_elites, MIN_ELITES, population_size)
-    fraction = default if elite_fraction is None else elite_fraction
-    fraction = check_real("elite_fraction", fraction, 0.0, 1.0, open_low=True)
-    return max(MIN_ELITES, math.ceil(fraction * population_size - _ROUNDING))
 
 
 def _version(tensor: Tensor) -> int:

@@ -30,7 +30,7 @@ struct Vector {
 // What the noise is made of.
 struct Noise {
   uint64_t seed, generation;
-  const int64_t* seed_data;        // where not null, the seeds are there, one a problem, in the device's memory
+  const int64_t* seed_data;        // where not null, the seeds are there, one a problem
   const int64_t* generation_data;  // where not null, the generation is there
   int64_t problems, samples, dimensions;
   bool shared, antithetic, dim_first;
@@ -72,7 +72,8 @@ inline int64_t problem_stride(const Tensor& tensor) {
   return stride;
 }
 
-// A tensor of the mean's shape and how the kernels read it. The public function says more about what is wrong.
+// A tensor of the mean's shape and how the kernels read it. The public function says more about what is
+// wrong.
 struct Parameter {
   Tensor tensor;
   Vector vector;
@@ -130,8 +131,8 @@ struct Origin {
   std::optional<Tensor> seed_tensor = std::nullopt, generation_tensor = std::nullopt;
 };
 
-// Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin` are
-// made contiguous, and have to live as long as the result.
+// Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin`
+// are made contiguous, and have to live as long as the result.
 inline Noise make_noise(const Tensor& like, int64_t leading, Origin& origin, int64_t samples,
                         int64_t dimensions, bool shared, bool antithetic, bool dim_first) {
   int64_t problems = 1;

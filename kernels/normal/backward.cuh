@@ -26,7 +26,7 @@ __device__ __forceinline__ float as_real<__nv_bfloat16, float>(__nv_bfloat16 x) 
 
 // z[dimension][sample] of a tile.
 template <typename Real>
-__device__ __forceinline__ void noise_tile(const typename Stream<Real>::Keys& keys, const Noise& noise,
+__device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& noise,
                                            const typename Stream<Real>::Dimensions& dimensions,
                                            const typename Stream<Real>::Samples& samples,
                                            Real (&z)[kTile][kTile]) {
@@ -52,11 +52,11 @@ __device__ __forceinline__ void noise_tile(const typename Stream<Real>::Keys& ke
 template <typename T, typename Real>
 __device__ __forceinline__ void sum_tiles(const Noise& noise, const T* grad, int64_t first, int64_t tile,
                                           int64_t step, int64_t last, Real (&sum)[2][kTile]) {
-  __shared__ typename Stream<Real>::Keys shared_keys;
+  __shared__ LateKeys shared_keys;
   const Key key = make_key(noise.seed);
   put_keys(key, shared_keys);
   __syncthreads();
-  const typename Stream<Real>::Keys keys = shared_keys;
+  const LateKeys keys = shared_keys;
   const auto dimensions = Stream<Real>::dimensions(key, noise.shared ? 0 : first, noise.generation);
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
   for (; tile < last; tile += step) {

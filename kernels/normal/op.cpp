@@ -4,11 +4,6 @@
 // threads share the rows of tiles. Every number is a function of its place alone, so the number of threads
 // changes nothing.
 
-// Without errno a square root is one instruction, which has a vector form.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno")
-#endif
-
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
@@ -44,62 +39,64 @@ Key key_of(const Noise& noise, int64_t problem) {
   return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(noise.seed_data[problem]) : noise.seed);
 }
 
-// The noise of `lanes` neighbouring tiles: z = radius * direction, in [dimension * kTile + sample][lane].
-// Lane l has the dimensions from (tile + l) * kTile if `across` (the samples from block * kTile), else the
-// samples from (block + l) * kTile. Where the noise is shared, dimension 0 stands for all.
+// The noise of kLanes neighbouring tiles: z = radius * direction. Lane l has the dimensions from (tile + l) *
+// kTile if `across` (the samples from block * kTile), else the samples from (block + l) * kTile. Where the
+// noise is shared, dimension 0 stands for all.
 template <typename Real>
 struct Tiles {
-  Real radius[kCells][kLanes], direction[kCells][kLanes];
+  Real radius[kTile][kTile / 2][kLanes], direction[kTile][kTile][kLanes];  // by dimension and sample
 
-  void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across, int lanes);
-};
-
-template <>
-void Tiles<float>::fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across, int) {
-  LateKeys keys;
-  for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
-  const int64_t first = noise.shared ? 0 : tile * kTile;
-  const uint32_t step = across && !noise.shared ? kTile : 0;
-  const uint32_t word3 = upper(noise.generation, first,
-                               block);  // the same for all lanes: a chunk starts at a multiple of kLanes
-  for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-    uint32_t w[4][kLanes];
-    for (int l = 0; l < kLanes; ++l) {
-      const uint32_t dimension = low(first) + j + l * step, b = low(block) + (across ? 0 : l);
-      const Words x = words(keys, dimension_part(key, dimension, noise.generation),
-                            block_part(key, b, noise.generation, word3));
-      for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
-    }
-    for (int half = 0; half < 2; ++half) {
-      const int cell = j * kTile + 2 * half;
-      for (int l = 0; l < kLanes; ++l) {
-        const Polar<float> p = polar(w[2 * half][l], w[2 * half + 1][l]);
-        radius[cell][l] = radius[cell + 1][l] = p.radius;
-        direction[cell][l] = p.cosine;
-        direction[cell + 1][l] = noise.antithetic ? -p.cosine : p.sine;
-      }
-    }
-  }
-}
-
-template <>
-void Tiles<double>::fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across, int lanes) {
-  for (int l = 0; l < lanes; ++l) {
-    const int64_t at = noise.shared ? 0 : across ? tile + l : tile, b = across ? block : block + l;
-    const auto dimensions = Stream<double>::dimensions(key, at * kTile, noise.generation);
-    const auto samples =
-        Stream<double>::samples(key, b, noise.generation, upper(noise.generation, at * kTile, b));
+  void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across) {
+    LateKeys keys;
+    for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
+    const int64_t first = noise.shared ? 0 : tile * kTile;
+    const uint32_t by_dimension = across && !noise.shared ? kTile : 0, by_block = across ? 0 : 1;
+    // The same for all lanes, since a chunk starts at a multiple of kLanes.
+    const uint32_t word3 = upper(noise.generation, first, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-      Polar<double> pair[2];
-      Stream<double>::set(key, dimensions, j, samples, pair);
-      for (int s = 0; s < kTile; ++s) {
-        const Polar<double>& p = pair[s / 2];
-        radius[j * kTile + s][l] = p.radius;
-        direction[j * kTile + s][l] = s % 2 == 0 ? p.cosine : noise.antithetic ? -p.cosine : p.sine;
+      for (int part = 0; part < Stream<Real>::kParts; ++part) {
+        const uint32_t mark = sizeof(Real) == sizeof(float) ? 0 : kOfDouble | (part == 0 ? 0 : kSecondHalf);
+        uint32_t w[4][kLanes];
+        for (int l = 0; l < kLanes; ++l) {
+          const uint32_t dimension = low(first) + j + l * by_dimension, b = low(block) + l * by_block;
+          const Words x = words(keys, dimension_part(key, dimension, noise.generation),
+                                block_part(key, b, noise.generation, word3 | mark));
+          for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
+        }
+        if constexpr (sizeof(Real) == sizeof(float)) {
+          for (int half = 0; half < 2; ++half) set(j, half, w[2 * half], w[2 * half + 1]);
+        } else {
+          set(j, part, w[0], w[1], w[2], w[3]);
+        }
       }
+      if (noise.antithetic) mirror(j);
     }
   }
-}
+
+ private:
+  // A pair of samples of dimension j, from the words of each lane.
+  template <typename... Words>
+  void set(int j, int half, const Words*... words) {
+    polar_lanes(radius[j][half], direction[j][2 * half], direction[j][2 * half + 1], words...);
+  }
+
+  template <typename... Words>
+  static void polar_lanes(Real* __restrict__ to_radius, Real* __restrict__ to_cosine,
+                          Real* __restrict__ to_sine, const Words* __restrict__... words) {
+    for (int l = 0; l < kLanes; ++l) {
+      const Polar<Real> p = polar(words[l]...);
+      to_radius[l] = p.radius;
+      to_cosine[l] = p.cosine;
+      to_sine[l] = p.sine;
+    }
+  }
+
+  void mirror(int j) {
+    for (int s = 0; s < kTile; s += 2) {
+      for (int l = 0; l < kLanes; ++l) direction[j][s + 1][l] = -direction[j][s][l];
+    }
+  }
+};
 
 // A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored.
 template <typename T, typename Real>
@@ -113,10 +110,10 @@ struct Chunk {
   void compute(int64_t tile, bool across, int lanes) {
     for (int j = 0; j < kTile; ++j) {
       for (int s = 0; s < kTile; ++s) {
-        const int cell = j * kTile + s, source = (noise.shared ? 0 : j) * kTile + s;
+        const int cell = j * kTile + s, source = noise.shared ? 0 : j;
         for (int l = 0; l < lanes; ++l) {
           const int64_t i = std::min((across ? tile + l : tile) * kTile + j, noise.dimensions - 1);
-          Real value = std::fma(std[i] * z.radius[source][l], z.direction[source][l], mean[i]);
+          Real value = std::fma(std[i] * z.radius[source][s / 2][l], z.direction[source][s][l], mean[i]);
           if (low != nullptr && value < low[i]) value = low[i];  // NaN stays
           if (high != nullptr && value > high[i]) value = high[i];
           x[cell][l] = value;
@@ -182,7 +179,7 @@ void sample(const Noise& noise, Vector mean, Vector std, Vector low, Vector high
       const int64_t row = i / chunks % rows, column = i % chunks * kLanes;
       const int64_t tile = across ? column : row, block = across ? row : column;
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, along - column));
-      chunk.z.fill(key_of(noise, problem), noise, tile, block, across, lanes);
+      chunk.z.fill(key_of(noise, problem), noise, tile, block, across);
       chunk.compute(tile, across, lanes);
       if (follow) {
         chunk.store(tile, block, across, lanes);
@@ -226,13 +223,13 @@ void sum_samples(const Noise& noise, const T* grad, typename ComputeType<T>::typ
       const int dimensions = static_cast<int>(std::min<int64_t>(kTile, noise.dimensions - first));
       for (int64_t sample = 0; sample < noise.samples; sample += kTile * kLanes) {
         const int count = static_cast<int>(std::min<int64_t>(kTile * kLanes, noise.samples - sample));
-        z.fill(key, noise, tile, sample / kTile, false, static_cast<int>(divide_up(count, kTile)));
+        z.fill(key, noise, tile, sample / kTile, false);
         for (int j = 0; j < dimensions; ++j) {
           for (int s = 0; s < count; ++s) {
-            const int cell = (noise.shared ? 0 : j) * kTile + s % kTile, lane = s / kTile;
+            const int source = noise.shared ? 0 : j, lane = s / kTile;
             const double g = static_cast<Real>(of_problem[(first + j) * row + (sample + s) * column]);
             sum[0][j] += g;
-            sum[1][j] += g * (z.radius[cell][lane] * z.direction[cell][lane]);
+            sum[1][j] += g * (z.radius[source][s % kTile / 2][lane] * z.direction[source][s % kTile][lane]);
           }
         }
       }

@@ -43,7 +43,8 @@ def sample_normal(
 
     With a seed, ``z[j, i]`` is a pure function of (seed, generation, i, j): it depends neither on
     ``num_samples``, nor on the number of dimensions, nor on the layout. float32, float16 and bfloat16 have
-    the same z, float64 another one. In float32, CPU and CUDA differ by no more than 4e-6 times
+    the same z, float64 another one. Samples have the same bits on every CPU with any number of threads, and
+    on every GPU; in float64 on both. In float32, CPU and CUDA differ by no more than 4e-6 times
     ``|mean| + std * max(1, |z|)``. Without a seed, torch's generator gives one: torch.manual_seed,
     torch.get_rng_state and CUDA graphs govern it as they do torch.randn, and every call differs.
 

@@ -26,6 +26,10 @@ constexpr int kMaxSteps = 8;
 constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
+// Blocks a multiprocessor that leave a thread enough registers.
+template <typename T>
+constexpr int kResident = sizeof(T) == sizeof(double) ? 2 : 3;
+
 template <typename Real>
 struct Bounds {
   const Real* low;  // null where there are none
@@ -148,9 +152,6 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
 __device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
   if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
 }
-__device__ __forceinline__ void put_keys(Key key, Key& shared) {
-  if (threadIdx.x == 0) shared = key;
-}
 
 // Word 3 for a tile; its dimensions decide nothing where the noise is shared.
 __device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension, int64_t block) {
@@ -159,7 +160,7 @@ __device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension,
 
 // x[dimension][sample] of a tile.
 template <typename Real, bool kPlain>
-__device__ __forceinline__ void sample_tile(const typename Stream<Real>::Keys& keys, const Noise& noise,
+__device__ __forceinline__ void sample_tile(const LateKeys& keys, const Noise& noise,
                                             const Column<Real, kPlain>& column,
                                             const typename Stream<Real>::Samples& samples,
                                             Real (&x)[kTile][kTile]) {
@@ -242,12 +243,11 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector mean, Vector std,
-                                                           Bounds<typename ComputeType<T>::type> bounds,
-                                                           Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResident<T>) void rows_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
-  __shared__ typename Stream<Real>::Keys shared_keys;
+  __shared__ LateKeys shared_keys;
   const int64_t problem = problem_of_block();
   if (problem >= noise.problems) return;
   enter_problem(noise, problem);
@@ -267,7 +267,7 @@ __global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector m
   __syncthreads();
   if (block * kTile >= noise.samples) return;
 
-  const typename Stream<Real>::Keys keys = shared_keys;
+  const LateKeys keys = shared_keys;
   const auto samples = Stream<Real>::samples(key, block, noise.generation, word3(noise, first, block));
   const int64_t count = noise.samples - block * kTile;
   const bool whole = noise.samples % kTile == 0;
@@ -289,13 +289,12 @@ __global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector m
 
 // (N, d): threads along the dimensions, the table holds blocks of samples.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vector mean, Vector std,
-                                                              Bounds<typename ComputeType<T>::type> bounds,
-                                                              Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResident<T>) void columns_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   using Samples = typename Stream<Real>::Samples;
   __shared__ alignas(16) Samples table[kMaxEntries];
-  __shared__ typename Stream<Real>::Keys shared_keys;
+  __shared__ LateKeys shared_keys;
   const int64_t problem = problem_of_block();
   if (problem >= noise.problems) return;
   enter_problem(noise, problem);
@@ -319,7 +318,7 @@ __global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vecto
   __syncthreads();
   if (first >= noise.dimensions) return;
 
-  const typename Stream<Real>::Keys keys = shared_keys;
+  const LateKeys keys = shared_keys;
   const int64_t count = noise.dimensions - first;
   const bool whole = noise.dimensions % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;

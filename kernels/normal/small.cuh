@@ -5,9 +5,9 @@
 // Roofline: the bytes of the result, which fit into the second-level cache; the latency of a thread's few
 // hundred instructions is what is left. 19 instructions a normal, 4.2 of them 32 x 32 -> 64 bit products.
 //
-// (..., d, N), whole vectors, no bounds: a block of kThreads has `width` threads along the samples, four samples
-// each, and kThreads / width groups of kRows dimensions. A thread owns four samples of kRows consecutive
-// dimensions. Problems lie along the grid's second side.
+// (..., d, N), whole vectors, no bounds: a block of kThreads has `width` threads along the samples, four
+// samples each, and kThreads / width groups of kRows dimensions. A thread owns four samples of kRows
+// consecutive dimensions. Problems lie along the grid's second side.
 // (..., N, d): a thread owns four samples of kRows consecutive dimensions; neighbours have neighbouring
 // dimensions, then blocks of samples, then problems, so that no thread is idle but the last ones.
 #pragma once
@@ -27,9 +27,9 @@ struct SmallKeys {
 
 struct SmallRows {
   int64_t dimensions, samples, problems;
-  int log_width;     // of the threads along the samples
-  uint32_t across;   // blocks along the samples
-  bool aligned;      // mean and std of every problem to 16 bytes
+  int log_width;    // of the threads along the samples
+  uint32_t across;  // blocks along the samples
+  bool aligned;     // mean and std of every problem to 16 bytes
   int64_t mean_stride, std_stride;
   SmallKeys keys;
 };

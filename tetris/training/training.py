@@ -18,13 +18,12 @@ from cem import (
     CrossEntropyMethod,
     MetricsWriter,
     ProgressBar,
-    RejectedCheckpoint,
     StopRequest,
-    TensorBoardWriter,
     Trainer,
 )
+from cem.checkpoint import RejectedCheckpoint
 from cem.sampling import OPERATORS
-from cem.tensorboard import check_tensorboard
+from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels import library
 from kernels.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
