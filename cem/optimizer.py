@@ -182,8 +182,9 @@ class CrossEntropyMethod(Readout):
             ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
                 both ``extra_variance`` and ``noise`` are given.
         """
-        if not isinstance(maximize, bool):
-            raise TypeError(f"expected a bool for maximize, got {maximize!r}")
+        for name, flag in (("maximize", maximize), ("paths", paths)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self._numpy = isinstance(mean, np.ndarray)
         if dtype is None:
             dtype = torch.float64 if self._numpy and mean.dtype == np.float64 else torch.float32
@@ -196,7 +197,7 @@ class CrossEntropyMethod(Readout):
             ("bound_handling", bound_handling, BOUND_HANDLING),
         ):
             if value not in known:
-                raise unknown_name(name, str(value), known)
+                raise unknown_name(f"value for {name}", str(value), known)
         self.device = check_device("cpu" if device is None else device)
         if self._numpy and self.device.type != "cpu":
             raise ValueError(f"expected a tensor as mean on device {str(self.device)!r}, got a NumPy array")
