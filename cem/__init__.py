@@ -40,6 +40,8 @@ from cem.noise import (
     parse_noise,
 )
 from cem.optimizer import CrossEntropyMethod
+from cem.plan_search import rollout_cost
+from cem.planner import Planner
 from cem.sampling import Sampler, available_backends, register_backend
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
@@ -62,6 +64,7 @@ __all__ = [
     "NoNoise",
     "NoiseSchedule",
     "Objective",
+    "Planner",
     "ProgressBar",
     "RejectedCheckpoint",
     "RunPlan",
@@ -76,5 +79,6 @@ __all__ = [
     "parse_noise",
     "read_checkpoint",
     "register_backend",
+    "rollout_cost",
     "write_checkpoint",
 ]
