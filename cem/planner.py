@@ -68,7 +68,7 @@ class Planner:
         num_elites: int | None = None,
         mean: Any = None,
         std: Any = None,
-        keep: float = 0.3,
+        keep: float = 0.5,
         beta: float = 0.0,
         shrink: float = 1.0,
         momentum: float = 0.1,
@@ -100,7 +100,7 @@ class Planner:
             mean: The first mean of an action, one number or shape (A,), within the bounds. Default: the
                 middle of the bounds.
             std: The standard deviation of an action at the beginning of each step, one number or shape (A,),
-                positive. Default: a quarter of ``high - low``.
+                positive. Default: a third of ``high - low``.
             keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
             beta: The exponent of the noise's power spectrum ``1 / f^beta``, finite, ``>= 0``; 0 is white
                 noise. Where actions have to stay the same for many steps to matter, try 1 to 4.
@@ -148,7 +148,7 @@ class Planner:
 
         low, high = self._check_bounds(bounds)
         first_mean = (low + high) / 2 if mean is None else self._actions("mean", mean)
-        first_std = (high - low) / 4 if std is None else self._actions("std", std)
+        first_std = (high - low) / 3 if std is None else self._actions("std", std)
         check_distribution(first_mean, first_std)
         if not bool(((low <= first_mean) & (first_mean <= high)).all()):
             raise ValueError(f"expected a mean within the bounds {bounds!r}, got {mean!r}")
@@ -277,7 +277,8 @@ class Planner:
         return batch[0] if self.num_envs is None else batch
 
     def _plans(self, batch: Tensor) -> Tensor:
-        return self._squeeze(batch).unflatten(-1, (self.horizon, self.action_dim)).clone()
+        plans: Tensor = self._squeeze(batch).unflatten(-1, (self.horizon, self.action_dim))
+        return plans.clone()
 
     def _actions(self, name: str, value: Any) -> Tensor:
         """Return a number of each dimension of an action as one of each dimension of a plan, shape (d,)."""
