@@ -20,7 +20,7 @@ from kernels.files import check_writable, write_bytes
 from tetris.commands.command_line import Parser, one_line_errors, path_ending, positive_int, run, seed
 
 TASKS = ("pendulum", "half_cheetah")
-_PIXELS, _COLORS = 240, 64  # of a movie
+_WIDTH, _COLORS = 320, 64  # of a movie
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +79,9 @@ def write_movie(frames: Sequence[Any], path: Path, frames_per_second: float = 20
     """Write pictures, each an array of shape (height, width, 3), uint8, as a looping GIF."""
     from PIL import Image
 
-    small = [Image.fromarray(frame).resize((_PIXELS, _PIXELS)) for frame in frames]
+    height, width, _ = frames[0].shape
+    size = _WIDTH, round(_WIDTH * height / width)
+    small = [Image.fromarray(frame).resize(size) for frame in frames]
     palette = small[len(small) // 2].quantize(_COLORS)
     images = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small]
     file = io.BytesIO()

@@ -74,7 +74,10 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
         from mujoco import rollout
     except ImportError as error:
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
-    env: Any = gymnasium.make("HalfCheetah-v5", render_mode="rgb_array" if render else None).unwrapped
+    options: dict[str, Any] = (
+        {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360} if render else {}
+    )
+    env: Any = gymnasium.make("HalfCheetah-v5", **options).unwrapped
     env.reset(seed=seed)
     model, threads = env.model, len(os.sched_getaffinity(0))
     everything = mujoco.mjtState.mjSTATE_FULLPHYSICS

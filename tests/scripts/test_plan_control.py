@@ -33,7 +33,7 @@ def test_a_movie_is_a_gif_of_all_frames(tmp_path: Path) -> None:
     frames = [np.roll(ramp, shift, axis=0) for shift in (0, 100, 200)]
     plan_control.write_movie(frames, tmp_path / "a.gif")
     with image.open(tmp_path / "a.gif") as gif:
-        assert (gif.n_frames, gif.size) == (3, (240, 240))
+        assert (gif.n_frames, gif.size) == (3, (320, 320))
 
 
 @pytest.mark.parametrize(
