@@ -233,13 +233,13 @@ def test_opcheck(device: str) -> None:
     seeded(mean, std)
     operators = torch.ops.cem_tetris
     seed_tensor = torch.tensor([9], device=device)
-    rest = (0, False, True, None, std, False, torch.float32)
+    rest = (0, None, False, True, None, std, False, torch.float32)
     contract.check_opcheck(operators.sample_normal_no_grad.default, (mean, std, 6, 2, None, *rest))
     mean.requires_grad_()
     contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, 0, seed_tensor, *rest))
     grad = torch.ones(6, 5, device=device, requires_grad=True)
     contract.check_opcheck(
-        operators.sample_normal_backward.default, (grad, 0, seed_tensor, 0, False, True, False)
+        operators.sample_normal_backward.default, (grad, 0, seed_tensor, 0, None, False, True, False)
     )
 
 
@@ -306,7 +306,7 @@ def test_the_backward_pass_is_the_same_every_time() -> None:
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"mean": torch.zeros(2, 2)}, ValueError, r"one shape \(d,\), got \(2, 2\) and \(3,\)"),
+    ({"mean": torch.zeros(2, 2)}, ValueError, r"one shape \(\.\.\., d\), got \(2, 2\) and \(3,\)"),
     ({"std": torch.ones(4)}, ValueError, r"got \(3,\) and \(4,\)"),
     ({"std": torch.ones(3).double()}, TypeError, "got torch.float32 and torch.float64"),
     ({"mean": torch.zeros(3).long(), "std": torch.ones(3).long()}, TypeError, "floating.*got torch.int64"),
@@ -355,7 +355,7 @@ def test_integers_of_any_kind_will_do() -> None:
 
 def test_direct_calls_check_what_they_read() -> None:
     mean, std = parameters(3)
-    noise = (4, 1, None, 0, False, False)
+    noise = (4, 1, None, 0, None, False, False)
     sample = torch.ops.cem_tetris.sample_normal_no_grad
     sample_normal(mean, std, 4, seed=1)  # loads it
     with pytest.raises(RuntimeError, match="another type of low"):
