@@ -1,7 +1,7 @@
 """The search for plans of one step, as a pure function of the state and of what the last step left.
 
-Nothing waits for the device and nothing is changed in place but what is made here, so a CUDA graph may
-capture it.
+Noise and update are the operators of ``kernels``. They wait for nothing, and nothing is changed in place but
+what is made here, so a CUDA graph may capture a search.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from cem._checks import as_real
+from cem.sampling import mix_seed
+from kernels.cem_update import cem_update, cem_update_reference
 from kernels.normal import sample_normal
 
 Cost = Callable[[Tensor, Tensor], Any]
@@ -51,7 +53,8 @@ class PlanSearch:
         horizon: Actions a plan.
         action_dim: A, numbers an action.
         sizes: The plans of each iteration.
-        kept: How many elites are candidates again.
+        num_elites: The elites of an iteration.
+        kept: How many of them are candidates again.
         smoothing: The weight of the elites against the old distribution.
         executes_best: Whether the best plan is executed; otherwise the mean.
         maximize: Whether a greater cost is better.
@@ -60,8 +63,9 @@ class PlanSearch:
         low: Lower bounds, shape (d,).
         high: Upper bounds, shape (d,).
         coloring: What colours noise along the horizon, shape (horizon, horizon); None: white noise.
-        weights: The weights of the elites, shape (K,), float64.
         seed: The seed of each environment's noise, shape (B,), int64.
+        backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch operations, with
+            noise of the first seed alone, which no CUDA graph captures.
     """
 
     cost: Cost
@@ -69,6 +73,7 @@ class PlanSearch:
     horizon: int
     action_dim: int
     sizes: tuple[int, ...]
+    num_elites: int
     kept: int
     smoothing: float
     executes_best: bool
@@ -78,8 +83,8 @@ class PlanSearch:
     low: Tensor
     high: Tensor
     coloring: Tensor | None
-    weights: Tensor
     seed: Tensor
+    backend: str
 
     def begin(self) -> Memory:
         """Return the memory before the first step."""
@@ -109,6 +114,7 @@ class PlanSearch:
         distribution = torch.stack([mean, self.std.expand_as(mean), mean, mean], dim=1)
         record = torch.full((len(mean), _RECORD), math.nan, dtype=torch.float64, device=mean.device)
         elites = memory.elites
+        update = cem_update_reference if self.backend == "torch" else cem_update
         for iteration, size in enumerate(self.sizes):
             candidates = self._draw(distribution, size, generation)
             if iteration == 0:  # the action that enters the horizon is a drawn one
@@ -119,8 +125,17 @@ class PlanSearch:
             if iteration == len(self.sizes) - 1:
                 candidates[:, kept] = distribution[:, _MEAN]
             costs = self._evaluate(state, candidates)
-            distribution, record, generation, ranking = self._update(
-                costs, candidates, distribution, record, generation
+            distribution, record, generation, ranking = update(
+                costs,
+                candidates,
+                distribution,
+                record,
+                generation,
+                self.num_elites,
+                maximize=self.maximize,
+                variance_about="new_mean_unbiased",
+                smoothing=self.smoothing,
+                std_smoothing=self.smoothing,
             )
             chosen = ranking[:, :kept, None].expand(-1, -1, candidates.shape[2])
             elites = candidates.gather(1, chosen)
@@ -131,39 +146,26 @@ class PlanSearch:
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Draw plans and clamp them into the bounds; shape (B, size, d)."""
-        batch, _, dim = distribution.shape
-        zeros = torch.zeros_like(distribution[0, 0])
-        flat = sample_normal(
-            zeros,
-            zeros + 1,
-            batch * size,
-            seed=int(self.seed[0]),
-            generation=int(generation),
-            dim_first=False,
+        mean, std, bounds = distribution[:, _MEAN], distribution[:, _STD], (self.low, self.high)
+        if self.backend == "torch" or self.coloring is not None:
+            noise = self._noise(mean, size, generation)
+            if self.coloring is not None:
+                series = noise.view(*noise.shape[:2], self.action_dim, self.horizon) @ self.coloring
+                noise = series.transpose(2, 3).reshape(noise.shape)
+            return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
+        return sample_normal(
+            mean, std, size, seed=self.seed, generation=generation, bounds=bounds, dim_first=False
         )
-        noise = flat.view(batch, size, dim)
-        if self.coloring is not None:
-            series = noise.view(batch, size, self.action_dim, self.horizon) @ self.coloring
-            noise = series.transpose(2, 3).reshape(batch, size, dim)
-        plans = distribution[:, None, _MEAN] + distribution[:, None, _STD] * noise
-        return torch.clamp(plans, self.low, self.high)
 
-    def _update(
-        self, costs: Tensor, plans: Tensor, distribution: Tensor, record: Tensor, generation: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Move the distributions towards the elites; the fourth result ranks them, shape (B, K)."""
-        scores = -costs if self.maximize else costs
-        scores = torch.where(scores.isfinite(), scores, math.inf)
-        ranking = scores.sort(dim=1, stable=True).indices[:, : len(self.weights)]
-        elites = plans.gather(1, ranking[..., None].expand(-1, -1, plans.shape[2]))
-        moved = torch.stack([elites.mean(1), elites.std(1)], dim=1)
-        top = scores.gather(1, ranking[:, :1]).double()
-        usable = top.isfinite()[..., None]
-        pair = torch.where(usable, distribution[:, :2].lerp(moved, self.smoothing), distribution[:, :2])
-        better = ~(record[:, :1] <= top) & top.isfinite()
-        best = torch.where(better, elites[:, 0], distribution[:, _BEST])
-        record = torch.where(better, top, record)
-        return torch.cat([pair, pair[:, :1], best[:, None]], dim=1), record, generation + 1, ranking
+    def _noise(self, mean: Tensor, size: int, generation: Tensor) -> Tensor:
+        """Draw standard normal numbers, shape (B, size, d)."""
+        if self.backend == "torch":
+            generator = torch.Generator(mean.device)
+            generator.manual_seed(mix_seed(int(self.seed[0]), int(generation)))
+            shape = (len(mean), size, mean.shape[1])
+            return torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        zeros = torch.zeros_like(mean)
+        return sample_normal(zeros, zeros + 1, size, seed=self.seed, generation=generation, dim_first=False)
 
     def _evaluate(self, state: Tensor, plans: Tensor) -> Tensor:
         """Return the costs of plans, shape (B, N)."""

@@ -27,6 +27,7 @@ from torch import Tensor
 from cem._checks import check_device, check_distribution, check_real, check_vector
 from cem.colored_noise import coloring_matrix
 from cem.plan_search import Cost, Found, PlanSearch
+from cem.sampling import choose_backend, mix_seed
 from kernels.checks import check_integer
 
 _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
@@ -74,6 +75,7 @@ class Planner:
         momentum: float = 0.1,
         execute: str = "best",
         maximize: bool = False,
+        backend: str = "auto",
         seed: int | None = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
@@ -110,12 +112,15 @@ class Planner:
             execute: ``"best"``: the first action of the best plan evaluated in this step. ``"mean"``: that of
                 the last mean; with a noisy cost the better choice.
             maximize: True if ``cost`` returns what shall be large, such as a sum of rewards.
+            backend: ``"cpu"`` or ``"cuda"``: noise and update are this package's operators; ``"torch"``:
+                PyTorch operations, which need no compiler and are slower; ``"auto"``: the operators where
+                they work. They draw different noise for the same seed.
             seed: The seed of all noise, ``0 <= seed < 2**63``. ``None``: drawn from torch's global generator.
             device: The device of plans, and of the states that the cost is given.
             dtype: Of the plans: ``torch.float32`` or ``torch.float64``.
-            graph: Whether to capture and replay a CUDA graph. Default: on a CUDA device.
+            graph: Whether to capture and replay a CUDA graph. Default: with backend ``"cuda"``.
             compile: Whether to compile the cost by ``torch.compile``: a model of many small operations is
-                several times as fast then. It is compiled once for each size of the population.
+                several times as fast then. The first ``plan()`` takes as long as the compiler.
 
         Raises:
             TypeError: If an argument has the wrong type.
@@ -130,6 +135,7 @@ class Planner:
         if execute not in ("best", "mean"):
             raise ValueError(f"expected 'best' or 'mean' for execute, got {execute!r}")
         self.device, self.dtype = check_device(device), dtype
+        self.backend = choose_backend(backend, self.device)
         self.horizon = check_integer("horizon", horizon, 1)
         self.action_dim = check_integer("action_dim", action_dim, 1)
         self.num_envs = None if num_envs is None else check_integer("num_envs", num_envs, 1)
@@ -153,11 +159,12 @@ class Planner:
         if not bool(((low <= first_mean) & (first_mean <= high)).all()):
             raise ValueError(f"expected a mean within the bounds {bounds!r}, got {mean!r}")
         self._search = PlanSearch(
-            cost=torch.compile(cost, dynamic=False) if compile else cost,
+            cost=torch.compile(cost, dynamic=False if shrink == 1.0 else None) if compile else cost,
             batch=() if self.num_envs is None else (self.num_envs,),
             horizon=self.horizon,
             action_dim=self.action_dim,
             sizes=tuple(max(2 * self.num_elites, size) for size in sizes),
+            num_elites=self.num_elites,
             kept=math.ceil(check_real("keep", keep, 0.0, 1.0) * self.num_elites),
             smoothing=1.0 - momentum,
             executes_best=execute == "best",
@@ -167,14 +174,16 @@ class Planner:
             low=low,
             high=high,
             coloring=coloring,
-            weights=torch.ones(self.num_elites, dtype=torch.float64, device=self.device),
             seed=_seeds(self.seed, self.num_envs or 1).to(self.device),
+            backend=self.backend,
         )
         self._memory = self._search.begin()
         self._found: Found | None = None
-        self._uses_graph = self.device.type == "cuda" if graph is None else graph
-        if self._uses_graph and self.device.type != "cuda":
-            raise ValueError(f"expected a CUDA device for graph=True, got {self.device}")
+        self._uses_graph = self.backend == "cuda" if graph is None else graph
+        if self._uses_graph and self.backend != "cuda":
+            raise ValueError(
+                f"expected backend 'cuda' for graph=True, got {self.backend!r} on {str(self.device)!r}"
+            )
         self._captured: tuple[torch.cuda.CUDAGraph, Tensor] | None = None  # and the state it reads
 
     @property
@@ -232,16 +241,25 @@ class Planner:
         if self.num_envs is not None and (given.dim() == 0 or len(given) != self.num_envs):
             raise ValueError(f"expected states of shape ({self.num_envs}, ...), got {tuple(given.shape)}")
         if self._uses_graph:
-            found = self._replay(given)
+            self._replay(given)
         else:
-            self._memory, found = self._search(given, self._memory)
-        self._found = found
-        action = self._squeeze(found.action).clone()
+            self._step(given)
+        action = self._squeeze(self._last().action).clone()
         if isinstance(state, np.ndarray):
             return action.cpu().numpy()
         return action
 
-    def _replay(self, state: Tensor) -> Found:
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle without the CUDA graph, which is captured again."""
+        return {**self.__dict__, "_captured": None}
+
+    def _step(self, state: Tensor) -> None:
+        """Search; what the step leaves to the next one stays in the same tensors."""
+        after, self._found = self._search(state, self._memory)
+        for old, new in zip(self._memory, after, strict=True):
+            old.copy_(new)
+
+    def _replay(self, state: Tensor) -> None:
         """Search in a CUDA graph, captured for states of this shape and dtype."""
         with torch.cuda.device(self.device):
             if self._captured is not None and _like(self._captured[1]) == _like(state):
@@ -249,11 +267,8 @@ class Planner:
             else:
                 self._captured = self._capture(state.clone())
             self._captured[0].replay()
-        assert self._found is not None
-        return self._found
 
     def _capture(self, state: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Capture a search that reads its memory from where it is, and leaves it there."""
         current, side = torch.cuda.current_stream(), torch.cuda.Stream()
         side.wait_stream(current)
         with torch.cuda.stream(side):
@@ -262,9 +277,7 @@ class Planner:
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            after, self._found = self._search(state, self._memory)
-            for old, new in zip(self._memory, after, strict=True):
-                old.copy_(new)
+            self._step(state)
         return graph, state
 
     def _last(self) -> Found:
@@ -282,7 +295,9 @@ class Planner:
 
     def _actions(self, name: str, value: Any) -> Tensor:
         """Return a number of each dimension of an action as one of each dimension of a plan, shape (d,)."""
-        return check_vector(name, value, self.action_dim, self.dtype, self.device).repeat(self.horizon)
+        return check_vector(name, value, torch.Size([self.action_dim]), self.dtype, self.device).repeat(
+            self.horizon
+        )
 
     def _check_bounds(self, bounds: Any) -> tuple[Tensor, Tensor]:
         if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
@@ -298,11 +313,5 @@ def _like(tensor: Tensor) -> tuple[torch.Size, torch.dtype]:
 
 
 def _seeds(seed: int, count: int) -> Tensor:
-    """Return independent seeds, shape (count,), int64: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
-    words = []
-    for number in range(count):
-        word = (seed + (number + 1) * 0x9E3779B97F4A7C15) % 2**64
-        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-        word = (word ^ word >> 27) * 0x94D049BB133111EB % 2**64
-        words.append((word ^ word >> 31) >> 1)
-    return torch.tensor(words, dtype=torch.int64)
+    """Return unrelated seeds for environments, shape (count,), int64."""
+    return torch.tensor([mix_seed(seed, number) >> 1 for number in range(count)])

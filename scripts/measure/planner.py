@@ -27,12 +27,16 @@ from torch import Tensor
 
 from cem import Planner
 from measure.cli import Options, measurement
-from measure.control_tasks import Controller, Task, episode, half_cheetah, pendulum, pendulum_cost, planned
+from measure.control_tasks import episode, half_cheetah, pendulum, pendulum_cost, planned
 from measure.provenance import Measured
 from measure.timing import Plan, host_times, latency_times, wall_times
 from tetris.commands.command_line import positive_int
 
+Controller = Callable[[Tensor], Tensor]
+"""Maps the states of all starts, shape (10, 2), to their actions, shape (10, 1)."""
+
 STEPS, SEEDS = 200, 10
+BOUNDS = (-2.0, 2.0)
 LARGE = {"horizon": 30, "num_samples": 1024, "iterations": 5}
 CHEETAH_STEPS, CHEETAH_SEEDS = 100, 3
 
@@ -56,66 +60,70 @@ class Budget(NamedTuple):
 BUDGETS = tuple(Budget(*size, horizon) for horizon in (30, 15) for size in ((30, 3), (100, 5)))
 
 
-def ours(task: Task, budget: Budget, seed: int, **options: Any) -> Controller:
+def ours(budget: Budget, seed: int, **options: Any) -> Controller:
     """Return `cem.Planner` with its defaults."""
     samples, iterations, horizon = budget
-    sizes = {"num_samples": samples, "iterations": iterations, "horizon": horizon}
-    return planned(task, **sizes, seed=seed, **options)
+    options = {"num_samples": samples, "iterations": iterations, "num_envs": SEEDS, **options}
+    return Planner(pendulum_cost, horizon, 1, BOUNDS, seed=seed, **options).plan
 
 
-def plain(task: Task, budget: Budget, seed: int) -> Controller:
+def plain(budget: Budget, seed: int) -> Controller:
     """Return the cross-entropy method as a loop of a few lines uses it, std 1 at the beginning of a step."""
-    low, high = task.planner["bounds"]
-    mean = torch.zeros(budget.horizon, task.planner["action_dim"])
+    means = torch.zeros(SEEDS, 1, budget.horizon, 1)
 
-    def control(state: Tensor) -> Any:
-        nonlocal mean
-        std, generator = torch.ones_like(mean), torch.Generator().manual_seed(seed)
+    def control(states: Tensor) -> Tensor:
+        nonlocal means
+        stds, generator = torch.ones_like(means), torch.Generator().manual_seed(seed)
         for _ in range(budget.iterations):
-            noise = torch.randn(budget.samples, *mean.shape, generator=generator)
-            plans = (mean + std * noise).clamp(low, high)
-            elites = plans[task.cost(state, plans).argsort(stable=True)[: budget.elites]]
-            mean, std = elites.mean(0), elites.std(0, unbiased=False)
-        action, mean = mean[0].numpy(), torch.cat([mean[1:], torch.zeros_like(mean[:1])])
-        return action
+            noise = torch.randn(SEEDS, budget.samples, budget.horizon, 1, generator=generator)
+            plans = (means + stds * noise).clamp(*BOUNDS)
+            best = pendulum_cost(states, plans).argsort(dim=1, stable=True)[:, : budget.elites]
+            elites = plans[torch.arange(SEEDS)[:, None], best]
+            means, stds = elites.mean(1, keepdim=True), elites.std(1, unbiased=False, keepdim=True)
+        actions = means[:, 0, 0]
+        means = torch.cat([means[:, :, 1:], torch.zeros_like(means[:, :, :1])], dim=2)
+        return actions
 
     return control
 
 
-def pytorch_icem(
-    task: Task, budget: Budget, seed: int, beta: float = 3.0, elites: int | None = None
-) -> Controller:
-    """Return the planner of the package pytorch-icem on Pendulum-v1; its coloured noise takes no seed."""
+def pytorch_icem(budget: Budget, seed: int, beta: float = 3.0, elites: int | None = None) -> Controller:
+    """Return planners of the package pytorch-icem, one for each start; its coloured noise takes no seed."""
     import pytorch_icem as peer
 
     torch.manual_seed(seed)
 
     def dynamics(states: Tensor, torques: Tensor) -> Tensor:
-        angle, speed, torque = states[:, 0], states[:, 1], torques[:, 0].clamp(-2.0, 2.0)
+        angle, speed, torque = states[:, 0], states[:, 1], torques[:, 0].clamp(*BOUNDS)
         speed = (speed + (15 * angle.sin() + 3 * torque) * 0.05).clamp(-8.0, 8.0)
         return torch.stack([angle + 0.05 * speed, speed], dim=1)
 
     def cost(states: Tensor, torques: Tensor) -> Tensor:
         error = torch.remainder(states[..., 0] + torch.pi, 2 * torch.pi) - torch.pi
-        speed, torque = states[..., 1], torques[..., 0].clamp(-2.0, 2.0)
+        speed, torque = states[..., 1], torques[..., 0].clamp(*BOUNDS)
         return (error.square() + 0.1 * speed.square() + 0.001 * torque.square()).sum(-1)
 
-    controller = peer.iCEM(
-        *(dynamics, cost, 2, 1),
-        sigma=torch.full((1,), 4 / 3),
-        num_samples=budget.samples,
-        num_elites=elites or budget.elites,
-        horizon=budget.horizon,
-        noise_beta=beta,
-        warmup_iters=budget.iterations,
-        online_iters=budget.iterations,
-        includes_x0=True,
+    controllers = [
+        peer.iCEM(
+            *(dynamics, cost, 2, 1),
+            sigma=torch.full((1,), 4 / 3),
+            num_samples=budget.samples,
+            num_elites=elites or budget.elites,
+            horizon=budget.horizon,
+            noise_beta=beta,
+            warmup_iters=budget.iterations,
+            online_iters=budget.iterations,
+            includes_x0=True,
+        )
+        for _ in range(SEEDS)
+    ]
+    return lambda states: torch.stack(
+        [each.command(state).clamp(*BOUNDS) for each, state in zip(controllers, states, strict=True)]
     )
-    return lambda state: controller.command(state).clamp(-2.0, 2.0).numpy()
 
 
-Method = Callable[[Task, Budget, int], Controller]
-"""Makes a controller of a task, a budget and a seed."""
+Method = Callable[[Budget, int], Controller]
+"""Makes a controller of all starts by a budget and a seed."""
 
 
 def methods() -> dict[str, Method]:
@@ -131,12 +139,15 @@ def methods() -> dict[str, Method]:
 
 
 def pendulum_returns(method: Method, budget: Budget, repeats: int) -> list[list[float]]:
-    """Return the returns of every repeat: one for each start seed."""
+    """Return the returns of every repeat: one for each start."""
     found = []
     for repeat in range(repeats):
         tasks = [pendulum(seed) for seed in range(SEEDS)]
-        controls = [method(task, budget, 1000 * repeat + seed) for seed, task in enumerate(tasks)]
-        found.append([episode(*each, STEPS) for each in zip(tasks, controls, strict=True)])
+        control, returns = method(budget, repeat + 1), np.zeros(SEEDS)
+        for _ in range(STEPS):
+            actions = control(torch.stack([task.state() for task in tasks])).numpy()
+            returns += [float(task.env.step(each)[1]) for task, each in zip(tasks, actions, strict=True)]
+        found.append(returns.tolist())
     return found
 
 
@@ -192,13 +203,12 @@ def on_cpu(repeats: int) -> Measured:
         data["half_cheetah"] = cheetah_returns()
         for name, each in data["half_cheetah"].items():
             figures[f"planner.half_cheetah.40x3.h30.{name}.median_return"] = statistics.median(each)
-    budget, task = BUDGETS[1], pendulum(0)
+    states = torch.stack([pendulum(seed).state() for seed in range(SEEDS)])
     names = ("ours", "plain", "pytorch_icem.beta0.elites10")
-    compared = {name: each(task, budget, 0) for name, each in methods().items() if name in names}
-    calls = {name: partial(control, task.state()) for name, control in compared.items()}
-    data["wall"] = wall_times(calls, Plan(5, 20, 3))
+    calls = {name: partial(methods()[name](BUDGETS[1], 0), states) for name in names if name in methods()}
+    data["wall"] = wall_times(calls, Plan(5, 10, 1))
     for name, times in data["wall"].items():
-        figures[f"planner.plan.{budget}.{name}.ms"] = times["median"] / 1e3
+        figures[f"planner.plan.{BUDGETS[1]}.envs{SEEDS}.{name}.ms"] = times["median"] / 1e3
     return figures, data, {}
 
 
@@ -213,7 +223,7 @@ def on_gpu() -> Measured:
         for name, options in kinds.items():
             if envs == 1 or name == "compiled":
                 told: dict[str, Any] = {"num_envs": envs, "seed": 1, "device": "cuda", **LARGE, **options}
-                planner = Planner(pendulum_cost, action_dim=1, bounds=(-2.0, 2.0), **told)
+                planner = Planner(pendulum_cost, action_dim=1, bounds=BOUNDS, **told)
                 calls[name] = partial(planner.plan, hanging.expand(envs, 2))
         plan = Plan(5, 40, 3)
         times = {"latency": latency_times(calls, plan), "host": host_times(calls, plan, 10)}

@@ -57,7 +57,11 @@ def planner_times() -> str:
         if "gpu" not in result.machine:
             names = {name: each["median"] / 1e3 for name, each in result.data["wall"].items()}
             rows = [[LABELS[name], digits(time)] for name, time in names.items()]
-            blocks.append(table_block(["a plan of 100 x 5, horizon 30, on one core", "ms"], rows, result))
+            blocks.append(
+                table_block(
+                    ["plans of 100 x 5, horizon 30, for ten environments, on one core", "ms"], rows, result
+                )
+            )
         else:
             rows = []
             for envs in (1, 64, 1024):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -61,10 +63,11 @@ def steps(planner: Planner, count: int, state: Any = 0.0) -> Tensor:
     return torch.stack([planner.plan(torch.as_tensor(state)) for _ in range(count)])
 
 
+@pytest.mark.parametrize("backend", ["auto", "torch"])
 @pytest.mark.parametrize("execute", ["best", "mean"])
 @pytest.mark.parametrize("beta", [0.0, 1.0])
-def test_the_action_comes_near_the_best_one(execute: str, beta: float) -> None:
-    planner = make(execute=execute, beta=beta, iterations=8)
+def test_the_action_comes_near_the_best_one(execute: str, beta: float, backend: str) -> None:
+    planner = make(execute=execute, beta=beta, backend=backend, iterations=8)
     assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
 
 
@@ -73,9 +76,11 @@ def test_with_maximize_the_greatest_is_best() -> None:
     assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
 
 
-def test_a_seed_gives_the_same_actions_again() -> None:
-    assert torch.equal(steps(make(), 3), steps(make(), 3))
-    assert not torch.equal(steps(make(), 3), steps(make(seed=2), 3))
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_a_seed_gives_the_same_actions_again(backend: str) -> None:
+    actions = steps(make(backend=backend), 3)
+    assert torch.equal(steps(make(backend=backend), 3), actions)
+    assert not torch.equal(steps(make(backend=backend, seed=2), 3), actions)
 
 
 def test_without_a_seed_torch_draws_one() -> None:
@@ -205,6 +210,12 @@ def test_environments_have_noise_of_their_own() -> None:
     assert not torch.equal(recorder.plans[0][0], recorder.plans[0][1])
 
 
+def test_the_first_environment_is_planned_for_as_a_single_one() -> None:
+    batch, single = make(num_envs=3), make()
+    for _ in range(3):
+        assert torch.equal(batch.plan(torch.zeros(3))[0], single.plan(torch.zeros(())))
+
+
 @pytest.mark.parametrize("env_ids", [[1], torch.tensor([False, True, False]), np.array([1])])
 def test_reset_forgets_the_plans_of_the_environments_named(env_ids: Any) -> None:
     recorder = Recorder()
@@ -240,6 +251,23 @@ def test_results_are_copies() -> None:
     assert torch.equal(steps(planner, 1), steps(other, 1))
 
 
+def test_a_copy_goes_on_as_the_original() -> None:
+    planner = make()
+    planner.plan(torch.zeros(()))
+    copies = [copy.deepcopy(planner), pickle.loads(pickle.dumps(planner))]
+    expected = steps(planner, 2)
+    for each in copies:
+        assert torch.equal(steps(each, 2), expected)
+
+
+def test_a_plan_in_inference_mode_leaves_a_planner_that_can_be_reset() -> None:
+    planner = make()
+    with torch.inference_mode():
+        planner.plan(torch.zeros(()))
+    planner.reset()
+    planner.plan(torch.zeros(()))
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
@@ -262,7 +290,7 @@ def test_results_are_copies() -> None:
         ({"maximize": 1}, TypeError, "expected a bool for maximize, got 1"),
         ({"seed": -1}, ValueError, "seed"),
         ({"dtype": torch.float16}, ValueError, "expected torch.float32 or torch.float64"),
-        ({"graph": True}, ValueError, "expected a CUDA device for graph=True, got cpu"),
+        ({"graph": True}, ValueError, "expected backend 'cuda' for graph=True, got"),
     ],
 )
 def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
