@@ -42,7 +42,7 @@ __all__ = [
     "GenerationRecord",
     "Interrupted",
     "MetricsWriter",
-    "rollout_cost",
+    "Planner",
     "ProgressBar",
     "Result",
     "StopRequest",
