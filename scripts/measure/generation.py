@@ -196,17 +196,21 @@ def methods(shape: tuple[int, ...], device: str) -> dict[str, Run]:
     return {name: run for name, run in found.items() if run is not None}
 
 
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
 def measure_shape(shape: tuple[int, ...], device: str) -> dict[str, dict[str, float]]:
     """Return the microseconds of a generation by every method, in interleaved rounds."""
     runs = methods(shape, device)
-    sync = torch.cuda.synchronize if device == "cuda" else lambda: None
     count = GENERATIONS if device == "cuda" or shape[-1] < 1000 else GENERATIONS // 10
 
     def once(function: Function) -> float:
-        sync()
+        _wait(device)
         began = time.perf_counter()
         function()
-        sync()
+        _wait(device)
         return (time.perf_counter() - began) * 1e6 / count
 
     timed: dict[str, Function] = {name: partial(run, count) for name, run in runs.items()}
