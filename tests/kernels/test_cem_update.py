@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -279,6 +280,26 @@ def test_threads_change_nothing() -> None:
             assert_same(cem_update(*inputs, 700, maximize=False), expected)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("dtype", "digest"), [(torch.float32, "1ea3236785f7166d"), (torch.float64, "40081aa2e02a22f7")]
+)
+def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: str, device: str) -> None:
+    numbers = torch.arange(2 * 1500 * 70, dtype=torch.int64).view(2, 1500, 70)
+    candidates = (numbers * 7919 % 100_003).double() / 1000  # divided, so rounded: IEEE does it everywhere
+    fitness = (numbers[..., 0] * 104_729 % 1009).to(dtype)
+    distribution = candidates[:, :4].to(dtype)
+    record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).repeat(2, 1)
+    inputs = (fitness, candidates.to(dtype), distribution, record, torch.tensor(2))
+    weights = 1 / torch.arange(1, 701, dtype=torch.float64)
+    given = {**EVERYTHING, "weights": weights}
+    result = cem_update(*(x.to(device) for x in inputs), 700, maximize=True, **to_device(given, device))
+    whole = hashlib.sha256()
+    for tensor in result:
+        whole.update(tensor.cpu().numpy().tobytes())
+    assert whole.hexdigest()[:16] == digest
 
 
 def test_vmap_is_the_batch() -> None:
