@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import contract
@@ -269,6 +270,14 @@ def test_no_problems_and_no_dimensions() -> None:
         assert [x.shape for x in result] == [(*batch, 4, width), (*batch, 5), (), (*batch, 2)]
 
 
+@pytest.mark.parametrize("update", [cem_update, cem_update_reference])
+def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]) -> None:
+    fitness, candidates, *state = problem()
+    candidates.requires_grad_()
+    result = update(fitness * candidates.sum(), candidates, *state, 5, maximize=False)
+    assert not any(x.requires_grad for x in result)
+
+
 @pytest.mark.slow
 def test_threads_change_nothing() -> None:
     inputs = problem((3,), 5000, 300)
@@ -304,10 +313,11 @@ def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: st
 
 def test_vmap_is_the_batch() -> None:
     inputs = problem((3,), 40)
-    f = lambda *tensors: cem_update(*tensors, inputs[4], 9, maximize=False)  # noqa: E731
-    result = torch.func.vmap(f)(*inputs[:4])
-    expected = cem_update(*inputs, 9, maximize=False)
-    assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
+    for update in (cem_update, cem_update_reference):
+        f = lambda *tensors: update(*tensors, inputs[4], 9, maximize=False)  # noqa: B023, E731
+        result = torch.func.vmap(f)(*inputs[:4])
+        expected = cem_update(*inputs, 9, maximize=False)
+        assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
