@@ -219,7 +219,7 @@ class Readout:
                 shape = (*self.batch_shape, self.num_elites)
                 return torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
             elites, fitness = self._elites
-            found = fitness.gather(-1, elites).double()
+            found = fitness.gather(-1, elites).sort(-1, descending=self.maximize).values.double()
             refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
             self._elite_fitness = torch.where(refused, math.nan, found)
         return self._elite_fitness

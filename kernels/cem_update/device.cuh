@@ -10,7 +10,7 @@ namespace cem_tetris::update {
 
 using torch::headeronly::ScalarType;
 
-constexpr int kWarp = 32, kMaxWarps = 32;
+constexpr int kWarp = 32, kMaxWarps = 32, kThreads = 1024;  // of a block at most
 constexpr unsigned kAll = 0xffffffffu;
 
 // The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
