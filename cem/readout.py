@@ -219,7 +219,8 @@ class Readout:
                 shape = (*self.batch_shape, self.num_elites)
                 return torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
             elites, fitness = self._elites
-            found = fitness.gather(-1, elites).sort(-1, descending=self.maximize).values.double()
+            sign = -1.0 if self.maximize else 1.0  # NaN sorts last in ascending order
+            found = sign * (sign * fitness.gather(-1, elites).double()).sort(-1).values
             refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
             self._elite_fitness = torch.where(refused, math.nan, found)
         return self._elite_fitness
