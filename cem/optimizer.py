@@ -51,13 +51,13 @@ from cem._checks import (
 from cem.adaptation import rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
-from cem.functional import REFUSED, STD, Settings, State, draw, operator_sample, told
+from cem.functional import BEST, REFUSED, STD, Settings, State, draw, operator_sample, told
 from cem.graph import GenerationGraph
 from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
 from cem.readout import Readout
 from cem.sampling import Sampler, TorchSampler, choose_backend
 from cem.snapshot import USABLE
-from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights
+from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights, seed_tensor
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 
@@ -174,7 +174,7 @@ class CrossEntropyMethod(Readout):
                 dtype as ``mean``, otherwise float32.
             seed: The seed of the whole search, ``0 <= seed < 2**64``. For a batch: one from which each
                 problem's own is derived, or an array of them in the batch's shape. None: torch's global
-                generator draws it.
+                generator draws it, and a search that resumes takes that of the saved one.
             noise: An alias of ``extra_variance``.
 
         Raises:
@@ -228,6 +228,7 @@ class CrossEntropyMethod(Readout):
         self.backend = choose_backend(backend, self.device)
         self._sampler = sampler or (TorchSampler() if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)
+        self._takes_any_seed = seed is None
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         ranked = rank_weights(self.num_elites, weights)
         floor = None
@@ -251,12 +252,11 @@ class CrossEntropyMethod(Readout):
         self._start = start, first_std
         record = torch.full((*self.batch_shape, 5), math.nan, dtype=torch.float64, device=self.device)
         record[..., REFUSED] = 0.0
-        signed = [seed - (1 << 64) if seed >> 63 else seed for seed in self._seeds]
         self._state = State(
             distribution=first_rows(start, first_std),
             record=record,
             generation=torch.zeros((), dtype=torch.int64, device=self.device),
-            seed=torch.tensor(signed, dtype=torch.int64).reshape(self.batch_shape).to(self.device),
+            seed=seed_tensor(self._seeds, self.batch_shape, self.device),
             extra_variance=None,
             weights=None if weights == "equal" else torch.tensor(ranked, dtype=torch.float64).to(self.device),
             std_floor=floor,
@@ -310,7 +310,8 @@ class CrossEntropyMethod(Readout):
                 f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
             )
         self._state = state
-        self._elites, self._elite_fitness = (elites, scores), None
+        # A copy: the caller may use the memory of the fitness again.
+        self._elites, self._elite_fitness = scores.gather(-1, elites), None
         self._generation += 1
         self._forget()
 
@@ -339,8 +340,7 @@ class CrossEntropyMethod(Readout):
             if self._cover(last) or graph is None:
                 graph = GenerationGraph(self._state, objective, generations)
             self._state = graph(self._state)
-            self._elites = (graph.elites.clone(), graph.evaluation.fitness.clone())
-            self._elite_fitness = None
+            self._elites, self._elite_fitness = graph.evaluation.fitness.gather(-1, graph.elites), None
             self._generation = last
             self._forget()
             return graph.evaluation
@@ -382,7 +382,9 @@ class CrossEntropyMethod(Readout):
         k = check_integer("k", k, 0, self.dim)
         kept = self._state.distribution[..., k:]
         fresh = first_rows(*self._start)[..., self.dim - k :]
-        self._restart(torch.cat([kept, fresh], dim=-1))
+        shifted = torch.cat([kept, fresh], dim=-1)
+        shifted[..., BEST, :] = math.nan
+        self._restart(shifted)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""

@@ -46,6 +46,12 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
     return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
 
 
+def seed_tensor(seeds: tuple[int, ...], batch_shape: torch.Size, device: torch.device) -> Tensor:
+    """Return the 64 bits of each seed, shape ``batch_shape``, int64."""
+    signed = [seed - (1 << 64) if seed >> 63 else seed for seed in seeds]
+    return torch.tensor(signed, dtype=torch.int64).reshape(batch_shape).to(device)
+
+
 def count_elites(
     population_size: int, elite_fraction: float | None, num_elites: int | None, default: float
 ) -> int:

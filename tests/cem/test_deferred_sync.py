@@ -23,9 +23,9 @@ from cem import (
     Evaluation,
     Interrupted,
     MetricsWriter,
-    Snapshot,
     Trainer,
 )
+from cem.snapshot import Snapshot
 
 GENERATIONS = 9
 EVENT = 4  # the generation something happens in, counted from 0 as for the objective

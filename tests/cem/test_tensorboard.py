@@ -15,11 +15,10 @@ from cem import (
     CrossEntropyMethod,
     Evaluation,
     GenerationRecord,
-    RunPlan,
-    TensorBoardWriter,
     Trainer,
 )
-from cem.tensorboard import check_tensorboard
+from cem.callbacks import RunPlan
+from cem.tensorboard import TensorBoardWriter, check_tensorboard
 
 REASON = 'needs tensorboard: pip install -e ".[tensorboard]"'
 
