@@ -95,8 +95,9 @@ class CrossEntropyMethod(Readout):
       counts, and the error rises at the next look at the host side (``check``, ``statistics``,
       ``best_fitness``, ``state_dict``, or at a ``snapshot`` when that is read).
     * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N, d), fitness
-      (..., N). A problem of a batch has the numbers of a search of its own with its seed. Its refused
-      generations raise nothing; ``State.record`` tells them.
+      (..., N). A problem of a batch has the numbers of a search of its own with its seed; with full
+      covariance or bounds by transform up to rounding, otherwise bit for bit. Its refused generations raise
+      nothing; ``State.record`` tells them.
     * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
 
     The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.

@@ -38,7 +38,8 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
     if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
-        each = np.asarray(seed.cpu() if isinstance(seed, Tensor) else seed)
+        # As objects: NumPy makes floats of numbers on both sides of 2**63.
+        each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
         return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
