@@ -48,7 +48,7 @@ from cem._checks import (
     check_shape,
     check_vector,
 )
-from cem.adaptation import rates
+from cem.adaptation import all_weights, rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
 from cem.functional import BEST, REFUSED, STD, Settings, State, draw, operator_sample, told
@@ -151,7 +151,7 @@ class CrossEntropyMethod(Readout):
                 where the slope is steeper than the distribution is wide: prefer it with extra variance.
             covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations a generation.
             paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.adaptation``.
-                ``variance_about`` and smoothing are then not used.
+                ``variance_about`` and ``std_smoothing`` are then not used.
             smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
             std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
             extra_variance: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``,
@@ -232,6 +232,8 @@ class CrossEntropyMethod(Readout):
         self._takes_any_seed = seed is None
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         ranked = rank_weights(self.num_elites, weights)
+        learning = rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None
+        every = None if learning is None else all_weights(self.dim, self.population_size, ranked, learning)
         floor = None
         if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
             floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
@@ -240,7 +242,7 @@ class CrossEntropyMethod(Readout):
             num_elites=self.num_elites,
             maximize=maximize,
             covariance=covariance,
-            rates=rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None,
+            rates=learning,
             variance_about=variance_about,
             smoothing=smoothing,
             std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
@@ -259,8 +261,9 @@ class CrossEntropyMethod(Readout):
             generation=torch.zeros((), dtype=torch.int64, device=self.device),
             seed=seed_tensor(self._seeds, self.batch_shape, self.device),
             extra_variance=None,
-            weights=None if weights == "equal" else torch.tensor(ranked, dtype=torch.float64).to(self.device),
+            weights=None if weights == "equal" else self._double(ranked),
             std_floor=floor,
+            all_weights=None if every is None else self._double(every),
             low=None if limits is None else limits[0],
             high=None if limits is None else limits[1],
             factor=torch.diag_embed(first_std) if covariance == "full" else None,
@@ -272,6 +275,7 @@ class CrossEntropyMethod(Readout):
         self._variances = VarianceTable(self.extra_variance)
         self._cover(1)
         self._fitness_shape = (*self.batch_shape, self.population_size)
+        self._places = torch.arange(math.prod(self._fitness_shape))
         self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
         self._adopt(0, self._state, None)
 
@@ -291,7 +295,8 @@ class CrossEntropyMethod(Readout):
 
         Args:
             fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
-                any real dtype on any device. Not changed. It is ranked in its own dtype.
+                any real dtype on any device. Not changed. It is ranked in its own dtype; on a GPU, integers
+                with ``candidates`` given are ranked as float64.
             candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
                 ones): shape (..., population_size, dim), any real dtype and device. Not changed.
 
@@ -362,13 +367,15 @@ class CrossEntropyMethod(Readout):
         start, first_std = self._start
         if mean is not None:
             start = check_vector("mean", mean, start.shape, self.dtype, self.device)
-            low, high = self._state.low, self._state.high
-            if low is not None and high is not None and self._state.settings.bounds == "transform":
-                start = out_of_box(start, low, high)
         if std is not None:
             first_std = check_vector("std", std, start.shape, self.dtype, self.device)
         if mean is not None or std is not None:
             check_distribution(start, first_std)
+        low, high = self._state.low, self._state.high
+        if mean is not None and low is not None and high is not None:
+            check_bounds((low, high), start)
+            if self._state.settings.bounds == "transform":
+                start = out_of_box(start, low, high)
         self._restart(first_rows(start, first_std))
 
     def shift(self, k: int) -> None:
@@ -401,7 +408,17 @@ class CrossEntropyMethod(Readout):
             self._sampler(*row, size, seed=seed, generation=self._generation)
             for row, seed in zip(rows, self._seeds, strict=True)
         ]
-        x = torch.stack(drawn).view(*self.batch_shape, size, self.dim) if self.batch_shape else drawn[0]
+        for x in drawn:
+            if (x.shape, x.dtype, x.device) != ((size, self.dim), self.dtype, self.device):
+                raise ValueError(
+                    f"expected a {self.dtype} tensor of shape {(size, self.dim)} on {self.device} from the "
+                    f"sampler, got {x.dtype}, {tuple(x.shape)}, {x.device}"
+                )
+        x = (
+            torch.stack(drawn).view(*self.batch_shape, size, self.dim)
+            if self.batch_shape
+            else drawn[0].contiguous()
+        )
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
 
     def _cover(self, generations: int) -> bool:
@@ -412,9 +429,12 @@ class CrossEntropyMethod(Readout):
         """
         if self._variances.covers(generations):
             return False
-        table = torch.tensor(self._variances.extended(generations), dtype=torch.float64, device=self.device)
-        self._state = self._state._replace(extra_variance=table)
+        table = self._variances.extended(generations)
+        self._state = self._state._replace(extra_variance=self._double(table))
         return True
+
+    def _double(self, numbers: list[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (
@@ -432,6 +452,8 @@ class CrossEntropyMethod(Readout):
         if candidates is not None:
             population = check_shape("candidates", candidates, (*self._fitness_shape, self.dim))
             population = population.to(self.device, self.dtype)
+            if self.device.type == "cpu" and math.isfinite(population.sum()):  # none has failed
+                return population, None
             return population, population
         if self._asked is None:
             raise RuntimeError(
@@ -446,11 +468,15 @@ class CrossEntropyMethod(Readout):
         return population, None
 
     def _checksum(self, candidates: Tensor) -> int:
-        """Return the sum of the candidates' bits: torch does not see what is written through NumPy."""
+        """Return a sum of the candidates' bits: torch does not see what is written through NumPy.
+
+        Rows count by their place, so that sorted or shuffled candidates have another sum.
+        """
         if self.device.type != "cpu":
             return 0
-        flat = candidates.view(-1)
-        return int(flat.view(torch.int64 if flat.nbytes % 8 == 0 else torch.int32).sum())
+        rows = candidates.view(-1, self.dim)
+        words = rows.view(torch.int64 if self.dim * rows.itemsize % 8 == 0 else torch.int32)
+        return int(words.sum(-1).dot(self._places))
 
     def _restart(self, distribution: Tensor) -> None:
         state = self._state

@@ -219,10 +219,8 @@ class Readout:
         )
         check_distribution(loaded.distribution[..., MEAN, :], loaded.distribution[..., STD, :])
         if settings["seed"] != self._settings()["seed"]:
-            found = settings["seed"]
-            seeds = problem_seeds(
-                np.reshape(found, self.batch_shape) if self.batch_shape else found, self.batch_shape
-            )
+            found = np.array(settings["seed"], dtype=object)
+            seeds = problem_seeds(found.reshape(self.batch_shape), self.batch_shape)
             loaded = loaded._replace(seed=seed_tensor(seeds, self.batch_shape, self.device))
         self._seeds = seeds
         self._adopt(generation, loaded, elite_fitness)

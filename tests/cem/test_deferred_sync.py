@@ -16,15 +16,7 @@ import pytest
 import torch
 from searches import bits
 
-from cem import (
-    Callback,
-    Checkpointer,
-    CrossEntropyMethod,
-    Evaluation,
-    Interrupted,
-    MetricsWriter,
-    Trainer,
-)
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, Interrupted, MetricsWriter, Trainer
 from cem.snapshot import Snapshot
 
 GENERATIONS = 9

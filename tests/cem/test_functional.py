@@ -192,7 +192,7 @@ def test_tell_of_backend_torch_is_mapped_over_problems(options):
     state = make(options, backend="torch").state
     candidates, state = ask(state)
     fitness = quadratic(candidates)
-    shared = ("generation", "weights", "extra_variance", "settings")
+    shared = ("generation", "weights", "all_weights", "extra_variance", "settings")
     dims = State(
         *(
             None if value is None or name in shared else 0

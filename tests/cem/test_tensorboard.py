@@ -9,14 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cem import (
-    Callback,
-    Checkpointer,
-    CrossEntropyMethod,
-    Evaluation,
-    GenerationRecord,
-    Trainer,
-)
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, GenerationRecord, Trainer
 from cem.callbacks import RunPlan
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
 
