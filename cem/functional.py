@@ -234,7 +234,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def told(
     state: State, asked: Tensor, fitness: Tensor, evaluated: Tensor | None = None
 ) -> tuple[State, Tensor]:
-    """Return the next state as ``tell``, and the indices of the elites in rank order, shape (..., K).
+    """Return the next state as ``tell``, and the indices of the elites, shape (..., K).
 
     Args:
         state: The state.
@@ -267,6 +267,7 @@ def told(
         smoothing=settings.smoothing,
         std_smoothing=settings.std_smoothing,
         mean_averaging=settings.mean_averaging,
+        ranked=settings.covariance == "full",
     )
     new = state._replace(distribution=distribution, record=record, generation=generation)
     if settings.covariance == "full" or settings.rates is not None:

@@ -230,8 +230,10 @@ class Readout:
             if self._elites is None:
                 shape = (*self.batch_shape, self.num_elites)
                 return torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
+            sign = -1.0 if self.maximize else 1.0  # sorted upwards NaN is last
+            found = sign * (sign * self._elites.double()).sort(-1).values
             refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
-            self._elite_fitness = torch.where(refused, math.nan, self._elites.double())
+            self._elite_fitness = torch.where(refused, math.nan, found)
         return self._elite_fitness
 
     def _latest(self) -> Snapshot:
