@@ -422,14 +422,15 @@ class CrossEntropyMethod(Readout):
         )
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
 
-    def _cover(self, generations: int) -> None:
-        """Put the extra variance of the first ``generations`` on the device.
+    def _cover(self, generations: int, ahead: int = 0) -> None:
+        """Put the extra variance of the first ``generations``, and if possible of ``ahead``, on the device.
 
         Raises:
-            ValueError: If it is no variance.
+            TypeError: If the schedule gives no number for one of the first.
+            ValueError: If it gives no variance.
         """
-        if not self._variances.covers(generations):
-            table = self._variances.extended(generations)
+        if not self._variances.covers(max(generations, ahead)):
+            table = self._variances.extended(generations, ahead)
             self._state = self._state._replace(extra_variance=self._double(table))
 
     def _double(self, numbers: list[float]) -> Tensor:
