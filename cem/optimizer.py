@@ -13,7 +13,8 @@ The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance
 where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
 variance about their own mean is small however far the optimum is. That is how the method as published
 collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-equations 8 and 49). benchmarks/notes/search-rules.md has the comparison from which the defaults are taken.
+section 3.1 and table 1). benchmarks/notes/search-rules.md has the comparison from which the defaults are
+taken.
 
 Z_t is the noise, a variance, of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy
 Method, Neural Computation 18(12), 2006; see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de

@@ -123,7 +123,8 @@ class Readout:
     def elite_fitness(self) -> Any:
         """The fitness of the elites of the last ``tell()``, best first; a copy, (..., num_elites), float64.
 
-        NaN before the first ``tell()``, and on devices other than the CPU after a refused one.
+        NaN before the first ``tell()``, and after a refused generation that raised nothing. Where fewer
+        candidates than elites succeeded, failures fill it up.
         """
         return self._given(self._fitness_of_elites())
 
