@@ -53,7 +53,7 @@ class GenerationRecord:
             own completion.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
         metrics: The metrics of the objective, by name.
-        distribution: Mean and standard deviation of the new distribution, shape (dim,) each, on the CPU, not
+        distribution: Mean and standard deviation of the new distribution, shape (..., dim), on the CPU, not
             to be changed; None if not recorded.
     """
 
