@@ -94,16 +94,23 @@ def sample_normal(
             or _are_transforms_active()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
         ):
-            samples: Tensor | None
-            if bounds is None and generator is None and type(seed) is type(generation) is int:
-                if dim_first and generation == 0:
-                    samples = _seeded(mean, std, num_samples, seed)
-                else:
-                    samples = _seeded(mean, std, num_samples, seed, generation, dim_first)
-            else:
-                samples = _sample_plain(
-                    mean, std, num_samples, seed, generation, generator, bounds, dim_first
-                )
+            samples: Tensor | None = None
+            if seed is None:
+                if bounds is None and type(generation) is int and generation == 0:
+                    samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
+            elif generator is None:
+                if bounds is None and type(seed) is type(generation) is int:
+                    if not dim_first:
+                        samples = _seeded(mean, std, num_samples, seed, generation, False)
+                    elif generation:
+                        samples = _seeded(mean, std, num_samples, seed, generation)
+                    else:
+                        samples = _seeded(mean, std, num_samples, seed)
+                elif not dim_first and isinstance(seed, Tensor) and isinstance(generation, Tensor):
+                    if bounds is None:
+                        samples = _rows(mean, std, num_samples, seed, generation)
+                    else:
+                        samples = _rows(mean, std, num_samples, seed, generation, *bounds)
             if samples is not None:
                 return samples
     except (RuntimeError, TypeError, ValueError, AttributeError):
@@ -134,39 +141,24 @@ def sample_normal(
         raise
 
 
-def _sample_plain(
-    mean: Tensor,
-    std: Tensor,
-    num_samples: int,
-    seed: Any,
-    generation: Any,
-    generator: Any,
-    bounds: Any,
-    dim_first: bool,
+def _sample_unseeded(
+    mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
 ) -> Tensor | None:
-    """Returns the samples, or None where the operators of plain calls have no such arguments."""
-    result: Tensor | None = None
-    if isinstance(seed, Tensor) and isinstance(generation, Tensor) and generator is None and not dim_first:
-        result = _rows(mean, std, num_samples, seed, generation, *(bounds or ()))
-    elif seed is None and bounds is None and type(generation) is int and generation == 0:
-        _LIBRARY.ensure(mean)  # before a seed is drawn for nothing
-        seed, generation = _draw_seed(mean, generator)
-        if seed is not None:
-            result = _seeded(mean, std, num_samples, seed, generation, dim_first)
-    return result
+    """Returns samples by a seed from torch's generator, or None where a mode has to see the drawing."""
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return None
+    _LIBRARY.ensure(mean)  # before a seed is drawn for nothing
+    seed, generation = _draw_seed(mean, generator)
+    samples: Tensor = _seeded(mean, std, num_samples, seed, generation, dim_first)
+    return samples
 
 
-def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int | None, int]:
+def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int, int]:
     """Returns a seed and a generation from torch's generator.
 
     On CUDA they are the generator's seed and its offset, which moves on as it does for torch's kernels: to
     draw a number there would take a kernel more. The generator refuses that while a CUDA graph is captured.
-
-    Returns:
-        No seed where a mode follows what is done to tensors: it has to see the drawing.
     """
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return None, 0
     if not mean.is_cuda:
         return int(torch.randint(0, _SEEDS, (), dtype=torch.int64, device="cpu", generator=generator)), 0
     if generator is None:
