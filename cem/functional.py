@@ -39,6 +39,7 @@ MEAN, STD, AVERAGED_MEAN, BEST = range(4)
 """Rows of ``State.distribution``."""
 BEST_FITNESS, GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD, REFUSED = range(5)
 """Columns of ``State.record``."""
+_AHEAD = 10_000  # generations with an extra variance of their own
 
 
 @dataclass(frozen=True)
@@ -156,11 +157,15 @@ def init(mean: Any, std: Any, population_size: int, *, maximize: bool, **options
         std: The first standard deviation, broadcastable to ``mean``.
         population_size: N, ``>= 2``.
         maximize: Whether a greater fitness is better.
-        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors.
+        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors. A schedule of
+            extra variance is called for 10,000 generations, or until it fails; the last
+            variance holds from then on.
     """
     from cem.optimizer import CrossEntropyMethod
 
-    return CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options).state
+    optimizer = CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options)
+    optimizer._cover(1, ahead=_AHEAD)
+    return optimizer.state
 
 
 def ask(state: State) -> tuple[Tensor, State]:
@@ -234,7 +239,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def told(
     state: State, asked: Tensor, fitness: Tensor, evaluated: Tensor | None = None
 ) -> tuple[State, Tensor]:
-    """Return the next state as ``tell``, and the indices of the elites in rank order, shape (..., K).
+    """Return the next state as ``tell``, and the indices of the elites, shape (..., K).
 
     Args:
         state: The state.
@@ -267,6 +272,7 @@ def told(
         smoothing=settings.smoothing,
         std_smoothing=settings.std_smoothing,
         mean_averaging=settings.mean_averaging,
+        ranked=settings.covariance == "full",
     )
     new = state._replace(distribution=distribution, record=record, generation=generation)
     if settings.covariance == "full" or settings.rates is not None:
@@ -280,7 +286,10 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
     mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
     factor = std if old.factor is None else old.factor.double()
     if old.paths is not None and old.all_weights is not None and rates is not None:
-        order = torch.sort(fitness, dim=-1, descending=settings.maximize, stable=True).indices
+        scores = fitness
+        if fitness.is_floating_point():  # sorting puts NaN above infinity
+            scores = fitness.masked_fill(_failed(fitness, settings.maximize), _worst(settings.maximize))
+        order = torch.sort(scores, dim=-1, descending=settings.maximize, stable=True).indices
         rows, weights = _ranked(candidates, fitness, order, old.all_weights, settings.maximize)
         moved = with_paths(
             factor,
@@ -325,6 +334,13 @@ def _ranked(
 ) -> tuple[Tensor, Tensor]:
     """Return candidates in an order, float64, and their weights, which are 0 for those that failed."""
     rows = candidates.gather(-2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1])).double()
-    values = fitness.gather(-1, order)
-    failed = values.isnan() | (values == (-math.inf if maximize else math.inf))
+    failed = _failed(fitness, maximize).gather(-1, order)
     return torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
+
+
+def _failed(fitness: Tensor, maximize: bool) -> Tensor:
+    return fitness.isnan() | (fitness == _worst(maximize))
+
+
+def _worst(maximize: bool) -> float:
+    return -math.inf if maximize else math.inf

@@ -9,10 +9,10 @@
 #include "arguments.h"
 #include "rank.cuh"
 #include "single.cuh"
+#include "small.cuh"
 #include "sums.cuh"
 
 namespace cem_tetris::update {
-
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -39,8 +39,8 @@ inline Job make_job(Arguments& arguments) {
 // Narrow tiles spread the rows of many elites over the device; wide ones select less often.
 inline Grid make_grid(const Settings& settings, int multiprocessors) {
   const int64_t full = 2 * multiprocessors;
-  const bool narrow = settings.elites > kChunk &&
-                      settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
+  const bool narrow =
+      settings.elites > kChunk && settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
   const int width = narrow ? kMinWidth : kMaxWidth;
   const int64_t tiles = divide_up(settings.dimensions, width);
   const int64_t most = std::max<int64_t>(1, full / settings.problems);
@@ -51,12 +51,11 @@ inline Grid make_grid(const Settings& settings, int multiprocessors) {
           static_cast<int>(separate ? blocks : 0)};
 }
 
-constexpr int kThreads = 1024;
-
 // The places in the list of each rank: a stable sort of keys (problems, K) by torch.
 inline Tensor sorted_places(const Tensor& keys) {
   using torch::stable::detail::from;
-  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}), from(false)};
+  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}),
+                                    from(false)};
   TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::sort", "stable", stack.data(), TORCH_ABI_VERSION));
   const Tensor values = torch::stable::detail::to<Tensor>(stack[0]);  // owned from here on
   return torch::stable::detail::to<Tensor>(stack[1]);
@@ -64,7 +63,8 @@ inline Tensor sorted_places(const Tensor& keys) {
 
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
 template <typename Device>
-void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like, double* weight) {
+void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like,
+                  double* weight) {
   const Settings& settings = job.settings;
   if (settings.elites <= kRankedByCounting) {
     const int64_t blocks = divide_up(settings.elites, kRankThreads / kRankLanes);
@@ -74,8 +74,8 @@ void launch_ranks(const Device& device, const Job& job, const int64_t* index, co
   }
   const int64_t count = settings.problems * settings.elites, blocks = divide_up(count, kRankThreads);
   Tensor keys = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
-  device.launch(key_kernel, blocks, kRankThreads, 0, job, index, static_cast<int64_t*>(keys.mutable_data_ptr()),
-                count);
+  device.launch(key_kernel, blocks, kRankThreads, 0, job, index,
+                static_cast<int64_t*>(keys.mutable_data_ptr()), count);
   const Tensor places = packed(sorted_places(keys));
   device.launch(scatter_kernel, blocks, kRankThreads, 0, job, index, weight,
                 static_cast<const int64_t*>(places.const_data_ptr()), count);
@@ -105,17 +105,44 @@ void launch_single(const Device& device, Job job, const Tensor& like) {
   if (apart) launch_ranks(device, ranked, job.elites, like, nullptr);
 }
 
+// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
+// for the record where there is room.
+template <typename Key, typename T, typename Device>
+void launch_small(const Device& device, const Job& job, const Tensor&) {
+  const Settings& settings = job.settings;
+  const int64_t full = 2 * device.multiprocessors, tiles = std::max<int64_t>(1, divide_up(settings.dimensions, kWarp));
+  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::min(tiles, std::max<int64_t>(1, full / settings.problems));
+  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool few = settings.problems * blocks <= full;
+  const int64_t least = divide_up(settings.population, kWarp) * kWarp;
+  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 640 : 128)));
+  const int warps = threads / kWarp;
+  const int64_t listed = settings.population <= kCounted ? settings.population : settings.elites;
+  const int groups = static_cast<int>(divide_up(listed, kWarp)), parts = std::max(1, warps / groups);
+  const int step = static_cast<int>(divide_up(divide_up(listed, parts), 4) * 4);
+  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0),
+                       static_cast<int>(blocks + (separate ? 1 : 0)),
+                       static_cast<int>(separate ? blocks : 0),
+                       groups,
+                       parts,
+                       step,
+                       (65536 + groups - 1) / groups};
+  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads, 0, job, grid);
+}
+
 template <typename T, typename Device>
 void launch_large(const Device& device, const Job& job, const Tensor& like) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
   const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
-  const int64_t slice = divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads),
-                                  kSearchThreads) *
-                        kSearchThreads;
+  const int64_t slice =
+      divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads), kSearchThreads) *
+      kSearchThreads;
   const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
 
-  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)), told_bytes = problems * blocks * 8;
+  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
+                told_bytes = problems * blocks * 8;
   Tensor zeros = empty(like, 0, (search_bytes + told_bytes) / 8, -1, ScalarType::Long);
   Tensor sums = empty(like, 0, problems * chunks * (2 * dimensions + kScalars), -1, ScalarType::Double);
   std::optional<Tensor> list, weight;
@@ -143,10 +170,15 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
     // The list is in job.elites itself where nobody wants it ranked.
     launch_ranks(device, job, work.index, like, work.weight);
   }
-  const int width = dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
-  const int64_t tiles = divide_up(dimensions, width), groups = divide_up(chunks, kEntries / (kResidues * width));
+  constexpr int kPack = 16 / sizeof(T);
+  const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
+                         reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  const int width = wide_rows ? kPack * kWarp : dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
+  const int64_t tiles = divide_up(dimensions, width),
+                groups = wide_rows ? chunks : divide_up(chunks, kEntries / (kResidues * width));
   const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
-  device.launch(sums_kernel<T>, problems * groups * (tiles + 1), kThreads, 0, job, work, grid);
+  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, problems * groups * (tiles + 1), kThreads,
+                0, job, work, grid);
   const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }
@@ -160,6 +192,11 @@ Outputs run(const Device& device, Arguments& arguments) {
              doubles = arguments.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
+  } else if (settings.population <= kSmallPopulation) {
+    auto* launch =
+        wide ? (doubles ? launch_small<uint64_t, double, Device> : launch_small<uint64_t, float, Device>)
+             : (doubles ? launch_small<uint32_t, double, Device> : launch_small<uint32_t, float, Device>);
+    launch(device, job, arguments.fitness);
   } else if (settings.population <= kSinglePopulation && settings.elites <= kSingleElites &&
              (job.weights == nullptr || settings.elites <= kSingleRanked)) {
     auto* launch =

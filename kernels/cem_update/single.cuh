@@ -11,8 +11,8 @@
 namespace cem_tetris::update {
 
 constexpr int kSinglePopulation = 16384, kSingleElites = 8192, kSingleRanked = 512;
-constexpr int kEntries = 1024;                      // sums of residue classes that a block holds
-constexpr int kMinWidth = 8, kMaxWidth = 32;        // dimensions of a tile
+constexpr int kEntries = 1024;                // sums of residue classes that a block holds
+constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
 constexpr int kSingleChunks = kSingleElites / kChunk;
 
 struct Grid {
@@ -36,7 +36,8 @@ struct SingleShared {
   int best, worst;
 };
 
-// Counts over a block, one barrier each: two buffers take turns, so that none is overwritten while it is read.
+// Counts over a block, one barrier each: two buffers take turns, so that none is overwritten while it is
+// read.
 template <int kItems>
 struct Counter {
   int (&buffer)[2][kMaxWarps];
@@ -57,23 +58,8 @@ struct Counter {
   }
 };
 
-// The fold of the sums of a few chunks, `stride` apart, by one thread.
-__device__ __forceinline__ double folded_chunks(const double* sums, int stride, int chunks) {
-  static_assert(kSingleChunks == 16 && kResidues == 32, "expected a tree of 16 leaves");
-  if (chunks == 1) return sums[0];
-  double x[kSingleChunks];
-#pragma unroll
-  for (int c = 0; c < kSingleChunks; ++c) x[c] = c < chunks ? sums[c * stride] : 0.0;
-#pragma unroll
-  for (int level = 3; level >= 0; --level) {
-#pragma unroll
-    for (int c = 0; c < 1 << level; ++c) x[c] += x[c + (1 << level)];
-  }
-  return x[0];
-}
-
 template <typename Key, typename T, int kItems>
-__global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
+__global__ void __launch_bounds__(kThreads, 1) single_kernel(Job job, Grid grid) {
   constexpr Key kFailed = ~Key(0);
   const Settings& settings = job.settings;
   __shared__ SingleShared<Key> shared;
@@ -162,7 +148,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
   for (int item = 0; item < kItems; ++item) {
     const int i = thread + item * threads;
     const bool there = i < population, failed = job.can_fail && key[item] == kFailed;
-    sure[item] = __ballot_sync(kAll, there && (all ? !failed : key[item] < limit || (exact && key[item] == limit)));
+    sure[item] =
+        __ballot_sync(kAll, there && (all ? !failed : key[item] < limit || (exact && key[item] == limit)));
     tie[item] = __ballot_sync(kAll, there && (all ? failed : !exact && key[item] == limit));
     if (lane == 0) placed[item * warps + warp] = __popc(sure[item]) | __popc(tie[item]) << 16;
   }
@@ -178,8 +165,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
     const int sure_before = (here & 0xffff) + __popc(sure[item] & below),
               ties_before = (here >> 16) + __popc(tie[item] & below);
     const bool is_sure = sure[item] >> lane & 1, is_tie = tie[item] >> lane & 1;
-    const int place = all ? (is_sure ? sure_before : usable + ties_before)
-                          : sure_before + min(ties_before, ties);
+    const int place =
+        all ? (is_sure ? sure_before : usable + ties_before) : sure_before + min(ties_before, ties);
     const bool chosen = is_sure || (is_tie && (all ? place < wanted : ties_before < ties));
     if (chosen) {
       index[place] = static_cast<uint16_t>(thread + item * threads);
@@ -204,7 +191,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
 
   if (ranks) {
     // A rank is the number of elites before it; several threads share the comparisons of one elite.
-    const int rounded_up = max(kWarp, (usable + kWarp - 1) / kWarp * kWarp), parts = max(1, threads / rounded_up);
+    const int rounded_up = max(kWarp, (usable + kWarp - 1) / kWarp * kWarp),
+              parts = max(1, threads / rounded_up);
     const int step = (usable + parts - 1) / parts;
     for (int task = thread; task < rounded_up * parts; task += threads) {
       const int p = task % rounded_up, from = task / rounded_up * step;
@@ -222,7 +210,7 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       __syncthreads();
       if (warp < 2) {  // no more elites are ranked than a chunk holds
         const double sum =
-            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? weight[p] : weight[p] * weight[p]; });
+            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? job.weights[p] : job.weights[p] * job.weights[p]; });
         if (lane == 0) shared.weight[warp] = sum;
       }
       __syncthreads();
@@ -253,12 +241,12 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
   }
 
   const int64_t dimensions = settings.dimensions;
-  const int width = grid.width, stride = width + 1;  // of `part`
+  const int width = grid.width, stride = width + 1;    // of `part`
   const int at_once = kEntries / (kResidues * width);  // chunks
   const int best = usable > 0 ? shared.best : 0;
   const bool better = usable > 0 && is_better(fitness_at<Key>(job, first + best), known, settings.maximize);
-  const Weight total = weighted ? Weight{shared.weight[0], shared.weight[1]}
-                                : Weight{static_cast<double>(usable), static_cast<double>(usable)};
+  const Weight total = weighted ? make_weight(shared.weight[0], shared.weight[1])
+                                : make_weight(static_cast<double>(usable), static_cast<double>(usable));
   const auto* candidates = static_cast<const T*>(job.candidates) + first * dimensions;
   const auto* old_rows = static_cast<const T*>(job.distribution) + problem * kRows * dimensions;
   const auto* floors = static_cast<const T*>(job.floors);
@@ -294,15 +282,26 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       }
       __syncthreads();
     }
+    if (chunks > 1) {  // a lane a chunk, of which there are fewer than lanes
+      for (int j = warp; j < width; j += warps) {
+        const double one = warp_fold(lane < chunks ? shared.chunk[0][lane * width + j] : 0.0),
+                     two = warp_fold(lane < chunks ? shared.chunk[1][lane * width + j] : 0.0);
+        if (lane == 0) {
+          shared.chunk[0][j] = one;
+          shared.chunk[1][j] = two;
+        }
+      }
+      __syncthreads();
+    }
     if (thread < width && left + thread < dimensions) {
       const int64_t at = problem * kRows * dimensions + left + thread;
       if (usable == 0) {
         auto* next = static_cast<T*>(job.new_distribution) + at;
         for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
       } else {
-        const Moments sums{folded_chunks(shared.chunk[0] + thread, width, chunks),
-                           folded_chunks(shared.chunk[1] + thread, width, chunks)};
-        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor, generation);
+        const Moments sums{shared.chunk[0][thread], shared.chunk[1][thread]};
+        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor,
+                       newest_share(settings, generation));
       }
     }
     __syncthreads();

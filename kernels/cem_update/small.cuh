@@ -1,0 +1,384 @@
+// A whole update in one kernel, for populations of which every candidate has a thread.
+//
+// Grid: a problem has `blocks` blocks, and each of them finds the elites again, which costs less than a second
+// kernel. Each takes every `blocks`-th tile of kWarp dimensions; block `record_block`, which may have no tile,
+// writes record and elites.
+//
+// It is bound by latency, and this is the chain: the fitness is loaded; ranks by counting up to kCounted
+// candidates, else a search for the limit by counts over the block; the elites' places in index order; a warp
+// a dimension loads the elites' rows, a residue class a lane, and folds them; one warp finishes the tile. What
+// does not depend on the elites is loaded and computed before they are known.
+#pragma once
+
+#include "device.cuh"
+
+namespace cem_tetris::update {
+
+constexpr int kSmallPopulation = 1024, kCounted = 256;
+constexpr int kSmallChunks = kSmallPopulation / kChunk;
+static_assert(kSmallChunks == 2, "expected at most two chunks, whose sums are one addition");
+
+// `blocks` a problem, of which `record_block` writes the record. Elites are ranked in `groups` of a warp each:
+// `parts` warps share the comparisons of a group, `step` keys each; `reciprocal` is 2^16 / groups, rounded up.
+struct SmallGrid {
+  int tiles, blocks, record_block;
+  int groups, parts, step, reciprocal;
+};
+
+// What the threads of a block tell each other.
+template <typename Key>
+struct SmallShared {
+  alignas(16) Key key[kSmallPopulation + kWarp];  // of what is ranked: all candidates, or the elites by place
+  double weight[kSmallPopulation];                // by rank, then by place
+  double value[kSmallPopulation];                 // the fitness, by place
+  double moments[2][kWarp];
+  Key least[kMaxWarps], most[kMaxWarps];
+  int rank[kSmallPopulation], before[kMaxWarps];
+  uint16_t index[kSmallPopulation];
+  double top, threshold;
+  int best;
+  Weight weight_sums;
+};
+
+// Adds to rank[p] the keys that come before key[p] among the first `count`, which greatest keys follow.
+template <typename Key>
+__device__ __forceinline__ void add_ranks(const SmallGrid& grid, const Key* keys, int count, int* rank) {
+  constexpr int kPack = 16 / sizeof(Key);
+  struct alignas(16) Pack {
+    Key key[kPack];
+  };
+  const int warp = threadIdx.x / kWarp, part = warp * grid.reciprocal >> 16;
+  if (part >= grid.parts) return;
+  const int p = (warp - part * grid.groups) * kWarp + threadIdx.x % kWarp;
+  const int from = part * grid.step, to = min(from + grid.step, (count + kPack - 1) / kPack * kPack);
+  if (p >= count) return;
+  const Key mine = keys[p];
+  int before = 0;
+#pragma unroll 2
+  for (int q = from; q < to; q += kPack) {
+    const Pack pack = *reinterpret_cast<const Pack*>(keys + q);
+#pragma unroll
+    for (int u = 0; u < kPack; ++u) before += pack.key[u] < mine || (pack.key[u] == mine && q + u < p) ? 1 : 0;
+  }
+  if (grid.parts == 1) {
+    rank[p] = before;
+  } else {
+    atomicAdd(&rank[p], before);
+  }
+}
+
+// The fold of `count` numbers, at most two chunks, by one warp; lane 0 has it.
+template <typename Number>
+__device__ __forceinline__ double warp_sum_of(int count, const Number& number) {
+  const double first = warp_folded(0, min(count, kChunk), number);
+  return count <= kChunk ? first : first + warp_folded(kChunk, count, number);
+}
+
+// The sums of the first weights by rank, by one warp.
+__device__ __forceinline__ Weight warp_weight(const double* weights, int count) {
+  const double total = warp_sum_of(count, [&](int64_t p) { return weights[p]; });
+  const double squares = warp_sum_of(count, [&](int64_t p) { return weights[p] * weights[p]; });
+  return make_weight(total, squares);
+}
+
+// The moments of `kSide` neighbouring dimensions, warps apart, by one warp; lane 0 has them.
+template <int kSide, typename T, typename Index, typename Weights>
+__device__ __forceinline__ void warp_moments(const T* rows, int64_t dimensions, int step, int best, int usable,
+                                             const Index& index, const Weights& weight, Moments (&sums)[kSide]) {
+  constexpr int kAtOnce = 4;
+  const int lane = threadIdx.x % kWarp;
+  double base[kSide];
+#pragma unroll
+  for (int j = 0; j < kSide; ++j) {
+    base[j] = static_cast<double>(rows[best * dimensions + j * step]);
+    sums[j] = {0.0, 0.0};
+  }
+  for (int chunk = 0; chunk < usable; chunk += kChunk) {
+    const int end = min(usable, chunk + kChunk);
+    Moments partial[kSide] = {};
+    for (int first = chunk; first < end; first += kAtOnce * kResidues) {
+      T value[kAtOnce][kSide];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int place = first + u * kResidues + lane;
+        if (place < end) {
+          const T* row = rows + index(place) * dimensions;
+#pragma unroll
+          for (int j = 0; j < kSide; ++j) value[u][j] = row[j * step];
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int place = first + u * kResidues + lane;
+        if (place < end) {
+          const double w = weight(place);
+#pragma unroll
+          for (int j = 0; j < kSide; ++j) {
+            const double x = static_cast<double>(value[u][j]) - base[j], weighted = w * x;
+            partial[j].first += weighted;
+            partial[j].second += weighted * x;
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int step_ = kResidues / 2; step_ > 0; step_ /= 2) {
+#pragma unroll
+      for (int j = 0; j < kSide; ++j) {
+        partial[j].first += __shfl_down_sync(kAll, partial[j].first, step_);
+        partial[j].second += __shfl_down_sync(kAll, partial[j].second, step_);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kSide; ++j) {
+      sums[j].first = chunk == 0 ? partial[j].first : sums[j].first + partial[j].first;
+      sums[j].second = chunk == 0 ? partial[j].second : sums[j].second + partial[j].second;
+    }
+  }
+}
+
+template <typename Key, typename T>
+__global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job job, const SmallGrid grid) {
+  constexpr Key kFailed = ~Key(0);
+  __shared__ SmallShared<Key> shared;
+  const Settings& settings = job.settings;
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, warps = blockDim.x / kWarp;
+  const int population = static_cast<int>(settings.population), wanted = static_cast<int>(settings.elites);
+  int64_t problem = 0;
+  int block = blockIdx.x;
+  if (settings.problems > 1) {  // a division takes long
+    problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
+    block = static_cast<int>(blockIdx.x - problem * grid.blocks);
+  }
+  const int64_t dimensions = settings.dimensions, first = problem * population;
+  const bool there = thread < population;
+
+  // The fitness is loaded, and while it is on its way all that depends on nothing else.
+  struct Fitness {
+    Key key;
+    double value;
+  };
+  const Fitness fitness = !there ? Fitness{kFailed, 0.0} : visit<Key>(job.type, [&](auto type) {
+    const auto bits = load<decltype(type)>(job.fitness, first + thread);
+    return Fitness{type.key(bits, settings.maximize), type.value(bits)};
+  });
+  const bool records = block == grid.record_block, weighted = job.weights != nullptr;
+  const bool counts_all = population <= kCounted, ranks = weighted || (settings.ranked && records);
+  const int64_t generation = *job.generation;
+  const double known = job.record[problem * kFigures + kBestFitness];
+  const double own_weight = weighted && thread < wanted ? job.weights[thread] : 0.0;  // by rank
+  double extra_variance = 0.0, newest = 1.0, floor = -HUGE_VAL;
+  T old[kRows] = {};
+  Weight weight_sums{};
+  const int64_t own_column = int64_t{block} * kWarp + lane;  // of the first tile
+  const auto load_old = [&](int64_t column) {
+    if (column >= dimensions) return;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      old[row] = static_cast<const T*>(job.distribution)[(problem * kRows + row) * dimensions + column];
+    }
+    if (job.floors != nullptr) {
+      floor = static_cast<double>(static_cast<const T*>(job.floors)[problem * settings.floor_stride + column]);
+    }
+  };
+  if (warp == 0) {  // finishes the tiles
+    if (block < grid.tiles) load_old(own_column);
+    extra_variance = extra_variance_of(job, generation);
+    newest = newest_share(settings, generation);
+    if (!weighted) weight_sums = make_weight(static_cast<double>(wanted), static_cast<double>(wanted));
+  }
+  if (weighted && warp == warps - 1) weight_sums = warp_weight(job.weights, wanted);
+
+  const Key key = fitness.key;
+  const bool usable_here = there && !(job.can_fail && key == kFailed);
+  if (thread == 0) shared.best = population;
+  shared.rank[thread] = 0;
+  shared.key[thread] = counts_all ? key : kFailed;
+  if (weighted && thread < wanted) shared.weight[thread] = own_weight;
+  bool elite = false;
+  int usable = 0, rank = 0;
+  if (counts_all) {
+    usable = min(__syncthreads_count(usable_here), wanted);
+    add_ranks(grid, shared.key, population, shared.rank);
+    __syncthreads();
+    rank = shared.rank[thread];
+    elite = there && rank < usable;
+  } else {
+    const Key low = warp_min(key), high = warp_max(usable_here ? key : Key(0));
+    if (lane == 0) {
+      shared.least[warp] = low;
+      shared.most[warp] = high;
+    }
+    const int passed = __syncthreads_count(usable_here);
+    usable = min(passed, wanted);
+    if (passed <= wanted) {
+      elite = usable_here;
+    } else {
+      // The limit: below it all are elites; of those at it the first ones.
+      Key limit = warp_min(lane < warps ? shared.least[lane] : kFailed);
+      Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
+      bool exact = false;
+      while (limit < most) {
+        const Key middle = limit + (most - limit) / 2;
+        const int within = __syncthreads_count(key <= middle && there);
+        if (within == wanted) {
+          limit = middle;
+          exact = true;
+          break;
+        }
+        if (within > wanted) {
+          most = middle;
+        } else {
+          limit = middle + 1;
+        }
+      }
+      elite = there && (key < limit || (exact && key == limit));
+      if (!exact) {
+        const int ties = wanted - __syncthreads_count(elite);
+        const bool tied = there && key == limit;
+        const unsigned those = __ballot_sync(kAll, tied);
+        if (lane == 0) shared.before[warp] = __popc(those);
+        __syncthreads();
+        const int earlier = warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(those & ((1u << lane) - 1));
+        elite = elite || (tied && earlier < ties);
+        __syncthreads();
+      }
+    }
+  }
+
+  // Places in index order.
+  const unsigned chosen = __ballot_sync(kAll, elite);
+  if (lane == 0) shared.before[warp] = __popc(chosen);
+  const double ranked_weight = weighted && elite && counts_all ? shared.weight[rank] : 0.0;
+  if (weighted && warp == warps - 1) {
+    if (usable < wanted) weight_sums = warp_weight(job.weights, usable);
+    if (lane == 0) shared.weight_sums = weight_sums;
+  }
+  __syncthreads();
+  const int place = warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(chosen & ((1u << lane) - 1));
+  if (elite) {
+    shared.index[place] = static_cast<uint16_t>(thread);
+    shared.value[place] = fitness.value;
+    if (counts_all) {
+      if (weighted) shared.weight[place] = ranked_weight;
+      if (ranks) shared.rank[place] = rank;
+      if (rank == 0) {
+        shared.best = thread;
+        shared.top = fitness.value;
+      }
+      if (rank == usable - 1) shared.threshold = fitness.value;
+    } else {
+      shared.key[place] = key;
+    }
+  }
+  __syncthreads();
+  if (!counts_all) {
+    if (ranks) {
+      add_ranks(grid, shared.key, usable, shared.rank);
+      __syncthreads();
+      double ordered = 0.0;
+      if (thread < usable) {
+        rank = shared.rank[thread];  // of the elite at place `thread`
+        if (weighted) ordered = shared.weight[rank];
+        if (rank == 0) {
+          shared.best = shared.index[thread];
+          shared.top = shared.value[thread];
+        }
+        if (rank == usable - 1) shared.threshold = shared.value[thread];
+      }
+      if (weighted) {
+        __syncthreads();
+        if (thread < usable) shared.weight[thread] = ordered;
+      }
+      __syncthreads();
+    } else {
+      const Key low = warp_min(elite ? key : kFailed), high = warp_max(elite ? key : Key(0));
+      if (lane == 0) {
+        shared.least[warp] = low;
+        shared.most[warp] = high;
+      }
+      __syncthreads();
+      const Key least = warp_min(lane < warps ? shared.least[lane] : kFailed);
+      const Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
+      if (elite && key == least) {
+        atomicMin(&shared.best, thread);
+        shared.top = fitness.value;  // equals will do
+      }
+      if (elite && key == most) shared.threshold = fitness.value;
+      __syncthreads();
+    }
+  }
+
+  if (records) {
+    for (int p = thread; p < usable; p += blockDim.x) {
+      job.elites[problem * wanted + (settings.ranked ? shared.rank[p] : p)] = shared.index[p];
+    }
+    if (usable < wanted) {  // then those that failed, in index order
+      const bool failed = there && !elite;
+      const unsigned those = __ballot_sync(kAll, failed);
+      __syncthreads();
+      if (lane == 0) shared.before[warp] = __popc(those);
+      __syncthreads();
+      const int at = usable + warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(those & ((1u << lane) - 1));
+      if (failed && at < wanted) job.elites[problem * wanted + at] = thread;
+    }
+    if (warp == warps - 1) {
+      const double sum = warp_sum_of(usable, [&](int64_t p) { return shared.value[p]; });
+      if (lane == 0) {
+        const bool any = usable > 0;
+        write_record(job, problem, usable, any ? shared.top : 0.0, sum, any ? shared.threshold : 0.0, generation);
+      }
+    }
+  }
+
+  const int best = usable > 0 ? shared.best : 0;
+  if (warp == 0) {
+    if (weighted) {
+      weight_sums = shared.weight_sums;
+    } else if (usable < wanted) {
+      weight_sums = make_weight(static_cast<double>(usable), static_cast<double>(usable));
+    }
+  }
+  const auto* rows = static_cast<const T*>(job.candidates) + first * dimensions;
+  const auto index = [&](int p) -> int64_t { return shared.index[p]; };
+  const auto weight = [&](int p) { return weighted ? shared.weight[p] : 1.0; };
+  for (int64_t tile = block; tile < grid.tiles; tile += grid.blocks) {
+    const int64_t left = tile * kWarp, column = left + lane, at = problem * kRows * dimensions + column;
+    const int width = static_cast<int>(min(dimensions - left, static_cast<int64_t>(kWarp)));
+    if (tile != block && warp == 0) load_old(column);
+    const T base = warp == 0 && lane < width ? rows[best * dimensions + column] : T(0);
+    int j = warp;
+    for (; j + warps < width; j += 2 * warps) {
+      Moments sums[2];
+      warp_moments<2>(rows + left + j, dimensions, warps, best, usable, index, weight, sums);
+      if (lane == 0) {
+        shared.moments[0][j] = sums[0].first;
+        shared.moments[1][j] = sums[0].second;
+        shared.moments[0][j + warps] = sums[1].first;
+        shared.moments[1][j + warps] = sums[1].second;
+      }
+    }
+    if (j < width) {
+      Moments sums[1];
+      warp_moments<1>(rows + left + j, dimensions, warps, best, usable, index, weight, sums);
+      if (lane == 0) {
+        shared.moments[0][j] = sums[0].first;
+        shared.moments[1][j] = sums[0].second;
+      }
+    }
+    __syncthreads();
+    if (warp == 0 && lane < width) {
+      if (usable == 0) {
+        auto* next = static_cast<T*>(job.new_distribution) + at;
+        for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
+      } else {
+        const bool better = is_better(shared.top, known, settings.maximize);
+        write_marginal(job, at, weight_sums, Moments{shared.moments[0][lane], shared.moments[1][lane]}, base, better,
+                       old, extra_variance, floor, newest);
+      }
+    }
+    if (tile + grid.blocks < grid.tiles) __syncthreads();
+  }
+}
+
+}  // namespace cem_tetris::update
