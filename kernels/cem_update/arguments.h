@@ -60,9 +60,6 @@ struct Arguments {
   std::optional<Tensor> extra_variance, weights, std_floor;
   Tensor new_distribution, new_record, new_generation, elites;
 
-  const double* extra() const { return data<double>(extra_variance); }
-  const double* weight() const { return data<double>(weights); }
-
   template <typename T>
   static const T* data(const std::optional<Tensor>& tensor) {
     return tensor.has_value() ? static_cast<const T*>(tensor->const_data_ptr()) : nullptr;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -25,49 +26,55 @@ constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread
 
 // What selection leaves for the sums of a problem.
 struct Selection {
-  int64_t usable;  // elites that did not fail
-  int64_t best;    // the index of the best one
-  int64_t generation;
+  int64_t usable = 0, best = 0;  // the elites that did not fail, and the index of the best one
+  bool better = false;           // than the best candidate so far
+  Weight weight{};
 };
 
-// The elites of one problem: their places 0 to K - 1 are those that did not fail in index order, then the
-// first that did.
-template <typename Type>
+// The elites of one problem: places 0 to K - 1 hold those that did not fail in index order, then the first
+// that did.
+template <typename Key>
 class Selector {
  public:
-  using Key = typename Type::Key;
+  std::vector<Key> keys;
+  std::vector<int64_t> rank;  // of each place, where set_ranks was called
+  int64_t usable = 0, best = 0;
 
-  Selector(const Settings& settings) : settings_(settings), keys_(settings.population) {}
+  Selector(int64_t population, int64_t wanted) : keys(population), rank(wanted), wanted_(wanted) {}
 
-  // index: K + 1 places, the last one is scratch. rank: K, unless nobody needs it.
-  Selection select(const typename Type::Bits* fitness, int64_t* index, int64_t* rank) {
-    const int64_t population = settings_.population, wanted = settings_.elites;
-    Key least = ~Key(0), most = 0;
-    Key failures = 0;  // wide enough: the population is below 2^31
-    for (int64_t i = 0; i < population; ++i) {
-      const Key key = Type::key(fitness[i], settings_.maximize);
-      const bool failed = Type::kCanFail && key == kFailed;
-      keys_[i] = key;
+  // index: K + 1 places, the last one is scratch. can_fail: whether the greatest key says that one failed.
+  void select(bool can_fail, int64_t* index) {
+    Key least = ~Key(0), most = 0, failures = 0;  // the population is below 2^31
+    for (const Key key : keys) {
+      const bool failed = can_fail && key == kFailed;
       least = std::min(least, key);
       most = std::max(most, failed ? Key(0) : key);
       failures += failed ? 1 : 0;
     }
-    const int64_t usable = std::min(population - static_cast<int64_t>(failures), wanted);
-    if (population - static_cast<int64_t>(failures) <= wanted) {
-      take_usable(index, usable);
+    const auto passed = static_cast<int64_t>(keys.size() - failures);
+    usable = std::min(passed, wanted_);
+    best = std::find(keys.begin(), keys.end(), least) - keys.begin();
+    if (passed <= wanted_) {
+      take_usable(can_fail, index);
     } else {
       take(threshold(least, most), index);
     }
-    const auto best = std::find(keys_.begin(), keys_.end(), least) - keys_.begin();
-    if (rank != nullptr) set_ranks(index, usable, rank);
-    return {usable, usable > 0 ? best : 0, 0};
   }
 
-  // The place of the last elite in rank order.
-  int64_t worst_place(const int64_t* index, int64_t usable) const {
+  // Sets the ranks of all places.
+  void set_ranks(const int64_t* index) {
+    for (int64_t p = usable; p < wanted_; ++p) rank[p] = p;
+    order_.resize(usable);
+    for (int64_t p = 0; p < usable; ++p) order_[p] = {keys[index[p]], static_cast<uint32_t>(p)};
+    std::sort(order_.begin(), order_.end());
+    for (int64_t r = 0; r < usable; ++r) rank[order_[r].second] = r;
+  }
+
+  // The place of an elite of the greatest key.
+  int64_t worst_place(const int64_t* index) const {
     int64_t worst = 0;
     for (int64_t p = 1; p < usable; ++p) {
-      if (keys_[index[p]] >= keys_[index[worst]]) worst = p;
+      if (keys[index[p]] > keys[index[worst]]) worst = p;
     }
     return worst;
   }
@@ -75,19 +82,19 @@ class Selector {
  private:
   static constexpr Key kFailed = ~Key(0);
 
-  Key count_to(Key limit) const {
+  int64_t count_to(Key limit) const {
     Key count = 0;
-    for (const Key key : keys_) count += key <= limit ? 1 : 0;
-    return count;
+    for (const Key key : keys) count += key <= limit ? 1 : 0;
+    return static_cast<int64_t>(count);
   }
 
   // The least key that no fewer than K keys are at or below; of several limits with K keys, any one.
   Key threshold(Key low, Key high) const {
     while (low < high) {
       const Key middle = low + (high - low) / 2;
-      const auto count = static_cast<int64_t>(count_to(middle));
-      if (count == settings_.elites) return middle;
-      if (count > settings_.elites) {
+      const int64_t count = count_to(middle);
+      if (count == wanted_) return middle;
+      if (count > wanted_) {
         high = middle;
       } else {
         low = middle + 1;
@@ -98,80 +105,88 @@ class Selector {
 
   // All below the limit and the first at it.
   void take(Key limit, int64_t* index) const {
-    const int64_t population = settings_.population, wanted = settings_.elites;
-    const auto within = static_cast<int64_t>(count_to(limit));
+    const auto population = static_cast<int64_t>(keys.size());
     int64_t place = 0;
-    if (within == wanted) {
+    if (count_to(limit) == wanted_) {
       for (int64_t i = 0; i < population; ++i) {
         index[place] = i;
-        place += keys_[i] <= limit ? 1 : 0;
+        place += keys[i] <= limit ? 1 : 0;
       }
       return;
     }
-    int64_t ties = wanted - static_cast<int64_t>(limit > 0 ? count_to(limit - 1) : 0);
-    for (int64_t i = 0; i < population && place < wanted; ++i) {
-      const bool tie = keys_[i] == limit && ties > 0;
+    int64_t ties = wanted_ - (limit > 0 ? count_to(limit - 1) : 0);
+    for (int64_t i = 0; i < population && place < wanted_; ++i) {
+      const bool tie = keys[i] == limit && ties > 0;
       index[place] = i;
-      place += keys_[i] < limit || tie ? 1 : 0;
+      place += keys[i] < limit || tie ? 1 : 0;
       ties -= tie ? 1 : 0;
     }
   }
 
-  void take_usable(int64_t* index, int64_t usable) const {
+  void take_usable(bool can_fail, int64_t* index) const {
     int64_t place = 0, failed = usable;
-    for (int64_t i = 0; i < settings_.population; ++i) {
-      if (!Type::kCanFail || keys_[i] != kFailed) {
-        index[place++] = i;
-      } else if (failed < settings_.elites) {
-        index[failed++] = i;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      if (!can_fail || keys[i] != kFailed) {
+        index[place++] = static_cast<int64_t>(i);
+      } else if (failed < wanted_) {
+        index[failed++] = static_cast<int64_t>(i);
       }
     }
   }
 
-  void set_ranks(const int64_t* index, int64_t usable, int64_t* rank) {
-    for (int64_t p = usable; p < settings_.elites; ++p) rank[p] = p;
-    order_.resize(usable);
-    for (int64_t p = 0; p < usable; ++p) order_[p] = {keys_[index[p]], static_cast<uint32_t>(p)};
-    std::sort(order_.begin(), order_.end());
-    for (int64_t r = 0; r < usable; ++r) rank[order_[r].second] = r;
-  }
-
-  const Settings& settings_;
-  std::vector<Key> keys_;
+  int64_t wanted_;
   std::vector<std::pair<Key, uint32_t>> order_;
 };
+
+// Adds the residues that numbers were added to as a tree, for each of `width` columns; the others are 0.
+inline void fold(double (*sums)[kTile], int residues, int width) {
+  for (int half = kResidues / 2; half > 0; half /= 2) {
+    for (int r = 0; r < half && r + half < residues; ++r) {
+      for (int j = 0; j < width; ++j) sums[r][j] += sums[r + half][j];
+    }
+  }
+}
+
+inline int residues_of(int64_t count) { return static_cast<int>(std::min<int64_t>(count, kResidues)); }
 
 // The sum of one number an elite in the order of update.h; number(p) is that of place p.
 template <typename Number>
 double ordered_sum(int64_t count, const Number& number) {
-  double total = 0.0;
+  double chunks[kResidues] = {};
+  const auto folded = [](double* sums) {
+    for (int half = kResidues / 2; half > 0; half /= 2) {
+      for (int r = 0; r < half; ++r) sums[r] += sums[r + half];
+    }
+    return sums[0];
+  };
   for (int64_t first = 0; first < count; first += kChunk) {
     const int64_t last = std::min(count, first + kChunk);
     double part[kResidues] = {};
     for (int64_t p = first; p < last; ++p) part[p % kResidues] += number(p);
-    for (int half = kResidues / 2; half > 0; half /= 2) {
-      for (int r = 0; r < half; ++r) part[r] += part[r + half];
-    }
-    total += part[0];
+    chunks[first / kChunk % kResidues] += folded(part);
   }
-  return total;
+  return folded(chunks);
 }
 
 // The moments of the elites in kTile or fewer dimensions.
 template <typename T>
 struct Tile {
-  double base[kTile], first[kTile], second[kTile];
-  double part[2][kResidues][kTile];
+  double base[kTile];
+  double part[2][kResidues][kTile], chunks[2][kResidues][kTile];
+
+  Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
 
   // rows: the candidates of the problem at the tile's first dimension. weight: of each place, or null.
   void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
            const Selection& selected) {
     for (int j = 0; j < width; ++j) base[j] = rows[selected.best * stride + j];
-    std::fill(first, first + width, 0.0);
-    std::fill(second, second + width, 0.0);
+    const int rounds = residues_of((selected.usable + kChunk - 1) / kChunk);
+    for (auto& sums : chunks) {
+      for (int r = 0; r < rounds; ++r) std::fill(sums[r], sums[r] + width, 0.0);
+    }
     for (int64_t begin = 0; begin < selected.usable; begin += kChunk) {
       const int64_t end = std::min(selected.usable, begin + kChunk);
-      const int residues = static_cast<int>(std::min<int64_t>(kResidues, end - begin));
+      const int residues = residues_of(end - begin), chunk = static_cast<int>(begin / kChunk % kResidues);
       for (int r = 0; r < residues; ++r) {
         if (width == kTile) {
           add<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
@@ -179,16 +194,12 @@ struct Tile {
           add<0>(rows, stride, width, index, weight, begin + r, end, r);
         }
       }
-      for (auto& sums : part) {
-        for (int half = kResidues / 2; half > 0; half /= 2) {
-          for (int r = 0; r < half && r + half < residues; ++r) {  // a sum that nothing was added to is 0
-            for (int j = 0; j < width; ++j) sums[r][j] += sums[r + half][j];
-          }
-        }
+      for (int i = 0; i < 2; ++i) {
+        fold(part[i], residues, width);
+        for (int j = 0; j < width; ++j) chunks[i][chunk][j] += part[i][0][j];
       }
-      for (int j = 0; j < width; ++j) first[j] += part[0][0][j];
-      for (int j = 0; j < width; ++j) second[j] += part[1][0][j];
     }
+    for (auto& sums : chunks) fold(sums, rounds, width);
   }
 
  private:
@@ -219,111 +230,122 @@ struct Tile {
   }
 };
 
-// Copies or replaces the best candidate of a problem, and writes its record.
-template <typename Type>
-void write_record(const Settings& settings, const typename Type::Bits* fitness, const int64_t* index,
-                  const Selection& selected, int64_t worst, int64_t generation, const double* old,
-                  double* record) {
-  std::copy(old, old + kFigures, record);
-  if (selected.usable == 0) {
-    std::fill(record + kGenerationBest, record + kEliteThreshold + 1, std::nan(""));
-    record[kRefused] = static_cast<double>(generation + 1);
-    return;
-  }
-  const double top = Type::value(fitness[selected.best]);
-  if (is_better(top, old[kBestFitness], settings.maximize)) record[kBestFitness] = top;
-  const double sum = ordered_sum(selected.usable, [&](int64_t p) { return Type::value(fitness[index[p]]); });
-  record[kGenerationBest] = top;
-  record[kEliteMean] = sum / static_cast<double>(selected.usable);
-  record[kEliteThreshold] = Type::value(fitness[index[worst]]);
+template <typename F>
+void share(int64_t items, int64_t work, const F& function) {
+  if (items * work <= kGrain) return function(0, items);  // a parallel loop of one thread costs more
+  torch::stable::parallel_for(0, items, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)), function);
 }
 
-template <typename Type, typename T>
-void run(Arguments& arguments) {
-  const Settings& settings = arguments.settings;
-  const int64_t wanted = settings.elites, dimensions = settings.dimensions, population = settings.population;
-  const auto* fitness = static_cast<const typename Type::Bits*>(arguments.fitness.const_data_ptr());
-  const auto* candidates = static_cast<const T*>(arguments.candidates.const_data_ptr());
-  const auto* old = static_cast<const T*>(arguments.distribution.const_data_ptr());
-  const auto* old_record = static_cast<const double*>(arguments.record.const_data_ptr());
-  const auto* floors = Arguments::data<T>(arguments.std_floor);
-  const double *weights = arguments.weight(), *extra = arguments.extra();
-  const int64_t generation = *static_cast<const int64_t*>(arguments.generation.const_data_ptr());
-  auto* next = static_cast<T*>(arguments.new_distribution.mutable_data_ptr());
-  auto* record = static_cast<double*>(arguments.new_record.mutable_data_ptr());
-  auto* elites = static_cast<int64_t*>(arguments.elites.mutable_data_ptr());
+// The work of a call: pointers, and what passes from selection to the sums.
+struct Job {
+  const Settings& settings;
+  const void *fitness, *candidates, *distribution, *floors;
+  const double *record, *weights;
+  double extra_variance;
+  int64_t generation;
+  void* new_distribution;
+  double* new_record;
+  int64_t* elites;
+  std::vector<int64_t> index;   // K + 1 places a problem
+  std::vector<double> weight;   // of each place, where there are weights
+  std::vector<Selection> selection;
 
-  const int64_t places = wanted + 1;
-  const bool needs_rank = settings.ranked || weights != nullptr;
-  std::vector<int64_t> index(settings.problems * places), rank(needs_rank ? index.size() : 0);
-  std::vector<double> weight(weights != nullptr ? index.size() : 0);
-  std::vector<Selection> selection(settings.problems);
-  std::vector<Weight> total(settings.problems);
+  int64_t places() const { return settings.elites + 1; }
+  const double* weights_of(int64_t problem) const {
+    return weights != nullptr ? weight.data() + problem * places() : nullptr;
+  }
+};
 
-  const auto select = [&](int64_t begin, int64_t end) {
-    Selector<Type> selector(settings);
+// The record of a problem; value(i) is the fitness of a candidate.
+template <typename Key, typename Value>
+void write_record(const Job& job, const Selector<Key>& selector, const int64_t* index, const Value& value,
+                  Selection& selection, const double* old, double* record) {
+  std::copy(old, old + kFigures, record);
+  if (selector.usable == 0) {
+    std::fill(record + kGenerationBest, record + kEliteThreshold + 1, std::nan(""));
+    record[kRefused] = static_cast<double>(job.generation + 1);
+    return;
+  }
+  const double top = value(selector.best) + 0.0;  // -0 becomes 0: equals may stand in for each other
+  selection.better = is_better(top, old[kBestFitness], job.settings.maximize);
+  if (selection.better) record[kBestFitness] = top;
+  const double sum = ordered_sum(selector.usable, [&](int64_t p) { return value(index[p]); });
+  record[kGenerationBest] = top;
+  record[kEliteMean] = sum / static_cast<double>(selector.usable);
+  record[kEliteThreshold] = value(index[selector.worst_place(index)]) + 0.0;
+}
+
+// Selects the elites of all problems; writes them and the records.
+template <typename Type>
+void select(Job& job) {
+  const Settings& settings = job.settings;
+  const int64_t population = settings.population, wanted = settings.elites;
+  share(settings.problems, population, [&](int64_t begin, int64_t end) {
+    Selector<typename Type::Key> selector(population, wanted);
     for (int64_t problem = begin; problem < end; ++problem) {
-      int64_t* chosen = index.data() + problem * places;
-      int64_t* ranks = needs_rank ? rank.data() + problem * places : nullptr;
-      const auto* scores = fitness + problem * population;
-      const Selection selected = selection[problem] = selector.select(scores, chosen, ranks);
-      total[problem] = {static_cast<double>(selected.usable), static_cast<double>(selected.usable)};
-      if (weights != nullptr) {
-        double* mine = weight.data() + problem * places;
-        for (int64_t p = 0; p < selected.usable; ++p) mine[p] = weights[ranks[p]];
-        total[problem] = {ordered_sum(selected.usable, [&](int64_t p) { return mine[p]; }),
-                          ordered_sum(selected.usable, [&](int64_t p) { return mine[p] * mine[p]; })};
+      const auto* fitness = static_cast<const typename Type::Bits*>(job.fitness) + problem * population;
+      int64_t* index = job.index.data() + problem * job.places();
+      for (int64_t i = 0; i < population; ++i) selector.keys[i] = Type::key(fitness[i], settings.maximize);
+      selector.select(Type::kCanFail, index);
+      Selection& selection = job.selection[problem];
+      selection.usable = selector.usable;
+      selection.best = selector.best;
+      selection.weight = {static_cast<double>(selector.usable), static_cast<double>(selector.usable)};
+      if (settings.ranked || job.weights != nullptr) selector.set_ranks(index);
+      if (job.weights != nullptr) {
+        double* mine = job.weight.data() + problem * job.places();
+        for (int64_t p = 0; p < selector.usable; ++p) mine[p] = job.weights[selector.rank[p]];
+        selection.weight = {ordered_sum(selector.usable, [&](int64_t p) { return mine[p]; }),
+                            ordered_sum(selector.usable, [&](int64_t p) { return mine[p] * mine[p]; })};
       }
-      int64_t* out = elites + problem * wanted;
-      for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? ranks[p] : p] = chosen[p];
-      write_record<Type>(settings, scores, chosen, selected, selector.worst_place(chosen, selected.usable),
-                         generation, old_record + problem * kFigures, record + problem * kFigures);
+      int64_t* out = job.elites + problem * wanted;
+      for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? selector.rank[p] : p] = index[p];
+      write_record(
+          job, selector, index, [&](int64_t i) { return Type::value(fitness[i]); }, selection,
+          job.record + problem * kFigures, job.new_record + problem * kFigures);
     }
-  };
-  const int64_t tiles = (dimensions + kTile - 1) / kTile;
-  const auto update = [&](int64_t begin, int64_t end) {
+  });
+}
+
+// Updates the marginals of all problems and dimensions.
+template <typename T>
+void update(const Job& job) {
+  const Settings& settings = job.settings;
+  const int64_t dimensions = settings.dimensions, tiles = (dimensions + kTile - 1) / kTile;
+  const auto* floors = static_cast<const T*>(job.floors);
+  share(settings.problems * tiles, settings.elites * std::min<int64_t>(kTile, dimensions),
+        [&](int64_t begin, int64_t end) {
     Tile<T> tile;
     for (int64_t item = begin; item < end; ++item) {
       const int64_t problem = item / tiles, left = item % tiles * kTile;
       const int width = static_cast<int>(std::min<int64_t>(kTile, dimensions - left));
-      const Selection& selected = selection[problem];
-      const T* from = old + problem * kRows * dimensions + left;
-      T* to = next + problem * kRows * dimensions + left;
-      if (selected.usable == 0) {
+      const Selection& selection = job.selection[problem];
+      const T* old = static_cast<const T*>(job.distribution) + problem * kRows * dimensions + left;
+      T* next = static_cast<T*>(job.new_distribution) + problem * kRows * dimensions + left;
+      if (selection.usable == 0) {
         for (int row = 0; row < kRows; ++row) {
-          std::copy(from + row * dimensions, from + row * dimensions + width, to + row * dimensions);
+          std::copy(old + row * dimensions, old + row * dimensions + width, next + row * dimensions);
         }
         continue;
       }
-      const T* rows = candidates + problem * population * dimensions + left;
-      tile.sum(rows, dimensions, width, index.data() + problem * places,
-               weights != nullptr ? weight.data() + problem * places : nullptr, selected);
-      const double* figures = old_record + problem * kFigures;
-      const bool better = is_better(Type::value(fitness[problem * population + selected.best]),
-                                    figures[kBestFitness], settings.maximize);
-      const T* best = better ? rows + selected.best * dimensions : from + kBest * dimensions;
+      const T* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
+      tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(), job.weights_of(problem),
+               selection);
+      const T* best = selection.better ? rows + selection.best * dimensions : old + kBest * dimensions;
       const T* floor = floors != nullptr ? floors + problem * settings.floor_stride + left : nullptr;
       for (int j = 0; j < width; ++j) {
-        const Marginal known{from[kMean * dimensions + j], from[kStd * dimensions + j],
-                             from[kAveragedMean * dimensions + j]};
-        const double least = floor != nullptr ? floor[j] : 0.0;
+        const Marginal known{old[kMean * dimensions + j], old[kStd * dimensions + j],
+                             old[kAveragedMean * dimensions + j]};
         const Marginal found =
-            updated(settings, total[problem], {tile.first[j], tile.second[j]}, tile.base[j], known, extra,
-                    floor != nullptr ? &least : nullptr, generation);
-        to[kMean * dimensions + j] = rounded<T>(found.mean);
-        to[kStd * dimensions + j] = rounded<T>(found.std);
-        to[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);
-        to[kBest * dimensions + j] = best[j];
+            updated(settings, selection.weight, tile.moments(j), tile.base[j], known, job.extra_variance,
+                    floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), job.generation);
+        next[kMean * dimensions + j] = rounded<T>(found.mean);
+        next[kStd * dimensions + j] = rounded<T>(found.std);
+        next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);
+        next[kBest * dimensions + j] = best[j];
       }
     }
-  };
-  const auto shared = [](int64_t items, int64_t work, const auto& function) {
-    if (items * work <= kGrain) return function(0, items);  // a parallel loop of one thread costs more
-    torch::stable::parallel_for(0, items, std::max<int64_t>(1, kGrain / std::max<int64_t>(work, 1)), function);
-  };
-  shared(settings.problems, population, select);
-  shared(settings.problems * tiles, wanted * std::min<int64_t>(kTile, dimensions), update);
-  *static_cast<int64_t*>(arguments.new_generation.mutable_data_ptr()) = generation + 1;
+  });
 }
 
 Outputs cem_update_cpu(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
@@ -334,11 +356,32 @@ Outputs cem_update_cpu(const Tensor& fitness, const Tensor& candidates, const Te
   Arguments arguments = make_arguments(fitness, candidates, distribution, record, generation, extra_variance,
                                        weights, std_floor, num_elites, maximize, variance_about, smoothing,
                                        std_smoothing, mean_averaging, ranked);
-  visit_fitness(arguments.fitness_type, [&](auto type) {
-    using Type = decltype(type);
-    if (arguments.type == ScalarType::Float) return run<Type, float>(arguments);
-    run<Type, double>(arguments);
-  });
+  const Settings& settings = arguments.settings;
+  const auto* extra = Arguments::data<double>(arguments.extra_variance);
+  const int64_t t = *static_cast<const int64_t*>(arguments.generation.const_data_ptr());
+  const int64_t places = settings.problems * (num_elites + 1);
+  Job job{settings,
+          arguments.fitness.const_data_ptr(),
+          arguments.candidates.const_data_ptr(),
+          arguments.distribution.const_data_ptr(),
+          Arguments::data<void>(arguments.std_floor),
+          static_cast<const double*>(arguments.record.const_data_ptr()),
+          Arguments::data<double>(arguments.weights),
+          extra != nullptr ? extra[table_place(t, settings.table)] : 0.0,
+          t,
+          arguments.new_distribution.mutable_data_ptr(),
+          static_cast<double*>(arguments.new_record.mutable_data_ptr()),
+          static_cast<int64_t*>(arguments.elites.mutable_data_ptr()),
+          std::vector<int64_t>(places),
+          std::vector<double>(weights.has_value() ? places : 0),
+          std::vector<Selection>(settings.problems)};
+  visit_fitness(arguments.fitness_type, [&](auto type) { select<decltype(type)>(job); });
+  if (arguments.type == ScalarType::Float) {
+    update<float>(job);
+  } else {
+    update<double>(job);
+  }
+  *static_cast<int64_t*>(arguments.new_generation.mutable_data_ptr()) = t + 1;
   return {arguments.new_distribution, arguments.new_record, arguments.new_generation, arguments.elites};
 }
 

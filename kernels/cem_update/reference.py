@@ -78,7 +78,7 @@ def cem_update_reference(
         variance = variance + step * step
     t = generation.double()
     if extra_variance is not None:
-        last = generation.clamp(max=extra_variance.shape[0] - 1)
+        last = generation.clamp(0, extra_variance.shape[0] - 1)
         variance = variance + extra_variance.index_select(0, last.reshape(1))
     changed = usable & new_mean.isfinite() & variance.isfinite()
 
@@ -93,7 +93,7 @@ def cem_update_reference(
     moved = averaged.double() + (new_mean - averaged.double()) / divisor
     moved = torch.where(divisor == 1.0, new_mean, moved)
 
-    scores = fitness.gather(-1, order).double()
+    scores = fitness.gather(-1, order).double() + 0.0
     top_score = scores[..., :1]
     known = record[..., :1]
     better = usable & ~((known >= top_score) if maximize else (known <= top_score))
@@ -132,27 +132,37 @@ def _rows(candidates: Tensor, index: Tensor) -> Tensor:
 def _ordered_sum(*terms: Tensor) -> tuple[Tensor, ...]:
     """Returns the sums of tensors (..., K, m) over K, each (..., m), in the operator's order.
 
-    Chunks of 512; in a chunk 32 residue classes, each in order; their sums as a tree; chunks in order.
+    Chunks of 512 are added each for itself, and then their sums, both as ``_folded`` does it.
     """
     x = torch.cat(terms, dim=-1)
     count, width = x.shape[-2:]
-    chunk = CHUNK if count > CHUNK else -(-count // RESIDUES) * RESIDUES
-    chunks = -(-count // chunk)
-    if chunks * chunk > count:
-        x = torch.cat([x, x.new_zeros(*x.shape[:-2], chunks * chunk - count, width)], dim=-2)
-    x = x.reshape(*x.shape[:-2], chunks, chunk // RESIDUES, RESIDUES, width)
+    if count > CHUNK:
+        chunks = -(-count // CHUNK)
+        x = _padded(x, chunks * CHUNK)
+        x = _folded(x.reshape(*x.shape[:-2], chunks, CHUNK, width))
+    sums: tuple[Tensor, ...] = _folded(x).split([term.shape[-1] for term in terms], dim=-1)
+    return sums
+
+
+def _folded(x: Tensor) -> Tensor:
+    """Returns the sum over the last dimension but one: 32 residue classes, each in order, then as a tree."""
+    rows = -(-x.shape[-2] // RESIDUES)
+    x = _padded(x, rows * RESIDUES)
+    x = x.reshape(*x.shape[:-2], rows, RESIDUES, x.shape[-1])
     partial = x[..., 0, :, :] + 0.0
-    for row in range(1, chunk // RESIDUES):
+    for row in range(1, rows):
         partial = partial + x[..., row, :, :]
     half = RESIDUES // 2
     while half:
         partial = partial[..., :half, :] + partial[..., half:, :]
         half //= 2
-    total = partial[..., 0, 0, :]
-    for place in range(1, chunks):
-        total = total + partial[..., place, 0, :]
-    sums: tuple[Tensor, ...] = total.split([term.shape[-1] for term in terms], dim=-1)
-    return sums
+    return partial[..., 0, :]
+
+
+def _padded(x: Tensor, count: int) -> Tensor:
+    """Returns a tensor with zeros appended to its last dimension but one."""
+    more = count - x.shape[-2]
+    return torch.cat([x, x.new_zeros(*x.shape[:-2], more, x.shape[-1])], dim=-2) if more else x
 
 
 def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,10 +1,10 @@
 // What the CPU and the CUDA kernels of the update share: keys of fitness values, the order of the sums, and
 // the arithmetic of one dimension. IEEE operations alone, in one order: both give the same bits.
 //
-// The elites are taken in index order, those that failed left out: number p = 0, 1, ... They are cut into
-// chunks of kChunk. In a chunk the residue class r = p mod kResidues adds its elites in order; the residues
-// are added as a tree (r += r + 16, 8, 4, 2, 1); the chunks are added in order. The order depends on the
-// number of elites alone.
+// The elites are taken in index order, those that failed left out: places p = 0, 1, ... They are cut into
+// chunks of kChunk. Each chunk is folded, and then the row of the chunks' sums: a residue class r = p mod
+// kResidues adds its numbers in order, then the classes are added as a tree (r += r + 16, 8, 4, 2, 1). So the
+// order depends on the number of elites alone.
 #pragma once
 
 #include <cstdint>
@@ -122,14 +122,15 @@ UPDATE_FUNCTION T rounded(double x) {
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-UPDATE_FUNCTION double extra_variance_at(const double* table, int64_t length, int64_t generation) {
-  return table[generation < length ? generation : length - 1];
+// The place of a generation in a table whose last entry stays.
+UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
+  return generation < 0 ? 0 : generation < length ? generation : length - 1;
 }
 
 // The next marginal of one dimension; the old one where mean or variance is not finite.
-// best: of the best elite of the generation. extra: null if there is none. floor: likewise.
+// best: of the best elite of the generation. floor: minus infinity if there is none.
 UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
-                                 Marginal old, const double* extra, const double* floor, int64_t generation) {
+                                 Marginal old, double extra_variance, double floor, int64_t generation) {
   const double offset = sums.first / weight.total;
   const double mean = best + offset;
   double variance = sums.second / weight.total - offset * offset;
@@ -141,13 +142,13 @@ UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moment
     const double step = mean - old.mean;
     variance += step * step;
   }
-  if (extra != nullptr) variance += extra_variance_at(extra, settings.table, generation);
+  variance += extra_variance;
   if (!is_finite(mean) || !is_finite(variance)) return old;
 
   Marginal next{mean, sqrt(variance), 0.0};
   if (settings.smoothing != 1.0) next.mean = old.mean + settings.smoothing * (mean - old.mean);
   if (settings.std_smoothing != 1.0) next.std = old.std + settings.std_smoothing * (next.std - old.std);
-  if (floor != nullptr && next.std < *floor) next.std = *floor;
+  if (next.std < floor) next.std = floor;
   const double divisor = 1.0 + settings.mean_averaging * static_cast<double>(generation);
   next.averaged_mean =
       divisor == 1.0 ? next.mean : old.averaged_mean + (next.mean - old.averaged_mean) / divisor;

@@ -26,6 +26,10 @@ constexpr int kMaxSteps = 8;
 constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
+// Blocks a multiprocessor that leave a thread enough registers.
+template <typename T>
+constexpr int kResident = sizeof(T) == sizeof(double) ? 2 : 3;
+
 template <typename Real>
 struct Bounds {
   const Real* low;  // null where there are none
@@ -239,9 +243,8 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector mean, Vector std,
-                                                           Bounds<typename ComputeType<T>::type> bounds,
-                                                           Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResident<T>) void rows_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
@@ -286,9 +289,8 @@ __global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector m
 
 // (N, d): threads along the dimensions, the table holds blocks of samples.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vector mean, Vector std,
-                                                              Bounds<typename ComputeType<T>::type> bounds,
-                                                              Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResident<T>) void columns_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   using Samples = typename Stream<Real>::Samples;
   __shared__ alignas(16) Samples table[kMaxEntries];
