@@ -27,6 +27,8 @@ from cem.checkpoint import Checkpointer, CheckpointError
 from cem.evaluation import Evaluation
 from cem.noise import describe_noise, parse_noise
 from cem.optimizer import CrossEntropyMethod
+from cem.plan_search import rollout_cost
+from cem.planner import Planner
 from cem.search import Result, maximize, minimize
 from cem.stopping import Interrupted, StopRequest
 from cem.trainer import Trainer, TrainingResult
@@ -40,6 +42,7 @@ __all__ = [
     "GenerationRecord",
     "Interrupted",
     "MetricsWriter",
+    "Planner",
     "ProgressBar",
     "Result",
     "StopRequest",
@@ -49,4 +52,5 @@ __all__ = [
     "maximize",
     "minimize",
     "parse_noise",
+    "rollout_cost",
 ]

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from cem.adaptation import Rates, factorised, with_paths
+from cem.adaptation import Rates, factorised, of_elites, with_paths
 from cem.bounds import into_box, keep_inside, out_of_box
 from kernels.cem_update import cem_update, cem_update_reference
 from kernels.normal import sample_normal
@@ -96,6 +96,8 @@ class State(NamedTuple):
         std_floor: The least standard deviation, shape (..., d); None: 0.
         low: Lower bounds, shape (..., d); None: no bounds.
         high: Upper bounds, like ``low``.
+        all_weights: The weights of all candidates by rank, with evolution paths, shape (N,), float64; those
+            of bad ones are negative. None: without paths.
         factor: The lower-triangular L with covariance L L^T, shape (..., d, d); None: diagonal.
         paths: The evolution paths of step size and covariance, shape (..., 2, d); None: without.
         settings: The constants.
@@ -108,6 +110,7 @@ class State(NamedTuple):
     extra_variance: Tensor | None
     weights: Tensor | None
     std_floor: Tensor | None
+    all_weights: Tensor | None
     low: Tensor | None
     high: Tensor | None
     factor: Tensor | None
@@ -272,21 +275,14 @@ def told(
 
 
 def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites: Tensor) -> State:
-    """Replace the standard deviations of the update by what ``cem.adaptation`` makes of the elites."""
-    settings = old.settings
-    rows = candidates.gather(-2, elites.unsqueeze(-1).expand(*elites.shape, candidates.shape[-1])).double()
-    values = fitness.gather(-1, elites)
-    failed = values.isnan() | (values == (-math.inf if settings.maximize else math.inf))
-    weights = torch.where(failed, 0.0, 1.0 if old.weights is None else old.weights).double()
-    weights = weights / weights.sum(-1, keepdim=True)
-    rows = torch.where(failed.unsqueeze(-1), 0.0, rows)
+    """Replace the standard deviations of the update by what ``cem.adaptation`` makes of the candidates."""
+    settings, rates = old.settings, old.settings.rates
     mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
     factor = std if old.factor is None else old.factor.double()
-    covariance = std.square() if old.factor is None else factor @ factor.mT
-    paths = old.paths
-    if old.paths is not None and settings.rates is not None:
-        covariance, paths = with_paths(
-            covariance,
+    if old.paths is not None and old.all_weights is not None and rates is not None:
+        order = torch.sort(fitness, dim=-1, descending=settings.maximize, stable=True).indices
+        rows, weights = _ranked(candidates, fitness, order, old.all_weights, settings.maximize)
+        moved = with_paths(
             factor,
             rows,
             weights,
@@ -294,42 +290,41 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
             new.distribution[..., MEAN, :].double(),
             old.paths.double(),
             old.generation,
-            settings.rates,
+            rates,
         )
+        covariance, paths = moved
     else:
-        centre = mean if settings.variance_about == "old_mean" else (weights.unsqueeze(-1) * rows).sum(-2)
-        y = rows - centre.unsqueeze(-2)
-        found = (y * weights.unsqueeze(-1)).mT @ y
-        if settings.variance_about == "new_mean_unbiased":
-            found = found / (1 - weights.square().sum(-1))[..., None, None].clamp(min=1e-12)
-        covariance = covariance + settings.std_smoothing * (found - covariance)
+        equal = torch.ones(elites.shape[-1], dtype=torch.float64, device=elites.device)
+        positive = equal if old.weights is None else old.weights
+        rows, weights = _ranked(candidates, fitness, elites, positive, settings.maximize)
+        weights = weights / weights.sum(-1, keepdim=True)
+        covariance, paths = of_elites(factor, rows, weights, mean, settings.variance_about), None
+        covariance = factor @ factor.mT + settings.std_smoothing * (covariance - factor @ factor.mT)
     variances = covariance if old.factor is None else covariance.diagonal(dim1=-2, dim2=-1)
     more = torch.zeros_like(variances)
     if old.extra_variance is not None:
         more = more + old.extra_variance[old.generation.clamp(max=len(old.extra_variance) - 1)]
     if old.std_floor is not None:
         more = torch.maximum(more, old.std_floor.double().square() - variances)
-    if old.factor is None:
-        next_std, next_factor = (variances + more).sqrt(), None
-    else:
-        full = factorised(covariance + torch.diag_embed(more), factor)
-        next_std, next_factor = full.square().sum(-1).sqrt(), full
     refused = (new.record[..., REFUSED] == new.generation).unsqueeze(-1)
-    rest = new.distribution
-    return new._replace(
-        distribution=torch.stack(
-            [
-                rest[..., MEAN, :],
-                torch.where(refused, std, next_std).to(rest.dtype),
-                rest[..., AVERAGED_MEAN, :],
-                rest[..., BEST, :],
-            ],
-            dim=-2,
-        ),
-        factor=None
-        if next_factor is None or old.factor is None
-        else torch.where(refused.unsqueeze(-1), factor, next_factor).to(old.factor.dtype),
-        paths=None
-        if paths is None or old.paths is None
-        else torch.where(refused.unsqueeze(-1), old.paths.double(), paths).to(old.paths.dtype),
-    )
+    if old.factor is None:
+        next_std, next_factor = torch.where(refused, std, (variances + more).sqrt()), None
+    else:
+        found = factorised(covariance + torch.diag_embed(more), factor)
+        found = torch.where(refused.unsqueeze(-1), factor, found)
+        next_std, next_factor = found.square().sum(-1).sqrt(), found.to(old.factor.dtype)
+    rest = new.distribution.unbind(-2)
+    distribution = torch.stack([rest[MEAN], next_std.to(rest[STD].dtype), *rest[AVERAGED_MEAN:]], dim=-2)
+    if paths is not None and old.paths is not None:
+        paths = torch.where(refused.unsqueeze(-1), old.paths.double(), paths).to(old.paths.dtype)
+    return new._replace(distribution=distribution, factor=next_factor, paths=paths)
+
+
+def _ranked(
+    candidates: Tensor, fitness: Tensor, order: Tensor, weights: Tensor, maximize: bool
+) -> tuple[Tensor, Tensor]:
+    """Return candidates in an order, float64, and their weights, which are 0 for those that failed."""
+    rows = candidates.gather(-2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1])).double()
+    values = fitness.gather(-1, order)
+    failed = values.isnan() | (values == (-math.inf if maximize else math.inf))
+    return torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)

@@ -48,7 +48,7 @@ from cem._checks import (
     check_shape,
     check_vector,
 )
-from cem.adaptation import rates
+from cem.adaptation import all_weights, rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
 from cem.functional import REFUSED, STD, Settings, State, draw, operator_sample, told
@@ -182,8 +182,9 @@ class CrossEntropyMethod(Readout):
             ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
                 both ``extra_variance`` and ``noise`` are given.
         """
-        if not isinstance(maximize, bool):
-            raise TypeError(f"expected a bool for maximize, got {maximize!r}")
+        for name, flag in (("maximize", maximize), ("paths", paths)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self._numpy = isinstance(mean, np.ndarray)
         if dtype is None:
             dtype = torch.float64 if self._numpy and mean.dtype == np.float64 else torch.float32
@@ -196,7 +197,7 @@ class CrossEntropyMethod(Readout):
             ("bound_handling", bound_handling, BOUND_HANDLING),
         ):
             if value not in known:
-                raise unknown_name(name, str(value), known)
+                raise unknown_name(f"value for {name}", str(value), known)
         self.device = check_device("cpu" if device is None else device)
         if self._numpy and self.device.type != "cpu":
             raise ValueError(f"expected a tensor as mean on device {str(self.device)!r}, got a NumPy array")
@@ -229,6 +230,8 @@ class CrossEntropyMethod(Readout):
         self._seeds = problem_seeds(seed, self.batch_shape)
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         ranked = rank_weights(self.num_elites, weights)
+        learning = rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None
+        every = None if learning is None else all_weights(self.dim, self.population_size, ranked, learning)
         floor = None
         if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
             floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
@@ -237,7 +240,7 @@ class CrossEntropyMethod(Readout):
             num_elites=self.num_elites,
             maximize=maximize,
             covariance=covariance,
-            rates=rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None,
+            rates=learning,
             variance_about=variance_about,
             smoothing=smoothing,
             std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
@@ -257,8 +260,9 @@ class CrossEntropyMethod(Readout):
             generation=torch.zeros((), dtype=torch.int64, device=self.device),
             seed=torch.tensor(signed, dtype=torch.int64).reshape(self.batch_shape).to(self.device),
             extra_variance=None,
-            weights=None if weights == "equal" else torch.tensor(ranked, dtype=torch.float64).to(self.device),
+            weights=None if weights == "equal" else self._double(ranked),
             std_floor=floor,
+            all_weights=None if every is None else self._double(every),
             low=None if limits is None else limits[0],
             high=None if limits is None else limits[1],
             factor=torch.diag_embed(first_std) if covariance == "full" else None,
@@ -408,9 +412,12 @@ class CrossEntropyMethod(Readout):
         """
         if self._variances.covers(generations):
             return False
-        table = torch.tensor(self._variances.extended(generations), dtype=torch.float64, device=self.device)
-        self._state = self._state._replace(extra_variance=table)
+        table = self._variances.extended(generations)
+        self._state = self._state._replace(extra_variance=self._double(table))
         return True
+
+    def _double(self, numbers: list[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (

@@ -50,6 +50,7 @@ class Readout:
     _seeds: tuple[int, ...]
     _numpy: bool
     _bounds_text: str | None
+    _refuses_at_once: bool
     _checked: int  # the generation at which a refusal was last reported
     _elite_fitness: Tensor | None
     _elites: tuple[Tensor, Tensor] | None  # indices and fitness of the last tell()
@@ -154,12 +155,14 @@ class Readout:
         self._snapshot = snapshot
 
     def check(self) -> None:
-        """Wait for the device and raise what ``tell()`` did not raise without waiting; a no-op on the CPU.
+        """Wait for the device and raise what ``tell()`` did not raise without waiting.
+
+        A no-op where ``tell()`` raises at once, and for batches, which raise nothing.
 
         Raises:
             ValueError: If a generation told since the last check or snapshot was refused; raised once.
         """
-        if self.device.type != "cpu":
+        if not self._refuses_at_once and not self.batch_shape:
             self._latest().check()
 
     def statistics(self) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from cem.trainer import Trainer
 from kernels.checks import check_integer
 
 CHECKPOINT_SECONDS = 1.0
+PATHS_POPULATION = 40
 _FOLDER, _METRICS = "restart-{:03d}", "metrics.jsonl"
 _COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
 
@@ -106,8 +106,8 @@ def search(
     """Search for the best value of a function.
 
     A search ends for a reason of ``cem.termination``, at the budget, at the time limit or on Ctrl-C; what is
-    found by then is returned. With restarts the next search begins from a mean drawn of N(mean, std^2) with
-    twice the population, as in A. Auger and N. Hansen, A Restart CMA Evolution Strategy with Increasing
+    found by then is returned. With restarts the next search begins at the start again with twice the
+    population, as in A. Auger and N. Hansen, A Restart CMA Evolution Strategy with Increasing
     Population Size, CEC 2005.
 
     Args:
@@ -116,7 +116,7 @@ def search(
         std: The first standard deviation, a number or shape (dim,).
         maximize: True if a greater value is better.
         budget: The most evaluations; whole generations within it are made. None: 10,000 dim.
-        population_size: Candidates a generation; None: 10 dim, or 4 + 3 log(dim) with ``paths``.
+        population_size: Candidates a generation; None: 10 dim, or 40 with ``paths``.
         restarts: The most restarts, ``>= 0``.
         target: A value at which the search ends; None: none.
         time_limit_s: The most seconds; None: no limit.
@@ -140,7 +140,7 @@ def search(
     restarts = check_integer("restarts", restarts, 0)
     dim = len(mean)
     if population_size is None:
-        population_size = 4 + int(3 * math.log(dim)) if options.get("paths") else 10 * dim
+        population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
     first = check_integer("population_size", population_size, 2)
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
     history = _History(maximize, target)
@@ -151,12 +151,8 @@ def search(
             size = first << restart
             if restart and left < size:
                 break
-            start = mean
-            if restart:  # a candidate of a search of its own
-                more = {**options, "maximize": maximize, "seed": mix_seed(seed, 2 * restart)}
-                start = CrossEntropyMethod(mean, std, 2, **more).ask()[0]
             optimizer = CrossEntropyMethod(
-                start,
+                mean,
                 std,
                 size,
                 maximize=maximize,

@@ -175,18 +175,11 @@ def check_state(
     like = {name: current.distribution[..., row, :] for row, name in enumerate(_ROWS)}
     like["best_fitness"] = current.record[..., BEST_FITNESS]
     like |= {name: found for name in _OPTIONAL if (found := getattr(current, name)) is not None}
+    if "settings" in state:
+        _check_settings(state["settings"], settings)
     missing = [name for name in ("settings", "generation", *like, "elite_fitness") if name not in state]
     if missing:
         raise ValueError(f"expected an optimizer state with {', '.join(missing)}, got {sorted(state)}")
-    theirs = state["settings"]
-    if not isinstance(theirs, Mapping):
-        raise ValueError(f"expected the settings of an optimizer, got {theirs!r}")
-    theirs = {**_OLD_SETTINGS, "std_smoothing": theirs.get("smoothing"), **theirs}
-    for name in sorted(settings):
-        if settings[name] != theirs.get(name):
-            raise ValueError(
-                f"expected a state saved with {name} = {settings[name]!r}, got {theirs.get(name)!r}"
-            )
     generation = check_integer("generation", state["generation"], 0)
     loaded = {name: _loaded(name, state[name], tensor) for name, tensor in like.items()}
     elites = state["elite_fitness"]
@@ -212,6 +205,17 @@ def check_state(
     )
     kept = elites if elites.shape == elite_fitness.shape else torch.full_like(elite_fitness, math.nan)
     return generation, new, kept
+
+
+def _check_settings(theirs: Any, settings: Mapping[str, Any]) -> None:
+    if not isinstance(theirs, Mapping):
+        raise ValueError(f"expected the settings of an optimizer, got {theirs!r}")
+    theirs = {**_OLD_SETTINGS, "std_smoothing": theirs.get("smoothing"), **theirs}
+    for name in sorted(settings):
+        if settings[name] != theirs.get(name):
+            raise ValueError(
+                f"expected a state saved with {name} = {settings[name]!r}, got {theirs.get(name)!r}"
+            )
 
 
 def _loaded(name: str, saved: Any, like: Tensor) -> Tensor:

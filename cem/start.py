@@ -41,7 +41,7 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
         each = np.asarray(seed.cpu() if isinstance(seed, Tensor) else seed)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
-        return tuple(check_integer("seed", int(one), 0, 2**64 - 1) for one in each.reshape(-1))
+        return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
     seed = check_integer("seed", seed, 0, 2**64 - 1)
     return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
 

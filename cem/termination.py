@@ -15,9 +15,9 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-STD = 1e-11
+STD = 1e-9
 """The least standard deviation, as a share of the first one."""
-FITNESS_RANGE = 1e-12
+FITNESS_RANGE = 1e-9
 
 
 @dataclass

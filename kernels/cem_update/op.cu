@@ -18,6 +18,7 @@ struct Device {
     kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(arguments...);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   }
+  void zero(void* memory, int64_t bytes) const { STD_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream)); }
 };
 
 Outputs cem_update_cuda(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,

@@ -6,6 +6,7 @@ makes it again. stream.h, tile.h and box_muller.h say how: Philox4x32-10 and the
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -82,15 +83,8 @@ def sample_normal(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    if not (
-        shared_noise
-        or antithetic
-        or dtype is not None
-        or generator is not None
-        or torch.compiler.is_compiling()
-        or is_transformed()
-    ):
-        samples = _sample_plain(mean, std, num_samples, seed, generation, bounds, dim_first)
+    if not (shared_noise or antithetic or dtype is not None or torch.compiler.is_compiling()):
+        samples = _sample_plain(mean, std, num_samples, seed, generation, generator, bounds, dim_first)
         if samples is not None:
             return samples
     check_types(mean, std, generator, dtype)
@@ -101,8 +95,12 @@ def sample_normal(
     generation, generations = _generation(generation, mean)
     low, high = check_bounds(bounds, mean, dtype) if bounds is not None else (None, None)
     _LIBRARY.ensure(mean)
-    noise = (num_samples, number, seeds, generation, generations, shared_noise, antithetic)
     operators = torch.ops.cem_tetris
+    _plain[mean.is_cuda] = (
+        operators.sample_normal_seeded.default._op,
+        operators.sample_normal_rows.default._op,
+    )
+    noise = (num_samples, number, seeds, generation, generations, shared_noise, antithetic)
     if is_transformed():
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
             z = operators.sample_normal_no_grad.default(
@@ -120,7 +118,14 @@ def sample_normal(
 
 
 def _sample_plain(
-    mean: Tensor, std: Tensor, num_samples: int, seed: Any, generation: Any, bounds: Any, dim_first: bool
+    mean: Tensor,
+    std: Tensor,
+    num_samples: int,
+    seed: Any,
+    generation: Any,
+    generator: Any,
+    bounds: Any,
+    dim_first: bool,
 ) -> Tensor | None:
     """The shortest way for the commonest calls: the operator checks.
 
@@ -128,25 +133,52 @@ def _sample_plain(
         The samples; None where the call is another one or is refused: the long way then says why.
     """
     try:
-        if type(num_samples) is not int or (
-            torch.is_grad_enabled() and (mean.requires_grad or std.requires_grad)
+        seeded, rows = _plain[mean.is_cuda]
+        if (
+            forward_ad._current_level >= 0
+            or torch._C._are_functorch_transforms_active()
+            or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
         ):
             return None
+        if seed is None and bounds is None and type(generation) is int and generation == 0:
+            seed, generation = _draw_seed(mean, generator)
+        elif generator is not None:
+            return None
         result: Tensor | None = None
-        _LIBRARY.ensure(mean)
-        if type(seed) is int:
-            if type(generation) is int and bounds is None and 0 <= seed < 1 << 63:
-                result = torch.ops.cem_tetris.sample_normal_seeded.default(
-                    mean, std, num_samples, seed, generation, dim_first
-                )
+        if type(seed) is type(generation) is type(num_samples) is int:
+            if bounds is None and 0 <= seed < 1 << 64:
+                result = seeded(mean, std, num_samples, _signed(seed), generation, dim_first)
         elif isinstance(seed, Tensor) and isinstance(generation, Tensor) and not dim_first:
-            low, high = (None, None) if bounds is None else bounds
-            result = torch.ops.cem_tetris.sample_normal_rows.default(
-                mean, std, num_samples, seed, generation, low, high
-            )
+            result = rows(mean, std, num_samples, seed, generation, *(bounds or (None, None)))
         return result
-    except (RuntimeError, TypeError, ValueError, AttributeError):
+    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int | None, int]:
+    """Returns a seed and a generation from torch's generator.
+
+    On CUDA they are the generator's seed and its offset, which moves on as it does for torch's kernels: to
+    draw a number there would take a kernel more. The generator refuses that while a CUDA graph is captured.
+
+    Returns:
+        No seed where a mode follows what is done to tensors: it has to see the drawing.
+    """
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return None, 0
+    if not mean.is_cuda:
+        return int(torch.randint(0, _SEEDS, (), dtype=torch.int64, device="cpu", generator=generator)), 0
+    if generator is None:
+        generator = torch.cuda.default_generators[mean.device.index]
+    with _drawing:
+        offset = generator.get_offset()
+        generator.set_offset(offset + 4)  # torch asks for a multiple of 4
+    return generator.initial_seed() ^ _UNSEEDED, offset // 4
+
+
+def _signed(seed: int) -> int:
+    """Returns the 64 bits of a seed as the operator takes them."""
+    return seed if seed < 1 << 63 else seed - (1 << 64)
 
 
 def sample_normal_reference(
@@ -179,11 +211,11 @@ def _seed(seed: Any, mean: Tensor, generator: torch.Generator | None) -> tuple[i
     check_seed(mean, seed, generator)
     if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
         seed = torch.randint(
-            0, 2**63 - 1, mean.shape[:-1], dtype=torch.int64, device=mean.device, generator=generator
+            0, _SEEDS, mean.shape[:-1], dtype=torch.int64, device=mean.device, generator=generator
         )
     if isinstance(seed, Tensor):
         return 0, seed
-    return (seed if seed < 1 << 63 else seed - (1 << 64)), None
+    return _signed(seed), None
 
 
 def _generation(generation: Any, mean: Tensor) -> tuple[int, Tensor | None]:
@@ -200,4 +232,9 @@ def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
     return zeros, zeros + 1
 
 
+_SEEDS = 2**63 - 1
+_UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
+
 _LIBRARY = Library("normal", register)
+_plain: dict[bool, tuple[Any, Any]] = {}  # the operators of plain calls, by is_cuda, once they are loaded
+_drawing = threading.Lock()

@@ -51,6 +51,7 @@ _ALL = (
     Measurement("rollout", "benchmark_tetris.py dt20 bcts bdu bertsekas"),
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
+    Measurement("planner", "measure planner --device {device}", 3600.0),
     Measurement("training", "measure training preset --device {device}", 3600.0),
     *(
         Measurement(tool, f"measure sanitizers {tool}", 3600.0, _GPU)

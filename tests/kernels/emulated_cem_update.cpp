@@ -40,6 +40,7 @@ T atomicMax(T* word, std::common_type_t<T> value) {
 }
 using std::max;
 using std::min;
+void __threadfence() {}
 
 }  // namespace
 
@@ -62,6 +63,7 @@ struct Emulated {
     cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
                            static_cast<size_t>(bytes), [&] { kernel(arguments...); });
   }
+  void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
 };
 
 Outputs emulated(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,

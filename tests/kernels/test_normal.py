@@ -10,6 +10,7 @@ import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernels.normal import sample_normal, sample_normal_reference
 
@@ -203,6 +204,28 @@ def test_a_generator_of_its_own(device: str) -> None:
     generator.manual_seed(1)
     assert torch.equal(sample_normal(mean, std, 8, generator=generator), first)
     assert not torch.equal(first, second)
+
+
+@cuda
+def test_calls_without_a_seed_move_the_generator_on() -> None:
+    """As torch's kernels do, so that they and the calls have no number twice."""
+    mean, std = parameters(3, device="cuda")
+    sample_normal(mean, std, 8)
+    generator = torch.cuda.default_generators[0]
+    before = generator.get_offset()
+    sample_normal(mean, std, 8)
+    assert generator.get_offset() == before + 4
+    first = torch.randn(8, device="cuda")
+    generator.set_offset(before + 4)
+    assert torch.equal(torch.randn(8, device="cuda"), first)
+
+
+def test_tracing_sees_the_seed_being_drawn() -> None:
+    """A seed that is drawn by the host would be a constant of the graph."""
+    mean, std = parameters(3)
+    sample_normal(mean, std, 8)  # loads it
+    graph = make_fx(lambda mean, std: sample_normal(mean, std, 8))(mean, std)
+    assert not bool((graph(mean, std) == graph(mean, std)).any())
 
 
 @cuda

@@ -119,14 +119,13 @@ def test_the_plain_case_is_the_others(device: str, dtype: torch.dtype, d: int, n
     assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n])
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("d", "n"), [(3, 7), (9, 132), (3301, 1024)])
-def test_a_generator_gives_a_seed(device: str, d: int, n: int) -> None:
-    mean, std = torch.zeros(d, device=device), torch.ones(d, device=device)
-    generator = torch.Generator(device).manual_seed(3)
-    seed = int(torch.randint(0, 2**63 - 1, (1,), device=device, generator=generator))
+def test_a_generator_gives_a_seed(d: int, n: int) -> None:
+    mean, std = torch.zeros(d), torch.ones(d)
+    generator = torch.Generator().manual_seed(3)
+    seed = int(torch.randint(0, 2**63 - 1, (1,), generator=generator))
     x = sample_normal(mean, std, n, generator=generator.manual_seed(3))
-    assert torch.equal(x, noise(d, n, device=device, seed=seed))
+    assert torch.equal(x, noise(d, n, seed=seed))
 
 
 def test_seeds_and_generations_have_no_number_in_common() -> None:
