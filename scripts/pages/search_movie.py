@@ -104,7 +104,7 @@ def _frames(count: int) -> Iterator[tuple[Any, int]]:
     searches = [generations(count, options) for options in PANELS.values()]
     figure = new_figure(9.0, 4.4)
     figure.set_dpi(100)
-    canvas: Any = FigureCanvasAgg(figure)  # type: ignore[no-untyped-call]
+    canvas: Any = FigureCanvasAgg(figure)
     panels = [_Panel(axes, title) for axes, title in zip(figure.subplots(1, 2), PANELS, strict=True)]
 
     canvas.draw()  # the first drawing lays the panels out
