@@ -65,9 +65,9 @@ __device__ __forceinline__ double folded_chunks(const double* sums, int stride, 
 #pragma unroll
   for (int c = 0; c < kSingleChunks; ++c) x[c] = c < chunks ? sums[c * stride] : 0.0;
 #pragma unroll
-  for (int half = kSingleChunks / 2; half > 0; half /= 2) {
+  for (int level = 3; level >= 0; --level) {
 #pragma unroll
-    for (int c = 0; c < half; ++c) x[c] += x[c + half];
+    for (int c = 0; c < 1 << level; ++c) x[c] += x[c + (1 << level)];
   }
   return x[0];
 }

@@ -14,7 +14,7 @@ PACKAGES = (
     *("cem", "tetris", "tetris.training", "tetris.envs", "kernels"),
     *(
         f"kernels.{name}"
-        for name in ("normal", "cem_update", "sigmoid", "vector_add", "elementwise_mult", "lltm")
+        for name in ("cem_update", "normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
     ),
 )
 

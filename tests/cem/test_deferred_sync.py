@@ -16,16 +16,8 @@ import pytest
 import torch
 from searches import bits
 
-from cem import (
-    Callback,
-    Checkpointer,
-    CrossEntropyMethod,
-    Evaluation,
-    Interrupted,
-    MetricsWriter,
-    Snapshot,
-    Trainer,
-)
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, Interrupted, MetricsWriter, Trainer
+from cem.snapshot import Snapshot
 
 GENERATIONS = 9
 EVENT = 4  # the generation something happens in, counted from 0 as for the objective

@@ -5,7 +5,8 @@ import pytest
 import torch
 from searches import CLASSIC, bits
 
-from cem import CrossEntropyMethod, LinearNoise
+from cem import CrossEntropyMethod
+from cem.noise import LinearNoise
 
 NAN, INF = math.nan, math.inf
 

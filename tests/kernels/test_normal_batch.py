@@ -25,7 +25,7 @@ def packed(
 
 def single(mean: Tensor, std: Tensor, n: int, generation: int, options: dict[str, Any]) -> Tensor:
     """Returns the samples of a batch (2, 3), one call a problem."""
-    calls = []
+    calls: list[Tensor] = []
     for p, seed in enumerate(SEEDS):
         i, j = divmod(p, 3)
         bounds = tuple(
@@ -35,7 +35,8 @@ def single(mean: Tensor, std: Tensor, n: int, generation: int, options: dict[str
         calls.append(
             sample_normal(mean[i, j], std[i, j], n, seed=seed % 2**64, generation=generation, **each)
         )
-    return torch.stack(calls).unflatten(0, (2, 3))
+    stacked = torch.stack(calls)
+    return stacked.view(2, 3, *stacked.shape[1:])
 
 
 @pytest.mark.parametrize("device", DEVICES)
