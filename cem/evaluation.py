@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -53,8 +54,10 @@ class Evaluation:
                 raise ValueError(f"expected no metric {_per_second(name)} beside the rate of {name}")
 
 
-Objective = Callable[[Tensor, int], "Tensor | Evaluation"]
+Objective = Callable[[Tensor, Any], "Tensor | Evaluation"]
 """Maps (candidates, generation) to fitness: candidates as ``ask()`` gives them, generation = 0 for the first.
+
+The generation is an int; in a CUDA graph it is a tensor of shape () on the device.
 
 To be resumable bit for bit it must be a function of these two alone."""
 

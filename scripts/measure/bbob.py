@@ -90,7 +90,7 @@ def run(search: str, dim: int, budget: int, seed: int, function: int, instance: 
 def run_all(
     search: str, dim: int, instances: Sequence[int], evaluations: int, seed: int, jobs: int
 ) -> list[Run]:
-    """Run a search on all functions with ``evaluations`` for a dimension, in ``jobs`` processes; see `run`."""
+    """Run a search on all functions in ``jobs`` processes; ``evaluations`` are for a dimension. See `run`."""
     # A process imports what it needs: threads of a library do not survive a fork.
     pairs = [(function, instance) for function in FUNCTIONS for instance in instances]
     one = partial(run, search, dim, evaluations * dim, seed)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from searches import bits
 
 from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, StopRequest, Trainer
 from cem.host_copy import HostCopy
@@ -33,12 +34,6 @@ def sphere(candidates, generation):
 
 def step(optimizer):
     optimizer.tell(optimizer.ask().square().sum(dim=1))
-
-
-def bits(state):
-    return {
-        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
-    }
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+from searches import bits
 
 from cem import (
     Callback,
@@ -24,13 +25,6 @@ def make(**options):
 
 def sphere(candidates, generation):
     return candidates.square().sum(dim=1)
-
-
-def bits(optimizer):
-    state = optimizer.state_dict()
-    return {
-        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
-    }
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["immediate", "deferred"])

@@ -1,0 +1,141 @@
+// The sums over a long list of elites, and the marginals and the record that they give.
+//
+// sums_kernel: a block has `at_once` chunks and a tile of `width` dimensions, or, as the last block of a
+// group of chunks, the sums of fitness and weights. finish_kernel: a block has 32 dimensions; its threads add
+// the chunks' sums, a residue class a warp. The first one is bound by the bandwidth of the memory.
+#pragma once
+
+#include "search.cuh"
+
+namespace cem_tetris::update {
+
+constexpr int kScalars = 3;
+enum Scalar { kFitness, kWeight, kWeightSquared };
+
+struct SumGrid {
+  int32_t tiles, width, groups;  // of dimensions, of chunks
+};
+
+template <typename T>
+__global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, SumGrid grid) {
+  __shared__ double part[2][kEntries + kEntries / kMinWidth];
+  __shared__ uint32_t index[kEntries / kMinWidth / kResidues * kChunk];
+  const Settings& settings = job.settings;
+  const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
+            warps = threads / kWarp;
+  const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
+  const int64_t problem = rest / grid.groups, group = rest % grid.groups;
+  const Search& search = work.search[problem];
+  const int width = grid.width, stride = width + 1, at_once = kEntries / (kResidues * width);
+  const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
+  const int64_t first_chunk = group * at_once, first = first_chunk * kChunk;
+  if (first >= usable) return;
+  const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(at_once) * kChunk));
+  const int64_t* places = work.index + problem * wanted + first;
+  const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
+
+  if (tile == grid.tiles) {
+    for (int task = warp; task < at_once * kScalars; task += warps) {
+      const int chunk = task / kScalars, scalar = task % kScalars, from = chunk * kChunk;
+      if (from >= count) continue;
+      const double sum = warp_folded(from, min(count, from + kChunk), [&](int64_t p) {
+        if (scalar == kFitness) return wide_fitness(job, problem * settings.population + places[p]);
+        const double w = weights != nullptr ? weights[p] : 1.0;
+        return scalar == kWeight ? w : w * w;
+      });
+      if (lane == 0) work.scalar[(problem * work.chunks + first_chunk + chunk) * kScalars + scalar] = sum;
+    }
+    return;
+  }
+  for (int p = thread; p < count; p += threads) index[p] = static_cast<uint32_t>(places[p]);
+  __syncthreads();
+  const int64_t left = tile * width, column = min(left + thread % width, dimensions - 1);
+  const auto* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
+  const T best = rows[static_cast<int64_t>(~search.best_complement) * dimensions];
+  for (int entry = thread; entry < kEntries; entry += threads) {
+    const int row = entry / width, chunk = row / kResidues;
+    const Moments sums = class_moments(
+        rows, dimensions, best, chunk * kChunk + row % kResidues, min(count, (chunk + 1) * kChunk),
+        [&](int p) { return index[p]; }, [&](int p) { return weights != nullptr ? weights[p] : 1.0; });
+    part[0][row * stride + thread % width] = sums.first;
+    part[1][row * stride + thread % width] = sums.second;
+  }
+  __syncthreads();
+  for (int sum = warp; sum < at_once * width; sum += warps) {
+    const int chunk = sum / width, j = sum % width, at = (chunk * kResidues + lane) * stride + j;
+    const double one = warp_fold(part[0][at]), two = warp_fold(part[1][at]);
+    if (lane == 0 && chunk * kChunk < count && left + j < dimensions) {
+      double* to = work.partial + (problem * work.chunks + first_chunk + chunk) * 2 * dimensions + left + j;
+      to[0] = one;
+      to[dimensions] = two;
+    }
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
+  __shared__ double part[2][kResidues][kWarp + 1];
+  __shared__ double total[kScalars];
+  const Settings& settings = job.settings;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int64_t problem = blockIdx.x / tiles, left = blockIdx.x % tiles * kWarp;
+  const int64_t dimensions = settings.dimensions, column = left + lane;
+  const Search& search = work.search[problem];
+  const int64_t usable = usable_of(job, search), generation = *job.generation;
+  const int64_t chunks = (usable + kChunk - 1) / kChunk, first = problem * settings.population;
+  const int64_t best = usable > 0 ? static_cast<int64_t>(~search.best_complement) : 0;
+  const double top = usable > 0 ? wide_fitness(job, first + best) : 0.0;
+  const double* partial = work.partial + problem * work.chunks * 2 * dimensions;
+  const double* scalars = work.scalar + problem * work.chunks * kScalars;
+
+  double sum[2] = {0.0, 0.0};
+  if (column < dimensions) {
+#pragma unroll 4
+    for (int64_t c = warp; c < chunks; c += kResidues) {
+      sum[0] += partial[c * 2 * dimensions + column];
+      sum[1] += partial[(c * 2 + 1) * dimensions + column];
+    }
+  }
+  part[0][warp][lane] = sum[0];
+  part[1][warp][lane] = sum[1];
+  if (warp < kScalars) {
+    const double folded = warp_folded(0, chunks, [&](int64_t c) { return scalars[c * kScalars + warp]; });
+    if (lane == 0) total[warp] = folded;
+  }
+  __syncthreads();
+  sum[0] = warp_fold(part[0][lane][warp]);  // a warp has a dimension now
+  sum[1] = warp_fold(part[1][lane][warp]);
+  __syncthreads();
+  if (lane == 0) {
+    part[0][0][warp] = sum[0];
+    part[1][0][warp] = sum[1];
+  }
+  __syncthreads();
+  if (warp != 0) return;
+  if (column < dimensions) {
+    const int64_t at = problem * kRows * dimensions + column;
+    T old[kRows];
+    for (int row = 0; row < kRows; ++row) {
+      old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions];
+    }
+    if (usable == 0) {
+      for (int row = 0; row < kRows; ++row) static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
+    } else {
+      const auto* floors = static_cast<const T*>(job.floors);
+      const double floor = floors != nullptr
+                               ? static_cast<double>(floors[problem * settings.floor_stride + column])
+                               : -HUGE_VAL;
+      const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
+      write_marginal(job, at, Weight{total[kWeight], total[kWeightSquared]},
+                     Moments{part[0][0][lane], part[1][0][lane]},
+                     static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
+                     extra_variance_of(job, generation), floor, generation);
+    }
+  }
+  if (left == 0 && lane == 0) {
+    write_record(job, problem, usable, top, total[kFitness],
+                 usable > 0 ? wide_fitness(job, first + search.worst) : 0.0, generation);
+  }
+}
+
+}  // namespace cem_tetris::update
