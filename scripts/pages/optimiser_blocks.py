@@ -62,7 +62,7 @@ def bbob() -> str:
             )
             cells = [_share(search.get(dim)) for dim in DIMENSIONS]
             rows.append([label, *cells, _collapsed(search)])
-        header = ["share of targets reached (95 % interval)", "5 parameters", "20 parameters"]
+        header = ["share of targets reached ± standard error", "5 parameters", "20 parameters"]
         blocks.append(table_block([*header, "collapsed: 5 / 20"], rows, result))
     return "\n\n".join(blocks)
 
@@ -119,8 +119,11 @@ def _sum(search: Mapping[str, Mapping[str, float]]) -> float:
     return sum(search[dim]["solved"] for dim in DIMENSIONS if dim in search)
 
 
-def _share(summary: Mapping[str, float] | None) -> str:
-    return "-" if summary is None else f"{summary['solved']:.3f} ± {summary['solved_ci95']:.3f}"
+def _share(summary: Mapping[str, float | None] | None) -> str:
+    if summary is None:
+        return "-"
+    error = summary["standard_error"]
+    return f"{summary['solved']:.3f}" + ("" if error is None else f" ± {error:.3f}")
 
 
 def _collapsed(search: Mapping[str, Mapping[str, float | None]]) -> str:

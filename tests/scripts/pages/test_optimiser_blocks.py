@@ -41,7 +41,7 @@ def write_bbob(folder: Path) -> None:
         name: {
             "label": f"label of {name}",
             **{
-                dim: {"solved": share, "solved_ci95": 0.01, "collapsed": 0.0 if name == "cem" else None}
+                dim: {"solved": share, "standard_error": 0.01, "collapsed": 0.0 if name == "cem" else None}
                 for dim, share in zip(("d5", "d20"), shares, strict=True)
             },
         }
