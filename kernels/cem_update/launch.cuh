@@ -13,7 +13,6 @@
 
 namespace cem_tetris::update {
 
-
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 inline Job make_job(Arguments& arguments) {
@@ -39,8 +38,8 @@ inline Job make_job(Arguments& arguments) {
 // Narrow tiles spread the rows of many elites over the device; wide ones select less often.
 inline Grid make_grid(const Settings& settings, int multiprocessors) {
   const int64_t full = 2 * multiprocessors;
-  const bool narrow = settings.elites > kChunk &&
-                      settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
+  const bool narrow =
+      settings.elites > kChunk && settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
   const int width = narrow ? kMinWidth : kMaxWidth;
   const int64_t tiles = divide_up(settings.dimensions, width);
   const int64_t most = std::max<int64_t>(1, full / settings.problems);
@@ -56,7 +55,8 @@ constexpr int kThreads = 1024;
 // The places in the list of each rank: a stable sort of keys (problems, K) by torch.
 inline Tensor sorted_places(const Tensor& keys) {
   using torch::stable::detail::from;
-  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}), from(false)};
+  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}),
+                                    from(false)};
   TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::sort", "stable", stack.data(), TORCH_ABI_VERSION));
   const Tensor values = torch::stable::detail::to<Tensor>(stack[0]);  // owned from here on
   return torch::stable::detail::to<Tensor>(stack[1]);
@@ -64,7 +64,8 @@ inline Tensor sorted_places(const Tensor& keys) {
 
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
 template <typename Device>
-void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like, double* weight) {
+void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like,
+                  double* weight) {
   const Settings& settings = job.settings;
   if (settings.elites <= kRankedByCounting) {
     const int64_t blocks = divide_up(settings.elites, kRankThreads / kRankLanes);
@@ -74,8 +75,8 @@ void launch_ranks(const Device& device, const Job& job, const int64_t* index, co
   }
   const int64_t count = settings.problems * settings.elites, blocks = divide_up(count, kRankThreads);
   Tensor keys = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
-  device.launch(key_kernel, blocks, kRankThreads, 0, job, index, static_cast<int64_t*>(keys.mutable_data_ptr()),
-                count);
+  device.launch(key_kernel, blocks, kRankThreads, 0, job, index,
+                static_cast<int64_t*>(keys.mutable_data_ptr()), count);
   const Tensor places = packed(sorted_places(keys));
   device.launch(scatter_kernel, blocks, kRankThreads, 0, job, index, weight,
                 static_cast<const int64_t*>(places.const_data_ptr()), count);
@@ -110,12 +111,13 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
   const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
-  const int64_t slice = divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads),
-                                  kSearchThreads) *
-                        kSearchThreads;
+  const int64_t slice =
+      divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads), kSearchThreads) *
+      kSearchThreads;
   const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
 
-  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)), told_bytes = problems * blocks * 8;
+  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
+                told_bytes = problems * blocks * 8;
   Tensor zeros = empty(like, 0, (search_bytes + told_bytes) / 8, -1, ScalarType::Long);
   Tensor sums = empty(like, 0, problems * chunks * (2 * dimensions + kScalars), -1, ScalarType::Double);
   std::optional<Tensor> list, weight;
@@ -144,7 +146,8 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
     launch_ranks(device, job, work.index, like, work.weight);
   }
   const int width = dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
-  const int64_t tiles = divide_up(dimensions, width), groups = divide_up(chunks, kEntries / (kResidues * width));
+  const int64_t tiles = divide_up(dimensions, width),
+                groups = divide_up(chunks, kEntries / (kResidues * width));
   const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
   device.launch(sums_kernel<T>, problems * groups * (tiles + 1), kThreads, 0, job, work, grid);
   const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));

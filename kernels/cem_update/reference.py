@@ -16,6 +16,7 @@ VARIANCES = {"new_mean": 0, "new_mean_unbiased": 1, "old_mean": 2}
 """What the variance is about, and the number by which the operator knows it."""
 
 
+@torch.no_grad()
 def cem_update_reference(
     fitness: Tensor,
     candidates: Tensor,

@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
   for (int p = thread; p < count; p += threads) index[p] = static_cast<uint32_t>(places[p]);
   __syncthreads();
   const int64_t left = tile * width, column = min(left + thread % width, dimensions - 1);
-  const auto* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
+  const auto* rows =
+      static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
   const T best = rows[static_cast<int64_t>(~search.best_complement) * dimensions];
   for (int entry = thread; entry < kEntries; entry += threads) {
     const int row = entry / width, chunk = row / kResidues;
@@ -119,7 +120,8 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
       old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions];
     }
     if (usable == 0) {
-      for (int row = 0; row < kRows; ++row) static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
+      for (int row = 0; row < kRows; ++row)
+        static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
     } else {
       const auto* floors = static_cast<const T*>(job.floors);
       const double floor = floors != nullptr

@@ -7,6 +7,7 @@
 // order depends on the number of elites alone.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -43,9 +44,9 @@ UPDATE_FUNCTION To bit_cast(From from) {
   return to;
 }
 
-// The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its value.
-// A candidate that failed, NaN or the infinity on the bad side, has the greatest key, which no other float
-// has. Integers cannot fail.
+// The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
+// value. A candidate that failed, NaN or the infinity on the bad side, has the greatest key, which no other
+// float has. Integers cannot fail.
 template <typename BitsType, typename KeyType, int kMantissa>
 struct Floating {
   using Bits = BitsType;
@@ -70,9 +71,9 @@ struct Half : Floating<uint16_t, uint32_t, 10> {
   static UPDATE_FUNCTION double value(Bits bits) {
     const uint64_t exponent = bits >> 10 & 31, mantissa = bits & 1023, sign = uint64_t(bits >> 15) << 63;
     // Numbers below the normal ones are multiples of 2^-24.
-    const double size = exponent == 0 ? static_cast<double>(mantissa) * 0x1p-24
-                                      : bit_cast<double>((exponent == 31 ? 0x7ff : exponent + 1008) << 52 |
-                                                         mantissa << 42);
+    const double size =
+        exponent == 0 ? static_cast<double>(mantissa) * 0x1p-24
+                      : bit_cast<double>((exponent == 31 ? 0x7ff : exponent + 1008) << 52 | mantissa << 42);
     return bit_cast<double>(bit_cast<uint64_t>(size) | sign);
   }
 };
