@@ -61,8 +61,9 @@ __device__ __forceinline__ auto visit(ScalarType type, const F& f) {
 
 template <typename Key>
 __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
-  return visit<Key>(job.type,
-                    [&](auto type) { return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize); });
+  return visit<Key>(job.type, [&](auto type) {
+    return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize);
+  });
 }
 
 template <typename Key>
@@ -71,7 +72,8 @@ __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
 }
 
 __device__ __forceinline__ double extra_variance_of(const Job& job, int64_t generation) {
-  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)] : 0.0;
+  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
+                                       : 0.0;
 }
 
 // Reductions of a warp, for all of its lanes.
@@ -148,13 +150,13 @@ __device__ __forceinline__ Moments class_moments(const T* rows, int64_t stride, 
 
 // Writes one dimension of the next distribution. `at` is its place in the distribution's first row.
 template <typename T>
-__device__ __forceinline__ void write_marginal(const Job& job, int64_t at, Weight weight, Moments sums, T best,
-                                               bool better, const T (&old)[kRows], double extra_variance,
-                                               double floor, int64_t generation) {
+__device__ __forceinline__ void write_marginal(const Job& job, int64_t at, Weight weight, Moments sums,
+                                               T best, bool better, const T (&old)[kRows],
+                                               double extra_variance, double floor, double newest) {
   const Marginal next = updated(job.settings, weight, sums, static_cast<double>(best),
                                 {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
                                  static_cast<double>(old[kAveragedMean])},
-                                extra_variance, floor, generation);
+                                extra_variance, floor, newest);
   T* row = static_cast<T*>(job.new_distribution) + at;
   const int64_t dimensions = job.settings.dimensions;
   row[kMean * dimensions] = rounded<T>(next.mean);

@@ -9,10 +9,10 @@
 #include "arguments.h"
 #include "rank.cuh"
 #include "single.cuh"
+#include "small.cuh"
 #include "sums.cuh"
 
 namespace cem_tetris::update {
-
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -39,8 +39,8 @@ inline Job make_job(Arguments& arguments) {
 // Narrow tiles spread the rows of many elites over the device; wide ones select less often.
 inline Grid make_grid(const Settings& settings, int multiprocessors) {
   const int64_t full = 2 * multiprocessors;
-  const bool narrow = settings.elites > kChunk &&
-                      settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
+  const bool narrow =
+      settings.elites > kChunk && settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
   const int width = narrow ? kMinWidth : kMaxWidth;
   const int64_t tiles = divide_up(settings.dimensions, width);
   const int64_t most = std::max<int64_t>(1, full / settings.problems);
@@ -56,7 +56,8 @@ constexpr int kThreads = 1024;
 // The places in the list of each rank: a stable sort of keys (problems, K) by torch.
 inline Tensor sorted_places(const Tensor& keys) {
   using torch::stable::detail::from;
-  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}), from(false)};
+  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}),
+                                    from(false)};
   TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::sort", "stable", stack.data(), TORCH_ABI_VERSION));
   const Tensor values = torch::stable::detail::to<Tensor>(stack[0]);  // owned from here on
   return torch::stable::detail::to<Tensor>(stack[1]);
@@ -64,7 +65,8 @@ inline Tensor sorted_places(const Tensor& keys) {
 
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
 template <typename Device>
-void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like, double* weight) {
+void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like,
+                  double* weight) {
   const Settings& settings = job.settings;
   if (settings.elites <= kRankedByCounting) {
     const int64_t blocks = divide_up(settings.elites, kRankThreads / kRankLanes);
@@ -74,8 +76,8 @@ void launch_ranks(const Device& device, const Job& job, const int64_t* index, co
   }
   const int64_t count = settings.problems * settings.elites, blocks = divide_up(count, kRankThreads);
   Tensor keys = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
-  device.launch(key_kernel, blocks, kRankThreads, 0, job, index, static_cast<int64_t*>(keys.mutable_data_ptr()),
-                count);
+  device.launch(key_kernel, blocks, kRankThreads, 0, job, index,
+                static_cast<int64_t*>(keys.mutable_data_ptr()), count);
   const Tensor places = packed(sorted_places(keys));
   device.launch(scatter_kernel, blocks, kRankThreads, 0, job, index, weight,
                 static_cast<const int64_t*>(places.const_data_ptr()), count);
@@ -105,17 +107,35 @@ void launch_single(const Device& device, Job job, const Tensor& like) {
   if (apart) launch_ranks(device, ranked, job.elites, like, nullptr);
 }
 
+// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
+// for the record where there is room.
+template <typename Key, typename T, typename Device>
+void launch_small(const Device& device, const Job& job, const Tensor&) {
+  const Settings& settings = job.settings;
+  const int64_t full = 2 * device.multiprocessors, tiles = std::max<int64_t>(1, divide_up(settings.dimensions, kWarp));
+  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::min(tiles, std::max<int64_t>(1, full / settings.problems));
+  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool few = settings.problems * blocks <= full;
+  const int64_t least = divide_up(settings.population, kWarp) * kWarp;
+  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 512 : 128)));
+  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0), static_cast<int>(blocks + (separate ? 1 : 0)),
+                       static_cast<int>(separate ? blocks : 0)};
+  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads, 0, job, grid);
+}
+
 template <typename T, typename Device>
 void launch_large(const Device& device, const Job& job, const Tensor& like) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
   const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
-  const int64_t slice = divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads),
-                                  kSearchThreads) *
-                        kSearchThreads;
+  const int64_t slice =
+      divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads), kSearchThreads) *
+      kSearchThreads;
   const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
 
-  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)), told_bytes = problems * blocks * 8;
+  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
+                told_bytes = problems * blocks * 8;
   Tensor zeros = empty(like, 0, (search_bytes + told_bytes) / 8, -1, ScalarType::Long);
   Tensor sums = empty(like, 0, problems * chunks * (2 * dimensions + kScalars), -1, ScalarType::Double);
   std::optional<Tensor> list, weight;
@@ -144,7 +164,8 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
     launch_ranks(device, job, work.index, like, work.weight);
   }
   const int width = dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
-  const int64_t tiles = divide_up(dimensions, width), groups = divide_up(chunks, kEntries / (kResidues * width));
+  const int64_t tiles = divide_up(dimensions, width),
+                groups = divide_up(chunks, kEntries / (kResidues * width));
   const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
   device.launch(sums_kernel<T>, problems * groups * (tiles + 1), kThreads, 0, job, work, grid);
   const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
@@ -160,6 +181,11 @@ Outputs run(const Device& device, Arguments& arguments) {
              doubles = arguments.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
+  } else if (settings.population <= kSmallPopulation) {
+    auto* launch =
+        wide ? (doubles ? launch_small<uint64_t, double, Device> : launch_small<uint64_t, float, Device>)
+             : (doubles ? launch_small<uint32_t, double, Device> : launch_small<uint32_t, float, Device>);
+    launch(device, job, arguments.fitness);
   } else if (settings.population <= kSinglePopulation && settings.elites <= kSingleElites &&
              (job.weights == nullptr || settings.elites <= kSingleRanked)) {
     auto* launch =

@@ -58,7 +58,7 @@ def cem_update(
     mean_averaging: float = 0.0,
     ranked: bool = True,
 ) -> Updated:
-    """Moves a normal distribution towards the elites of a generation; no gradients.
+    """Moves a normal distribution towards the elites of a generation; the results have no gradients.
 
     Leading dimensions ``...`` are problems side by side. N is the population, d the number of dimensions, K
     the number of elites. All tensors lie on one device, CPU or CUDA; nothing waits for the device.
@@ -138,6 +138,8 @@ def cem_update(
             ranked=ranked,
         )
     try:
+        if fitness.requires_grad or candidates.requires_grad or distribution.requires_grad:
+            fitness, candidates, distribution = fitness.detach(), candidates.detach(), distribution.detach()
         _LIBRARY.ensure(fitness)
         result: Updated = torch.ops.cem_tetris.cem_update.default(
             fitness,

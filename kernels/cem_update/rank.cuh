@@ -18,13 +18,13 @@ __device__ __forceinline__ void write_ranked(const Job& job, const int64_t* inde
 
 // Grid: blocks of kRankThreads / kRankLanes elites; kRankLanes lanes share the comparisons of one of them.
 // The list is in index order with the failed ones, whose key is the greatest, behind.
-__global__ void __launch_bounds__(kRankThreads) rank_kernel(Job job, const int64_t* index, double* weight,
-                                                            int32_t blocks) {
+__global__ void __launch_bounds__(kRankThreads)
+    rank_kernel(Job job, const int64_t* index, double* weight, int32_t blocks) {
   __shared__ unsigned long long keys[kRankTile];
   const int64_t elites = job.settings.elites, problem = blockIdx.x / blocks;
   const int lane = threadIdx.x % kRankLanes;
-  const int64_t place = static_cast<int64_t>(blockIdx.x % blocks) * (kRankThreads / kRankLanes) +
-                        threadIdx.x / kRankLanes;
+  const int64_t place =
+      static_cast<int64_t>(blockIdx.x % blocks) * (kRankThreads / kRankLanes) + threadIdx.x / kRankLanes;
   const int64_t* list = index + problem * elites;
   const auto key_of = [&](int64_t p) { return wide_key(job, problem * job.settings.population + list[p]); };
   const unsigned long long mine = place < elites ? key_of(place) : 0;
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kRankThreads) rank_kernel(Job job, const int64
 }
 
 // The keys of a list as signed integers in the same order, for a sort.
-__global__ void __launch_bounds__(kRankThreads) key_kernel(Job job, const int64_t* index, int64_t* keys,
-                                                           int64_t count) {
+__global__ void __launch_bounds__(kRankThreads)
+    key_kernel(Job job, const int64_t* index, int64_t* keys, int64_t count) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kRankThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t problem = i / job.settings.elites;
@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kRankThreads) key_kernel(Job job, const int64_
 }
 
 // place_of: the place in the list of each rank.
-__global__ void __launch_bounds__(kRankThreads) scatter_kernel(Job job, const int64_t* index, double* weight,
-                                                               const int64_t* place_of, int64_t count) {
+__global__ void __launch_bounds__(kRankThreads)
+    scatter_kernel(Job job, const int64_t* index, double* weight, const int64_t* place_of, int64_t count) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kRankThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t problem = i / job.settings.elites;

@@ -28,13 +28,13 @@ struct Search {
 struct Workspace {
   Search* search;
   unsigned long long* told;
-  int64_t* index;      // K a problem: the elites in index order, then failed ones
-  double* weight;      // K a problem, in the same order, or null
-  double* partial;     // problem, chunk, moment, dimension
-  double* scalar;      // problem, chunk, kScalars: sums of fitness, weight and its square
-  int64_t slice;       // candidates a block
-  int32_t blocks;      // a problem
-  int32_t chunks;      // of K elites
+  int64_t* index;   // K a problem: the elites in index order, then failed ones
+  double* weight;   // K a problem, in the same order, or null
+  double* partial;  // problem, chunk, moment, dimension
+  double* scalar;   // problem, chunk, kScalars: sums of fitness, weight and its square
+  int64_t slice;    // candidates a block
+  int32_t blocks;   // a problem
+  int32_t chunks;   // of K elites
 };
 
 // Keys of 64 bits for any fitness: a narrower key has the upper ones.
@@ -172,7 +172,8 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   sure = block_sum(sure, sums[0]);
   tie = block_sum(tie, sums[1]);
   volatile unsigned long long* told = work.told + problem * work.blocks;
-  if (thread == 0) told[block] = kTold | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
+  if (thread == 0)
+    told[block] = kTold | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
   int sure_before = 0, tie_before = 0;  // each thread has some of the earlier blocks
   for (int64_t b = thread; b < block; b += kSearchThreads) {
     unsigned long long word;
@@ -194,14 +195,14 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
                    others = __ballot_sync(kAll, i < end && is_tie(key));
     if (lane == 0) placed[turn][warp] = __popc(sures) | __popc(others) << 16;
     __syncthreads();
-    const uint32_t counts = placed[turn][lane],
-                   here = warp_sum(static_cast<int>(lane < warp ? counts : 0u)),
+    const uint32_t counts = placed[turn][lane], here = warp_sum(static_cast<int>(lane < warp ? counts : 0u)),
                    round = warp_sum(static_cast<int>(counts));
     const int64_t sure_place = sure_before + static_cast<int>(here & 0xffff) + __popc(sures & below),
                   tie_place = tie_before + static_cast<int>(here >> 16) + __popc(others & below);
     const bool mine = sures >> lane & 1, other = (others >> lane & 1) && tie_place < ties;
     if (mine || other) {
-      const int64_t place = all ? (mine ? sure_place : usable + tie_place) : sure_place + min(tie_place, ties);
+      const int64_t place =
+          all ? (mine ? sure_place : usable + tie_place) : sure_place + min(tie_place, ties);
       index[place] = i;
     }
     const bool elite = mine || (other && !all);

@@ -11,8 +11,8 @@
 namespace cem_tetris::update {
 
 constexpr int kSinglePopulation = 16384, kSingleElites = 8192, kSingleRanked = 512;
-constexpr int kEntries = 1024;                      // sums of residue classes that a block holds
-constexpr int kMinWidth = 8, kMaxWidth = 32;        // dimensions of a tile
+constexpr int kEntries = 1024;                // sums of residue classes that a block holds
+constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
 constexpr int kSingleChunks = kSingleElites / kChunk;
 
 struct Grid {
@@ -36,7 +36,8 @@ struct SingleShared {
   int best, worst;
 };
 
-// Counts over a block, one barrier each: two buffers take turns, so that none is overwritten while it is read.
+// Counts over a block, one barrier each: two buffers take turns, so that none is overwritten while it is
+// read.
 template <int kItems>
 struct Counter {
   int (&buffer)[2][kMaxWarps];
@@ -162,7 +163,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
   for (int item = 0; item < kItems; ++item) {
     const int i = thread + item * threads;
     const bool there = i < population, failed = job.can_fail && key[item] == kFailed;
-    sure[item] = __ballot_sync(kAll, there && (all ? !failed : key[item] < limit || (exact && key[item] == limit)));
+    sure[item] =
+        __ballot_sync(kAll, there && (all ? !failed : key[item] < limit || (exact && key[item] == limit)));
     tie[item] = __ballot_sync(kAll, there && (all ? failed : !exact && key[item] == limit));
     if (lane == 0) placed[item * warps + warp] = __popc(sure[item]) | __popc(tie[item]) << 16;
   }
@@ -178,8 +180,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
     const int sure_before = (here & 0xffff) + __popc(sure[item] & below),
               ties_before = (here >> 16) + __popc(tie[item] & below);
     const bool is_sure = sure[item] >> lane & 1, is_tie = tie[item] >> lane & 1;
-    const int place = all ? (is_sure ? sure_before : usable + ties_before)
-                          : sure_before + min(ties_before, ties);
+    const int place =
+        all ? (is_sure ? sure_before : usable + ties_before) : sure_before + min(ties_before, ties);
     const bool chosen = is_sure || (is_tie && (all ? place < wanted : ties_before < ties));
     if (chosen) {
       index[place] = static_cast<uint16_t>(thread + item * threads);
@@ -204,7 +206,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
 
   if (ranks) {
     // A rank is the number of elites before it; several threads share the comparisons of one elite.
-    const int rounded_up = max(kWarp, (usable + kWarp - 1) / kWarp * kWarp), parts = max(1, threads / rounded_up);
+    const int rounded_up = max(kWarp, (usable + kWarp - 1) / kWarp * kWarp),
+              parts = max(1, threads / rounded_up);
     const int step = (usable + parts - 1) / parts;
     for (int task = thread; task < rounded_up * parts; task += threads) {
       const int p = task % rounded_up, from = task / rounded_up * step;
@@ -222,7 +225,7 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       __syncthreads();
       if (warp < 2) {  // no more elites are ranked than a chunk holds
         const double sum =
-            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? weight[p] : weight[p] * weight[p]; });
+            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? job.weights[p] : job.weights[p] * job.weights[p]; });
         if (lane == 0) shared.weight[warp] = sum;
       }
       __syncthreads();
@@ -253,12 +256,12 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
   }
 
   const int64_t dimensions = settings.dimensions;
-  const int width = grid.width, stride = width + 1;  // of `part`
+  const int width = grid.width, stride = width + 1;    // of `part`
   const int at_once = kEntries / (kResidues * width);  // chunks
   const int best = usable > 0 ? shared.best : 0;
   const bool better = usable > 0 && is_better(fitness_at<Key>(job, first + best), known, settings.maximize);
-  const Weight total = weighted ? Weight{shared.weight[0], shared.weight[1]}
-                                : Weight{static_cast<double>(usable), static_cast<double>(usable)};
+  const Weight total = weighted ? make_weight(shared.weight[0], shared.weight[1])
+                                : make_weight(static_cast<double>(usable), static_cast<double>(usable));
   const auto* candidates = static_cast<const T*>(job.candidates) + first * dimensions;
   const auto* old_rows = static_cast<const T*>(job.distribution) + problem * kRows * dimensions;
   const auto* floors = static_cast<const T*>(job.floors);
@@ -302,7 +305,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       } else {
         const Moments sums{folded_chunks(shared.chunk[0] + thread, width, chunks),
                            folded_chunks(shared.chunk[1] + thread, width, chunks)};
-        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor, generation);
+        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor,
+                       newest_share(settings, generation));
       }
     }
     __syncthreads();

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
       if (from >= count) continue;
       const double sum = warp_folded(from, min(count, from + kChunk), [&](int64_t p) {
         if (scalar == kFitness) return wide_fitness(job, problem * settings.population + places[p]);
-        const double w = weights != nullptr ? weights[p] : 1.0;
+        const double w = job.weights != nullptr ? job.weights[first + p] : 1.0;
         return scalar == kWeight ? w : w * w;
       });
       if (lane == 0) work.scalar[(problem * work.chunks + first_chunk + chunk) * kScalars + scalar] = sum;
@@ -50,7 +50,8 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
   for (int p = thread; p < count; p += threads) index[p] = static_cast<uint32_t>(places[p]);
   __syncthreads();
   const int64_t left = tile * width, column = min(left + thread % width, dimensions - 1);
-  const auto* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
+  const auto* rows =
+      static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
   const T best = rows[static_cast<int64_t>(~search.best_complement) * dimensions];
   for (int entry = thread; entry < kEntries; entry += threads) {
     const int row = entry / width, chunk = row / kResidues;
@@ -119,17 +120,19 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
       old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions];
     }
     if (usable == 0) {
-      for (int row = 0; row < kRows; ++row) static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
+      for (int row = 0; row < kRows; ++row)
+        static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
     } else {
       const auto* floors = static_cast<const T*>(job.floors);
       const double floor = floors != nullptr
                                ? static_cast<double>(floors[problem * settings.floor_stride + column])
                                : -HUGE_VAL;
       const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
-      write_marginal(job, at, Weight{total[kWeight], total[kWeightSquared]},
+      write_marginal(job, at, make_weight(total[kWeight], total[kWeightSquared]),
                      Moments{part[0][0][lane], part[1][0][lane]},
                      static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
-                     extra_variance_of(job, generation), floor, generation);
+                     extra_variance_of(job, generation), floor,
+                     newest_share(settings, generation));
     }
   }
   if (left == 0 && lane == 0) {

@@ -1,9 +1,9 @@
 // The CUDA side of cem_update on emulated threads, as an operator of its own.
 #include <torch/csrc/stable/library.h>
 
-#include "cuda_emulation.h"
-
 #include <algorithm>
+
+#include "cuda_emulation.h"
 
 // A block's shared memory; every block finds in it what the last one left.
 #define __shared__ static

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import contract
@@ -268,6 +270,14 @@ def test_no_problems_and_no_dimensions() -> None:
         assert [x.shape for x in result] == [(*batch, 4, width), (*batch, 5), (), (*batch, 2)]
 
 
+@pytest.mark.parametrize("update", [cem_update, cem_update_reference])
+def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]) -> None:
+    fitness, candidates, *state = problem()
+    candidates.requires_grad_()
+    result = update(fitness * candidates.sum(), candidates, *state, 5, maximize=False)
+    assert not any(x.requires_grad for x in result)
+
+
 @pytest.mark.slow
 def test_threads_change_nothing() -> None:
     inputs = problem((3,), 5000, 300)
@@ -281,12 +291,33 @@ def test_threads_change_nothing() -> None:
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("dtype", "digest"), [(torch.float32, "1ea3236785f7166d"), (torch.float64, "434e61fc96b47026")]
+)
+def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: str, device: str) -> None:
+    numbers = torch.arange(2 * 1500 * 70, dtype=torch.int64).view(2, 1500, 70)
+    candidates = (numbers * 7919 % 100_003).double() / 1000  # divided, so rounded: IEEE does it everywhere
+    fitness = (numbers[..., 0] * 104_729 % 1009).to(dtype)
+    distribution = candidates[:, :4].to(dtype)
+    record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).repeat(2, 1)
+    inputs = (fitness, candidates.to(dtype), distribution, record, torch.tensor(2))
+    weights = 1 / torch.arange(1, 701, dtype=torch.float64)
+    given = {**EVERYTHING, "weights": weights}
+    result = cem_update(*(x.to(device) for x in inputs), 700, maximize=True, **to_device(given, device))
+    whole = hashlib.sha256()
+    for tensor in result:
+        whole.update(tensor.cpu().numpy().tobytes())
+    assert whole.hexdigest()[:16] == digest
+
+
 def test_vmap_is_the_batch() -> None:
     inputs = problem((3,), 40)
-    f = lambda *tensors: cem_update(*tensors, inputs[4], 9, maximize=False)  # noqa: E731
-    result = torch.func.vmap(f)(*inputs[:4])
-    expected = cem_update(*inputs, 9, maximize=False)
-    assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
+    for update in (cem_update, cem_update_reference):
+        f = lambda *tensors: update(*tensors, inputs[4], 9, maximize=False)  # noqa: B023, E731
+        result = torch.func.vmap(f)(*inputs[:4])
+        expected = cem_update(*inputs, 9, maximize=False)
+        assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
