@@ -152,11 +152,11 @@ __device__ __forceinline__ Moments class_moments(const T* rows, int64_t stride, 
 template <typename T>
 __device__ __forceinline__ void write_marginal(const Job& job, int64_t at, Weight weight, Moments sums,
                                                T best, bool better, const T (&old)[kRows],
-                                               double extra_variance, double floor, int64_t generation) {
+                                               double extra_variance, double floor, double newest) {
   const Marginal next = updated(job.settings, weight, sums, static_cast<double>(best),
                                 {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
                                  static_cast<double>(old[kAveragedMean])},
-                                extra_variance, floor, generation);
+                                extra_variance, floor, newest);
   T* row = static_cast<T*>(job.new_distribution) + at;
   const int64_t dimensions = job.settings.dimensions;
   row[kMean * dimensions] = rounded<T>(next.mean);

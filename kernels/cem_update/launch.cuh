@@ -9,6 +9,7 @@
 #include "arguments.h"
 #include "rank.cuh"
 #include "single.cuh"
+#include "small.cuh"
 #include "sums.cuh"
 
 namespace cem_tetris::update {
@@ -106,6 +107,23 @@ void launch_single(const Device& device, Job job, const Tensor& like) {
   if (apart) launch_ranks(device, ranked, job.elites, like, nullptr);
 }
 
+// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
+// for the record where there is room.
+template <typename Key, typename T, typename Device>
+void launch_small(const Device& device, const Job& job, const Tensor&) {
+  const Settings& settings = job.settings;
+  const int64_t full = 2 * device.multiprocessors, tiles = std::max<int64_t>(1, divide_up(settings.dimensions, kWarp));
+  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::min(tiles, std::max<int64_t>(1, full / settings.problems));
+  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool few = settings.problems * blocks <= full;
+  const int64_t least = divide_up(settings.population, kWarp) * kWarp;
+  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 512 : 128)));
+  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0), static_cast<int>(blocks + (separate ? 1 : 0)),
+                       static_cast<int>(separate ? blocks : 0)};
+  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads, 0, job, grid);
+}
+
 template <typename T, typename Device>
 void launch_large(const Device& device, const Job& job, const Tensor& like) {
   const Settings& settings = job.settings;
@@ -163,6 +181,11 @@ Outputs run(const Device& device, Arguments& arguments) {
              doubles = arguments.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
+  } else if (settings.population <= kSmallPopulation) {
+    auto* launch =
+        wide ? (doubles ? launch_small<uint64_t, double, Device> : launch_small<uint64_t, float, Device>)
+             : (doubles ? launch_small<uint32_t, double, Device> : launch_small<uint32_t, float, Device>);
+    launch(device, job, arguments.fitness);
   } else if (settings.population <= kSinglePopulation && settings.elites <= kSingleElites &&
              (job.weights == nullptr || settings.elites <= kSingleRanked)) {
     auto* launch =

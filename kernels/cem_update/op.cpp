@@ -91,13 +91,15 @@ void select(Job& job) {
       Selection& selection = job.selection[problem];
       selection.usable = selector.usable;
       selection.best = selector.best;
-      selection.weight = {static_cast<double>(selector.usable), static_cast<double>(selector.usable)};
+      const double count = static_cast<double>(selector.usable);
+      selection.weight = make_weight(count, count);
       if (settings.ranked || job.weights != nullptr) selector.set_ranks(index);
       if (job.weights != nullptr) {
         double* mine = job.weight.data() + problem * job.places();
         for (int64_t p = 0; p < selector.usable; ++p) mine[p] = job.weights[selector.rank[p]];
-        selection.weight = {ordered_sum(selector.usable, [&](int64_t p) { return mine[p]; }),
-                            ordered_sum(selector.usable, [&](int64_t p) { return mine[p] * mine[p]; })};
+        const double* w = job.weights;
+        selection.weight = make_weight(ordered_sum(selector.usable, [&](int64_t p) { return w[p]; }),
+                                       ordered_sum(selector.usable, [&](int64_t p) { return w[p] * w[p]; }));
       }
       int64_t* out = job.elites + problem * wanted;
       for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? selector.rank[p] : p] = index[p];
@@ -114,6 +116,7 @@ void update(const Job& job) {
   const Settings& settings = job.settings;
   const int64_t dimensions = settings.dimensions, tiles = (dimensions + kTile - 1) / kTile;
   const auto* floors = static_cast<const T*>(job.floors);
+  const double newest = newest_share(settings, job.generation);
   share(settings.problems * tiles, settings.elites * std::min<int64_t>(kTile, dimensions),
         [&](int64_t begin, int64_t end) {
           Tile<T> tile;
@@ -140,7 +143,7 @@ void update(const Job& job) {
                                    old[kAveragedMean * dimensions + j]};
               const Marginal found = updated(
                   settings, selection.weight, tile.moments(j), tile.base[j], known, job.extra_variance,
-                  floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), job.generation);
+                  floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
               next[kMean * dimensions + j] = rounded<T>(found.mean);
               next[kStd * dimensions + j] = rounded<T>(found.std);
               next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);

@@ -62,18 +62,20 @@ def cem_update_reference(
     else:
         weight = torch.where(live, weights[places][..., None], 0.0)
         weighted = weight * x
+        ordered = torch.where(rank < count, weights, 0.0)[..., None]  # by rank
         first, second, told, total, squares = _ordered_sum(
-            weighted, weighted * x, told, weight, weight * weight
+            weighted, weighted * x, told, ordered, ordered * ordered
         )
 
     mean, std, averaged, best = distribution.unbind(-2)
-    offset = first / total
+    share = 1.0 / total
+    offset = first * share
     new_mean = base + offset
-    variance = second / total - offset * offset
+    variance = second * share - offset * offset
     variance = torch.where(variance < 0.0, 0.0, variance)
     if variance_about == "new_mean_unbiased":
         scale = 1.0 - squares / (total * total)
-        variance = torch.where(scale > 0.0, variance / scale, std.double() * std.double())
+        variance = torch.where(scale > 0.0, variance * (1.0 / scale), std.double() * std.double())
     elif variance_about == "old_mean":
         step = new_mean - mean.double()
         variance = variance + step * step
@@ -90,9 +92,9 @@ def cem_update_reference(
         new_std = std.double() + std_smoothing * (new_std - std.double())
     if std_floor is not None:
         new_std = torch.where(new_std < std_floor.double(), std_floor.double(), new_std)
-    divisor = 1.0 + mean_averaging * t
-    moved = averaged.double() + (new_mean - averaged.double()) / divisor
-    moved = torch.where(divisor == 1.0, new_mean, moved)
+    newest = 1.0 / (1.0 + mean_averaging * t)
+    moved = averaged.double() + (new_mean - averaged.double()) * newest
+    moved = torch.where(newest == 1.0, new_mean, moved)
 
     scores = fitness.gather(-1, order).double() + 0.0
     top_score = scores[..., :1]

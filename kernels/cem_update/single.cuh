@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       __syncthreads();
       if (warp < 2) {  // no more elites are ranked than a chunk holds
         const double sum =
-            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? weight[p] : weight[p] * weight[p]; });
+            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? job.weights[p] : job.weights[p] * job.weights[p]; });
         if (lane == 0) shared.weight[warp] = sum;
       }
       __syncthreads();
@@ -260,8 +260,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
   const int at_once = kEntries / (kResidues * width);  // chunks
   const int best = usable > 0 ? shared.best : 0;
   const bool better = usable > 0 && is_better(fitness_at<Key>(job, first + best), known, settings.maximize);
-  const Weight total = weighted ? Weight{shared.weight[0], shared.weight[1]}
-                                : Weight{static_cast<double>(usable), static_cast<double>(usable)};
+  const Weight total = weighted ? make_weight(shared.weight[0], shared.weight[1])
+                                : make_weight(static_cast<double>(usable), static_cast<double>(usable));
   const auto* candidates = static_cast<const T*>(job.candidates) + first * dimensions;
   const auto* old_rows = static_cast<const T*>(job.distribution) + problem * kRows * dimensions;
   const auto* floors = static_cast<const T*>(job.floors);
@@ -305,7 +305,8 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       } else {
         const Moments sums{folded_chunks(shared.chunk[0] + thread, width, chunks),
                            folded_chunks(shared.chunk[1] + thread, width, chunks)};
-        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor, generation);
+        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor,
+                       newest_share(settings, generation));
       }
     }
     __syncthreads();

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
       if (from >= count) continue;
       const double sum = warp_folded(from, min(count, from + kChunk), [&](int64_t p) {
         if (scalar == kFitness) return wide_fitness(job, problem * settings.population + places[p]);
-        const double w = weights != nullptr ? weights[p] : 1.0;
+        const double w = job.weights != nullptr ? job.weights[first + p] : 1.0;
         return scalar == kWeight ? w : w * w;
       });
       if (lane == 0) work.scalar[(problem * work.chunks + first_chunk + chunk) * kScalars + scalar] = sum;
@@ -128,10 +128,11 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
                                ? static_cast<double>(floors[problem * settings.floor_stride + column])
                                : -HUGE_VAL;
       const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
-      write_marginal(job, at, Weight{total[kWeight], total[kWeightSquared]},
+      write_marginal(job, at, make_weight(total[kWeight], total[kWeightSquared]),
                      Moments{part[0][0][lane], part[1][0][lane]},
                      static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
-                     extra_variance_of(job, generation), floor, generation);
+                     extra_variance_of(job, generation), floor,
+                     newest_share(settings, generation));
     }
   }
   if (left == 0 && lane == 0) {

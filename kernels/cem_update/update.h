@@ -101,10 +101,18 @@ struct Integer {
   static UPDATE_FUNCTION double value(Bits bits) { return static_cast<double>(bits); }
 };
 
-// The sums over the elites: of w and w^2, and for one dimension of w x and w x^2, with x from the best one.
+// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where there is none.
+// The sums are those of the first weights by rank, as many as there are elites.
 struct Weight {
-  double total, squares;
+  double share, unbiased;
 };
+
+UPDATE_FUNCTION Weight make_weight(double total, double squares) {
+  const double scale = 1.0 - squares / (total * total);
+  return {1.0 / total, scale > 0.0 ? 1.0 / scale : 0.0};
+}
+
+// The sums over the elites for one dimension: of w x and w x^2, with x from the best one.
 struct Moments {
   double first, second;
 };
@@ -129,16 +137,16 @@ UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
 }
 
 // The next marginal of one dimension; the old one where mean or variance is not finite.
-// best: of the best elite of the generation. floor: minus infinity if there is none.
+// best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
+// new mean in the averaged one.
 UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
-                                 Marginal old, double extra_variance, double floor, int64_t generation) {
-  const double offset = sums.first / weight.total;
+                                 Marginal old, double extra_variance, double floor, double newest) {
+  const double offset = sums.first * weight.share;
   const double mean = best + offset;
-  double variance = sums.second / weight.total - offset * offset;
+  double variance = sums.second * weight.share - offset * offset;
   if (variance < 0.0) variance = 0.0;  // NaN stays
   if (settings.variance == kNewMeanUnbiased) {
-    const double scale = 1.0 - weight.squares / (weight.total * weight.total);
-    variance = scale > 0.0 ? variance / scale : old.std * old.std;
+    variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old.std * old.std;
   } else if (settings.variance == kOldMean) {
     const double step = mean - old.mean;
     variance += step * step;
@@ -150,10 +158,14 @@ UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moment
   if (settings.smoothing != 1.0) next.mean = old.mean + settings.smoothing * (mean - old.mean);
   if (settings.std_smoothing != 1.0) next.std = old.std + settings.std_smoothing * (next.std - old.std);
   if (next.std < floor) next.std = floor;
-  const double divisor = 1.0 + settings.mean_averaging * static_cast<double>(generation);
   next.averaged_mean =
-      divisor == 1.0 ? next.mean : old.averaged_mean + (next.mean - old.averaged_mean) / divisor;
+      newest == 1.0 ? next.mean : old.averaged_mean + (next.mean - old.averaged_mean) * newest;
   return next;
+}
+
+// The share of generation t's mean in the averaged one.
+UPDATE_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
+  return 1.0 / (1.0 + settings.mean_averaging * static_cast<double>(generation));
 }
 
 // Whether a fitness is strictly better than the best one known; NaN is none.

@@ -27,7 +27,7 @@ from measure.bbob_searches import SEARCHES, available
 from measure.cli import measurement
 from measure.objective import Objective, Spent
 from measure.provenance import Measured
-from tetris.commands.command_line import fail, one_line_errors, one_of, positive_int
+from tetris.commands.command_line import one_line_errors, one_of, positive_int
 
 FUNCTIONS = tuple(range(1, 25))
 TARGETS = (1e1, 1e0, 1e-1, 1e-3, 1e-5, 1e-8)
@@ -128,34 +128,54 @@ def _standard_error(runs: Sequence[Run]) -> float | None:
     return math.sqrt(sum(len(v) * statistics.variance(v) for v in by_function.values())) / len(runs)
 
 
-def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the shares of every search in every dimension."""
-    with one_line_errors():
-        found, missing = available(arguments.searches or list(SEARCHES))
-        if not found or (arguments.searches and missing):
-            fail(f"expected these packages: pip install {' '.join(missing)}")
+def measure_searches(
+    searches: Sequence[str] = (),
+    dims: Sequence[int] = (5, 20),
+    instances: Sequence[int] = (1, 2, 3),
+    evaluations: int = EVALUATIONS,
+    seed: int = 1,
+    jobs: int = 1,
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return the shares of every search in every dimension, as figures and with their details.
+
+    Raises:
+        ValueError: If coco-experiment is not installed, or the package of a search that is named.
+    """
+    found, missing = available(searches or list(SEARCHES))
+    if not found or (searches and missing):
+        raise ValueError(f"expected these packages: pip install {' '.join(missing)}")
     figures: dict[str, float] = {}
     details: dict[str, Any] = {}
-    for dim in arguments.dims:
+    for dim in dims:
         for name in found:
-            runs = run_all(
-                name, dim, arguments.instances, arguments.evaluations, arguments.seed, arguments.jobs
-            )
-            told = summary(runs)
+            told = summary(run_all(name, dim, instances, evaluations, seed, jobs))
             details.setdefault(name, {"label": SEARCHES[name].label})[f"d{dim}"] = told
             figures[f"bbob.{name}.d{dim}.solved"] = told["solved"]
             if told["collapsed"] is not None:
                 figures[f"bbob.{name}.d{dim}.collapsed"] = told["collapsed"]
             print(f"{name}, D = {dim}: {told['solved']:.3f} in {told['seconds']:.0f} s", flush=True)
     data = {
-        "instances": arguments.instances,
-        "evaluations_per_dimension": arguments.evaluations,
+        "instances": list(instances),
+        "evaluations_per_dimension": evaluations,
         "targets": TARGETS,
-        "seed": arguments.seed,
+        "seed": seed,
         "not_installed": missing,
         "searches": details,
     }
-    return figures, data, {}
+    return figures, data
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return figures and details."""
+    with one_line_errors():
+        return *measure_searches(
+            arguments.searches,
+            arguments.dims,
+            arguments.instances,
+            arguments.evaluations,
+            arguments.seed,
+            arguments.jobs,
+        ), {}
 
 
 _SEARCH = {"type": one_of("search", SEARCHES), "nargs": "*", "metavar": "SEARCH"}
