@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pages.result_files import Result, load_all, table_block, with_provenance
 from pages.wording import digits
@@ -18,14 +19,33 @@ METHODS: Mapping[str, str] = {
     "torch.generation.eager": "ten lines of PyTorch",
     "numpy.generation.eager": "ten lines of NumPy",
     "evotorch.generation.eager": "evotorch, functional CEM",
+    "cmaes.generation.eager": "cmaes, SepCMA",
+    "pycma.generation.eager": "pycma, diagonal",
 }
 """What tables call the ways to compute a generation, by the beginning of their figures' names."""
+PEERS: Mapping[str, str] = {
+    "cem": "`cem`",
+    "numpy": "ten lines of NumPy",
+    "evotorch": "evotorch CEM",
+    "cmaes": "cmaes SepCMA",
+    "pycma": "pycma",
+}
+CASES: Mapping[str, str] = {
+    "nan": "NaN where x_0 < 0: error",
+    "inf": "infinite there: error",
+    "failed": "one generation of NaN alone: error",
+    "integer": "int64 above 2^60: error",
+    "bounds": "optimum outside the bounds: error",
+    "plateau": "constant: standard deviation left",
+    "resume": "a pickled copy goes on the same",
+}
+"""What tables call the cases of scripts/measure/behaviour.py."""
 
 
 def optimiser_claim() -> str:
     """Return quality and speed of the optimiser in two sentences; empty where nothing was measured."""
     results, words = [], []
-    for result in load_all("bbob")[:1]:
+    for result in load_all("optimizers")[:1]:
         best, default = (_solved(result, name) for name in ("cem_full_restarts", "cem"))
         peers = {"pycma's CMA-ES with restarts": "pycma_ipop", "evotorch's CEM": "evotorch_cem"}
         compared = (f"{name} {_solved(result, peer)}" for name, peer in peers.items() if _has(result, peer))
@@ -53,8 +73,8 @@ _CLAIMED = ("cem.generation.graph", "torch.generation.eager")
 def bbob() -> str:
     """Return the share of targets that each search reaches on BBOB; empty where it was not measured."""
     blocks = []
-    for result in load_all("bbob"):
-        searches = result.data["searches"]
+    for result in load_all("optimizers"):
+        searches = result.data["quality"]["searches"]
         rows = []
         for name, search in sorted(searches.items(), key=lambda item: -_sum(item[1])):
             label = (
@@ -64,6 +84,17 @@ def bbob() -> str:
             rows.append([label, *cells, _collapsed(search)])
         header = ["share of targets reached ± standard error", "5 parameters", "20 parameters"]
         blocks.append(table_block([*header, "collapsed: 5 / 20"], rows, result))
+    return "\n\n".join(blocks)
+
+
+def behaviour() -> str:
+    """Return what optimisers make of awkward fitness; empty where it was not measured."""
+    blocks = []
+    for result in load_all("optimizers"):
+        found = result.data["behaviour"]
+        names = [name for name in PEERS if name in found]
+        rows = [[label, *(_outcome(found[name][case]) for name in names)] for case, label in CASES.items()]
+        blocks.append(table_block(["fitness", *(PEERS[name] for name in names)], rows, result))
     return "\n\n".join(blocks)
 
 
@@ -94,6 +125,16 @@ def large_generation() -> str:
                 )
                 blocks.append(with_provenance(words, result))
     return "\n\n".join(blocks)
+
+
+def _outcome(outcome: Mapping[str, Any]) -> str:
+    value = next((outcome[key] for key in ("error", "std_ratio", "same") if key in outcome), None)
+    if value is None:
+        return "no" if outcome["message"] else "-"
+    if "same" in outcome:
+        return "yes" if value else "no"
+    text = value if isinstance(value, str) else f"{value:.1g}"
+    return f"{text}, an error is raised" if outcome["refused_generations"] else text
 
 
 def _microseconds(result: Result, name: str, shape: str) -> str | None:

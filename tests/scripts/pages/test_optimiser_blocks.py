@@ -34,8 +34,8 @@ def write(folder: Path, name: str, machine: Any, figures: Any, data: Any) -> Non
     path.write_text(json.dumps({**HEAD, "machine": machine, "figures": figures, "data": data}))
 
 
-def write_bbob(folder: Path) -> None:
-    """Write the shares of three searches."""
+def write_optimizers(folder: Path) -> None:
+    """Write the shares of three searches, and the behaviour of two."""
     solved = {"cem": (0.46, 0.34), "cem_full_restarts": (0.78, 0.65), "pycma_ipop": (0.74, 0.65)}
     searches = {
         name: {
@@ -52,16 +52,33 @@ def write_bbob(folder: Path) -> None:
         for name, shares in solved.items()
         for dim, share in zip(("d5", "d20"), shares, strict=True)
     }
-    write(folder, "here/bbob", CPU, figures, {"searches": searches})
+    told = {"refused_generations": 0.0, "message": None}
+    refused = {"refused_generations": 1.0, "message": "no bounds"}
+    behaviour = {
+        "cem": {
+            **{case: {**told, "error": 2.2e-7} for case in ("nan", "inf", "integer", "bounds")},
+            "failed": {**refused, "error": 3e-7},
+            "plateau": {**told, "std_ratio": 0.18},
+            "resume": {**told, "same": 1.0},
+        },
+        "evotorch": {
+            **{case: {**told, "error": "NaN"} for case in ("nan", "inf", "integer", "failed")},
+            "bounds": refused,
+            "plateau": {**told, "std_ratio": 0.0083},
+            "resume": {**told, "same": 0.0},
+        },
+    }
+    data = {"quality": {"searches": searches}, "behaviour": behaviour}
+    write(folder, "here/optimizers", CPU, figures, data)
 
 
 def test_nothing_is_said_where_nothing_was_measured(results: Path) -> None:
-    for block in ("optimiser_claim", "bbob", "generations", "large_generation"):
+    for block in ("optimiser_claim", "bbob", "behaviour", "generations", "large_generation"):
         assert getattr(optimiser_blocks, block)() == ""
 
 
 def test_searches_stand_in_the_order_of_what_they_reach(results: Path) -> None:
-    write_bbob(results)
+    write_optimizers(results)
     rows = optimiser_blocks.bbob().splitlines()[2:5]
     assert [row.split("|")[1].strip() for row in rows] == [
         "label of cem_full_restarts",
@@ -70,6 +87,19 @@ def test_searches_stand_in_the_order_of_what_they_reach(results: Path) -> None:
     ]
     assert rows[2].endswith("| 0.460 ± 0.010 | 0.340 ± 0.010 | 0% / 0% |")
     assert rows[1].endswith("| - / - |")
+
+
+def test_what_awkward_fitness_does_has_a_row_for_each_case(results: Path) -> None:
+    write_optimizers(results)
+    rows = optimiser_blocks.behaviour().splitlines()
+    assert rows[0] == "| fitness | `cem` | evotorch CEM |"
+    assert rows[2].endswith("| 2e-07 | NaN |")
+    assert rows[4].endswith("| 3e-07, an error is raised | NaN |")
+    assert rows[6].endswith("| 2e-07 | no |")
+    assert rows[7:9] == [
+        "| constant: standard deviation left | 0.2 | 0.008 |",
+        "| a pickled copy goes on the same | yes | no |",
+    ]
 
 
 def test_a_generation_has_a_row_for_each_method_and_a_column_for_each_shape(results: Path) -> None:
@@ -95,7 +125,7 @@ def test_a_generation_has_a_row_for_each_method_and_a_column_for_each_shape(resu
 
 
 def test_the_claim_joins_quality_and_speed(results: Path) -> None:
-    write_bbob(results)
+    write_optimizers(results)
     assert "78% and 65% of the targets" in optimiser_blocks.optimiser_claim()
     assert "us in a CUDA graph" not in optimiser_blocks.optimiser_claim()
     figures = {"cem.generation.graph.1024x100.us": 14.2, "torch.generation.eager.1024x100.us": 101.0}
