@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measure import behaviour
 from pages import optimiser_blocks, result_files
 
 HEAD = {
@@ -54,7 +55,7 @@ def write_optimizers(folder: Path) -> None:
     }
     told = {"refused_generations": 0.0, "message": None}
     refused = {"refused_generations": 1.0, "message": "no bounds"}
-    behaviour = {
+    outcomes = {
         "cem": {
             **{case: {**told, "error": 2.2e-7} for case in ("nan", "inf", "integer", "bounds")},
             "failed": {**refused, "error": 3e-7},
@@ -68,7 +69,7 @@ def write_optimizers(folder: Path) -> None:
             "resume": {**told, "same": 0.0},
         },
     }
-    data = {"quality": {"searches": searches}, "behaviour": behaviour}
+    data = {"quality": {"searches": searches}, "behaviour": outcomes}
     write(folder, "here/optimizers", CPU, figures, data)
 
 
@@ -100,6 +101,11 @@ def test_what_awkward_fitness_does_has_a_row_for_each_case(results: Path) -> Non
         "| constant: standard deviation left | 0.2 | 0.008 |",
         "| a pickled copy goes on the same | yes | no |",
     ]
+
+
+def test_every_case_and_peer_that_is_measured_is_shown() -> None:
+    assert set(optimiser_blocks.CASES) == {*behaviour.FITNESS, "resume"}
+    assert set(optimiser_blocks.PEERS) == set(behaviour.OPTIMISERS)
 
 
 def test_a_generation_has_a_row_for_each_method_and_a_column_for_each_shape(results: Path) -> None:
