@@ -249,13 +249,12 @@ def figures_of(shape: str, times: Mapping[str, Mapping[str, float]]) -> dict[str
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return figures and details."""
-    shapes = {
-        label(shape): (shape, measure_shape(shape, device)) for shape in (GPU if device == "cuda" else CPU)
+    details: dict[str, Any] = {
+        label(shape): measure_shape(shape, device) for shape in (GPU if device == "cuda" else CPU)
     }
     figures: dict[str, float] = {}
-    for shape, times in shapes.values():
+    for shape, times in details.items():
         figures |= figures_of(shape, times)
-    details: dict[str, Any] = {name: times for name, (_, times) in shapes.items()}
     if device == "cuda" and torch.cuda.mem_get_info()[0] > 12 * LARGE[0] * LARGE[1]:
         large = details[label(LARGE)] = measure_large()
         ratio = large["generation"]["median"] / large["fill"]["median"]
