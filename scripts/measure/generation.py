@@ -249,7 +249,9 @@ def figures_of(shape: str, times: Mapping[str, Mapping[str, float]]) -> dict[str
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return figures and details."""
-    details = {label(shape): measure_shape(shape, device) for shape in (GPU if device == "cuda" else CPU)}
+    details: dict[str, Any] = {
+        label(shape): measure_shape(shape, device) for shape in (GPU if device == "cuda" else CPU)
+    }
     figures: dict[str, float] = {}
     for shape, times in details.items():
         figures |= figures_of(shape, times)

@@ -10,6 +10,8 @@ import numpy as np
 Run = Callable[[int], object]
 """Runs a number of generations."""
 
+_LONGEST = 50  # generations of one search: one that goes on after it has converged drifts off to infinity
+
 
 def cmaes_generations(population: int, dim: int) -> Run | None:
     """Return generations of SepCMA of cmaes; None where it is not installed."""
@@ -17,10 +19,10 @@ def cmaes_generations(population: int, dim: int) -> Run | None:
         return None
     from cmaes import SepCMA
 
-    search = SepCMA(np.ones(dim), 1.0, population_size=population, seed=1)
-
     def run(count: int) -> None:
-        for _ in range(count):
+        for generation in range(count):
+            if generation % _LONGEST == 0:
+                search = SepCMA(np.ones(dim), 1.0, population_size=population, seed=1)
             candidates = np.array([search.ask() for _ in range(population)])
             fitness = (candidates * candidates).sum(-1)
             search.tell(list(zip(candidates, fitness.tolist(), strict=True)))
@@ -35,10 +37,11 @@ def pycma_generations(population: int, dim: int) -> Run | None:
     import cma
 
     options = {"popsize": population, "seed": 1, "CMA_diagonal": True, "verbose": -9, "verb_log": 0}
-    search = cma.CMAEvolutionStrategy(np.ones(dim), 1.0, options)
 
     def run(count: int) -> None:
-        for _ in range(count):
+        for generation in range(count):
+            if generation % _LONGEST == 0:
+                search = cma.CMAEvolutionStrategy(np.ones(dim), 1.0, options)
             candidates = search.ask()
             fitness = (np.asarray(candidates) ** 2).sum(-1)
             search.tell(candidates, fitness.tolist())
