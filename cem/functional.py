@@ -39,6 +39,7 @@ MEAN, STD, AVERAGED_MEAN, BEST = range(4)
 """Rows of ``State.distribution``."""
 BEST_FITNESS, GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD, REFUSED = range(5)
 """Columns of ``State.record``."""
+_AHEAD = 10_000  # generations with an extra variance of their own
 
 
 @dataclass(frozen=True)
@@ -156,11 +157,15 @@ def init(mean: Any, std: Any, population_size: int, *, maximize: bool, **options
         std: The first standard deviation, broadcastable to ``mean``.
         population_size: N, ``>= 2``.
         maximize: Whether a greater fitness is better.
-        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors.
+        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors. A schedule of
+            extra variance is called for 10,000 generations, or until it fails; the last
+            variance holds from then on.
     """
     from cem.optimizer import CrossEntropyMethod
 
-    return CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options).state
+    optimizer = CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options)
+    optimizer._cover(1, ahead=_AHEAD)
+    return optimizer.state
 
 
 def ask(state: State) -> tuple[Tensor, State]:

@@ -343,7 +343,8 @@ class CrossEntropyMethod(Readout):
         def step() -> Evaluation:
             nonlocal graph
             last = self._generation + generations
-            if self._cover(last) or graph is None:
+            self._cover(last)
+            if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(self._state, objective, generations)
             self._state = graph(self._state)
             self._elites, self._elite_fitness = graph.evaluation.fitness.gather(-1, graph.elites), None
@@ -421,20 +422,19 @@ class CrossEntropyMethod(Readout):
         )
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
 
-    def _cover(self, generations: int) -> bool:
-        """Put the extra variance of the first ``generations`` on the device; return whether it was not there.
+    def _cover(self, generations: int, ahead: int = 0) -> None:
+        """Put the extra variance of the first ``generations``, and if possible of ``ahead``, on the device.
 
         Raises:
-            ValueError: If it is no variance.
+            TypeError: If the schedule gives no number for one of the first.
+            ValueError: If it gives no variance.
         """
-        if self._variances.covers(generations):
-            return False
-        table = self._variances.extended(generations)
-        self._state = self._state._replace(extra_variance=self._double(table))
-        return True
+        if not self._variances.covers(max(generations, ahead)):
+            table = self._variances.extended(generations, ahead)
+            self._state = self._state._replace(extra_variance=self._double(table))
 
     def _double(self, numbers: list[float]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        return torch.tensor(numbers, dtype=torch.float64).to(self.device, non_blocking=True)
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (

@@ -18,8 +18,9 @@ struct Forward {
   static Tensor call(const Tensor& mean, const Tensor& std, int64_t num_samples, Origin origin,
                      bool shared_noise, bool antithetic, const std::optional<Tensor>& low,
                      const std::optional<Tensor>& high, bool dim_first, ScalarType dtype) {
-    const Parameter means = as_parameter(mean, mean, mean.scalar_type(), "mean"),
-                    stds = as_parameter(std, mean, mean.scalar_type(), "std"),
+    STD_TORCH_CHECK(mean.dim() > 0, "sample_normal: expected mean of a shape (..., d)");
+    const ScalarType type = mean.scalar_type();
+    const Parameter means = as_parameter(mean, type), stds = as_parameter(std, mean, type, "std"),
                     lows = as_bound(low, mean, compute_type(dtype), "low"),
                     highs = as_bound(high, mean, compute_type(dtype), "high");
     const int64_t leading = mean.dim() - 1, dimensions = mean.size(leading);
@@ -44,6 +45,7 @@ struct Forward {
 
   static Tensor seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
                        int64_t generation, bool dim_first) {
+    STD_TORCH_CHECK(seed >= 0, "sample_normal: expected a seed in 0..2^63 - 1, got ", seed);
     return call(mean, std, num_samples, {seed, generation}, false, false, std::nullopt, std::nullopt,
                 dim_first, mean.scalar_type());
   }

@@ -10,6 +10,7 @@ import torch
 from searches import bits
 
 from cem import CrossEntropyMethod
+from cem.functional import ask, init, tell
 from cem.noise import LinearNoise
 
 SEARCHES = {
@@ -314,3 +315,25 @@ class TestExtraVariance:
         step(whole, 2)
         step(other, 2)
         assert bits(other) == bits(whole)
+
+    def test_a_list_may_be_a_schedule(self):
+        values = [1.0] * 70
+        search = make(extra_variance=values.__getitem__)
+        step(search, 70)
+        with pytest.raises(IndexError):
+            step(search)
+        assert search.generation == 70
+        state = init((1.0, 2.0), 1.0, 12, maximize=False, seed=1, extra_variance=values.__getitem__)
+        assert state.extra_variance.tolist() == values
+
+    def test_a_state_knows_the_variance_of_many_generations(self):
+        options = {"maximize": False, "seed": 1, "extra_variance": "linear:5,100"}
+        search, state = make(**options), init((1.0, 2.0, 3.0), 1.0, 12, **options)
+        for _ in range(200):
+            step(search)
+            candidates, state = ask(state)
+            state = tell(state, candidates, (candidates**2).sum(-1))
+        assert torch.equal(state.std, search.std)
+        assert state.extra_variance[-1] == 0.0
+        constant = init((1.0, 2.0), 1.0, 12, maximize=False, seed=1, extra_variance="constant:2")
+        assert constant.extra_variance.tolist() == [2.0]
