@@ -116,7 +116,7 @@ void launch_small(const Device& device, const Job& job, const Tensor&) {
   const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
   const bool few = settings.problems * blocks <= full;
   const int64_t least = divide_up(settings.population, kWarp) * kWarp;
-  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 640 : 128)));
+  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 672 : 128)));
   const int warps = threads / kWarp;
   const int64_t listed = settings.population <= kCounted ? settings.population : settings.elites;
   const int groups = static_cast<int>(divide_up(listed, kWarp)), parts = std::max(1, warps / groups);

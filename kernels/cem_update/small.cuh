@@ -4,7 +4,8 @@
 // kernel. Each takes every `blocks`-th tile of kWarp dimensions; block `record_block`, which may have no tile,
 // writes record and elites.
 //
-// It is bound by latency, and this is the chain: the fitness is loaded; ranks by counting up to kCounted
+// It is bound by latency, of instructions that are fetched as much as of data: code that is used twice is a
+// function that is called, and hardly a loop is unrolled. This is the chain: the fitness is loaded; ranks by counting up to kCounted
 // candidates, else a search for the limit by counts over the block; the elites' places in index order; a warp
 // a dimension loads the elites' rows, a residue class a lane, and folds them; one warp finishes the tile. What
 // does not depend on the elites is loaded and computed before they are known.
@@ -42,7 +43,7 @@ struct SmallShared {
 
 // Adds to rank[p] the keys that come before key[p] among the first `count`, which greatest keys follow.
 template <typename Key>
-__device__ __forceinline__ void add_ranks(const SmallGrid& grid, const Key* keys, int count, int* rank) {
+__device__ __noinline__ void add_ranks(const SmallGrid& grid, const Key* keys, int count, int* rank) {
   constexpr int kPack = 16 / sizeof(Key);
   struct alignas(16) Pack {
     Key key[kPack];
@@ -54,7 +55,7 @@ __device__ __forceinline__ void add_ranks(const SmallGrid& grid, const Key* keys
   if (p >= count) return;
   const Key mine = keys[p];
   int before = 0;
-#pragma unroll 2
+#pragma unroll 1
   for (int q = from; q < to; q += kPack) {
     const Pack pack = *reinterpret_cast<const Pack*>(keys + q);
 #pragma unroll
@@ -67,74 +68,93 @@ __device__ __forceinline__ void add_ranks(const SmallGrid& grid, const Key* keys
   }
 }
 
-// The fold of `count` numbers, at most two chunks, by one warp; lane 0 has it.
-template <typename Number>
-__device__ __forceinline__ double warp_sum_of(int count, const Number& number) {
-  const double first = warp_folded(0, min(count, kChunk), number);
-  return count <= kChunk ? first : first + warp_folded(kChunk, count, number);
-}
-
-// The sums of the first weights by rank, by one warp.
-__device__ __forceinline__ Weight warp_weight(const double* weights, int count) {
-  const double total = warp_sum_of(count, [&](int64_t p) { return weights[p]; });
-  const double squares = warp_sum_of(count, [&](int64_t p) { return weights[p] * weights[p]; });
-  return make_weight(total, squares);
-}
-
-// The moments of `kSide` neighbouring dimensions, warps apart, by one warp; lane 0 has them.
-template <int kSide, typename T, typename Index, typename Weights>
-__device__ __forceinline__ void warp_moments(const T* rows, int64_t dimensions, int step, int best, int usable,
-                                             const Index& index, const Weights& weight, Moments (&sums)[kSide]) {
-  constexpr int kAtOnce = 4;
-  const int lane = threadIdx.x % kWarp;
-  double base[kSide];
-#pragma unroll
-  for (int j = 0; j < kSide; ++j) {
-    base[j] = static_cast<double>(rows[best * dimensions + j * step]);
-    sums[j] = {0.0, 0.0};
+// The fold of the first numbers of a row, or of their squares, at most two chunks, by one warp; lane 0 has it.
+__device__ __noinline__ double warp_row_sum(const double* row, int count, bool squared) {
+  double sum = 0.0;
+#pragma unroll 1
+  for (int chunk = 0; chunk < count; chunk += kChunk) {
+    const int end = min(count, chunk + kChunk);
+    double partial = 0.0;
+#pragma unroll 1
+    for (int p = chunk + threadIdx.x % kWarp; p < end; p += kWarp) {
+      const double x = row[p];
+      partial += squared ? x * x : x;
+    }
+    partial = warp_fold(partial);
+    sum = chunk == 0 ? partial : sum + partial;
   }
+  return sum;
+}
+
+__device__ __noinline__ double quotient(double a, double b) { return a / b; }
+
+// make_weight and newest_share of update.h, with one division for all.
+__device__ __forceinline__ Weight weight_of(const Settings& settings, double total, double squares) {
+  Weight weight{quotient(1.0, total), 0.0};
+  if (settings.variance == kNewMeanUnbiased) {
+    const double scale = 1.0 - quotient(squares, total * total);
+    weight.unbiased = scale > 0.0 ? quotient(1.0, scale) : 0.0;
+  }
+  return weight;
+}
+__device__ __forceinline__ double newest_of(const Settings& settings, int64_t generation) {
+  return settings.mean_averaging == 0.0
+             ? 1.0
+             : quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
+}
+
+struct KeyAndValue {
+  uint64_t key;
+  double value;
+};
+
+template <typename Key>
+__device__ __noinline__ KeyAndValue fitness_of(ScalarType type, const void* fitness, int64_t i, bool maximize) {
+  return visit<Key>(type, [&](auto kind) {
+    const auto bits = load<decltype(kind)>(fitness, i);
+    return KeyAndValue{kind.key(bits, maximize), kind.value(bits)};
+  });
+}
+
+// The moments of one dimension, by one warp; lane 0 has them.
+template <typename T>
+__device__ __forceinline__ Moments warp_moments(const T* rows, int64_t dimensions, int best, int usable,
+                                                const uint16_t* index, const double* weight) {
+  constexpr int kAtOnce = 4;  // loads in flight
+  const int lane = threadIdx.x % kWarp;
+  const double base = static_cast<double>(rows[best * dimensions]);
+  Moments sums{0.0, 0.0};
+#pragma unroll 1
   for (int chunk = 0; chunk < usable; chunk += kChunk) {
     const int end = min(usable, chunk + kChunk);
-    Moments partial[kSide] = {};
-    for (int first = chunk; first < end; first += kAtOnce * kResidues) {
-      T value[kAtOnce][kSide];
+    Moments partial{0.0, 0.0};
+#pragma unroll 1
+    for (int first = chunk + lane; first < end; first += kAtOnce * kResidues) {
+      T value[kAtOnce];
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        const int place = first + u * kResidues + lane;
-        if (place < end) {
-          const T* row = rows + index(place) * dimensions;
-#pragma unroll
-          for (int j = 0; j < kSide; ++j) value[u][j] = row[j * step];
-        }
+        const int place = first + u * kResidues;
+        if (place < end) value[u] = rows[index[place] * dimensions];
       }
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
-        const int place = first + u * kResidues + lane;
-        if (place < end) {
-          const double w = weight(place);
-#pragma unroll
-          for (int j = 0; j < kSide; ++j) {
-            const double x = static_cast<double>(value[u][j]) - base[j], weighted = w * x;
-            partial[j].first += weighted;
-            partial[j].second += weighted * x;
-          }
-        }
+        const int place = first + u * kResidues;
+        if (place >= end) break;
+        const double x = static_cast<double>(value[u]) - base;
+        const double weighted = weight != nullptr ? weight[place] * x : x;
+        partial.first += weighted;
+        partial.second += weighted * x;
       }
     }
 #pragma unroll
-    for (int step_ = kResidues / 2; step_ > 0; step_ /= 2) {
-#pragma unroll
-      for (int j = 0; j < kSide; ++j) {
-        partial[j].first += __shfl_down_sync(kAll, partial[j].first, step_);
-        partial[j].second += __shfl_down_sync(kAll, partial[j].second, step_);
-      }
+    for (int step = kResidues / 2; step > 0; step /= 2) {
+      partial.first += __shfl_down_sync(kAll, partial.first, step);
+      partial.second += __shfl_down_sync(kAll, partial.second, step);
     }
-#pragma unroll
-    for (int j = 0; j < kSide; ++j) {
-      sums[j].first = chunk == 0 ? partial[j].first : sums[j].first + partial[j].first;
-      sums[j].second = chunk == 0 ? partial[j].second : sums[j].second + partial[j].second;
-    }
+    sums.first = chunk == 0 ? partial.first : sums.first + partial.first;
+    sums.second = chunk == 0 ? partial.second : sums.second + partial.second;
   }
+  return sums;
 }
 
 template <typename Key, typename T>
@@ -153,15 +173,9 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   const int64_t dimensions = settings.dimensions, first = problem * population;
   const bool there = thread < population;
 
-  // The fitness is loaded, and while it is on its way all that depends on nothing else.
-  struct Fitness {
-    Key key;
-    double value;
-  };
-  const Fitness fitness = !there ? Fitness{kFailed, 0.0} : visit<Key>(job.type, [&](auto type) {
-    const auto bits = load<decltype(type)>(job.fitness, first + thread);
-    return Fitness{type.key(bits, settings.maximize), type.value(bits)};
-  });
+  // The fitness is loaded, and while it is on its way what depends on nothing else.
+  KeyAndValue fitness{kFailed, 0.0};
+  if (there) fitness = fitness_of<Key>(job.type, job.fitness, first + thread, settings.maximize);
   const bool records = block == grid.record_block, weighted = job.weights != nullptr;
   const bool counts_all = population <= kCounted, ranks = weighted || (settings.ranked && records);
   const int64_t generation = *job.generation;
@@ -169,7 +183,6 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   const double own_weight = weighted && thread < wanted ? job.weights[thread] : 0.0;  // by rank
   double extra_variance = 0.0, newest = 1.0, floor = -HUGE_VAL;
   T old[kRows] = {};
-  Weight weight_sums{};
   const int64_t own_column = int64_t{block} * kWarp + lane;  // of the first tile
   const auto load_old = [&](int64_t column) {
     if (column >= dimensions) return;
@@ -184,12 +197,12 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   if (warp == 0) {  // finishes the tiles
     if (block < grid.tiles) load_old(own_column);
     extra_variance = extra_variance_of(job, generation);
-    newest = newest_share(settings, generation);
-    if (!weighted) weight_sums = make_weight(static_cast<double>(wanted), static_cast<double>(wanted));
+    newest = newest_of(settings, generation);
   }
-  if (weighted && warp == warps - 1) weight_sums = warp_weight(job.weights, wanted);
+  double weight_total = static_cast<double>(wanted);
+  if (weighted && warp == warps - 1) weight_total = warp_row_sum(job.weights, wanted, false);
 
-  const Key key = fitness.key;
+  const Key key = static_cast<Key>(fitness.key);
   const bool usable_here = there && !(job.can_fail && key == kFailed);
   if (thread == 0) shared.best = population;
   shared.rank[thread] = 0;
@@ -218,6 +231,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
       Key limit = warp_min(lane < warps ? shared.least[lane] : kFailed);
       Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
       bool exact = false;
+#pragma unroll 1
       while (limit < most) {
         const Key middle = limit + (most - limit) / 2;
         const int within = __syncthreads_count(key <= middle && there);
@@ -250,9 +264,13 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   const unsigned chosen = __ballot_sync(kAll, elite);
   if (lane == 0) shared.before[warp] = __popc(chosen);
   const double ranked_weight = weighted && elite && counts_all ? shared.weight[rank] : 0.0;
-  if (weighted && warp == warps - 1) {
-    if (usable < wanted) weight_sums = warp_weight(job.weights, usable);
-    if (lane == 0) shared.weight_sums = weight_sums;
+  if (warp == warps - 1) {
+    if (usable < wanted) {
+      weight_total = weighted ? warp_row_sum(job.weights, usable, false) : static_cast<double>(usable);
+    }
+    double squares = weight_total;
+    if (weighted && settings.variance == kNewMeanUnbiased) squares = warp_row_sum(job.weights, usable, true);
+    if (lane == 0) shared.weight_sums = weight_of(settings, weight_total, squares);
   }
   __syncthreads();
   const int place = warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(chosen & ((1u << lane) - 1));
@@ -310,6 +328,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   }
 
   if (records) {
+#pragma unroll 1
     for (int p = thread; p < usable; p += blockDim.x) {
       job.elites[problem * wanted + (settings.ranked ? shared.rank[p] : p)] = shared.index[p];
     }
@@ -323,7 +342,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
       if (failed && at < wanted) job.elites[problem * wanted + at] = thread;
     }
     if (warp == warps - 1) {
-      const double sum = warp_sum_of(usable, [&](int64_t p) { return shared.value[p]; });
+      const double sum = warp_row_sum(shared.value, usable, false);
       if (lane == 0) {
         const bool any = usable > 0;
         write_record(job, problem, usable, any ? shared.top : 0.0, sum, any ? shared.threshold : 0.0, generation);
@@ -332,38 +351,19 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   }
 
   const int best = usable > 0 ? shared.best : 0;
-  if (warp == 0) {
-    if (weighted) {
-      weight_sums = shared.weight_sums;
-    } else if (usable < wanted) {
-      weight_sums = make_weight(static_cast<double>(usable), static_cast<double>(usable));
-    }
-  }
   const auto* rows = static_cast<const T*>(job.candidates) + first * dimensions;
-  const auto index = [&](int p) -> int64_t { return shared.index[p]; };
-  const auto weight = [&](int p) { return weighted ? shared.weight[p] : 1.0; };
+  const double* weight = weighted ? shared.weight : nullptr;
   for (int64_t tile = block; tile < grid.tiles; tile += grid.blocks) {
     const int64_t left = tile * kWarp, column = left + lane, at = problem * kRows * dimensions + column;
     const int width = static_cast<int>(min(dimensions - left, static_cast<int64_t>(kWarp)));
     if (tile != block && warp == 0) load_old(column);
     const T base = warp == 0 && lane < width ? rows[best * dimensions + column] : T(0);
-    int j = warp;
-    for (; j + warps < width; j += 2 * warps) {
-      Moments sums[2];
-      warp_moments<2>(rows + left + j, dimensions, warps, best, usable, index, weight, sums);
+#pragma unroll 1
+    for (int j = warp; j < width; j += warps) {
+      const Moments sums = warp_moments(rows + left + j, dimensions, best, usable, shared.index, weight);
       if (lane == 0) {
-        shared.moments[0][j] = sums[0].first;
-        shared.moments[1][j] = sums[0].second;
-        shared.moments[0][j + warps] = sums[1].first;
-        shared.moments[1][j + warps] = sums[1].second;
-      }
-    }
-    if (j < width) {
-      Moments sums[1];
-      warp_moments<1>(rows + left + j, dimensions, warps, best, usable, index, weight, sums);
-      if (lane == 0) {
-        shared.moments[0][j] = sums[0].first;
-        shared.moments[1][j] = sums[0].second;
+        shared.moments[0][j] = sums.first;
+        shared.moments[1][j] = sums.second;
       }
     }
     __syncthreads();
@@ -373,7 +373,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
         for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
       } else {
         const bool better = is_better(shared.top, known, settings.maximize);
-        write_marginal(job, at, weight_sums, Moments{shared.moments[0][lane], shared.moments[1][lane]}, base, better,
+        write_marginal(job, at, shared.weight_sums, Moments{shared.moments[0][lane], shared.moments[1][lane]}, base, better,
                        old, extra_variance, floor, newest);
       }
     }

@@ -55,8 +55,20 @@ inline ScalarType compute_type(ScalarType type) {
   return type == ScalarType::Double ? ScalarType::Double : ScalarType::Float;
 }
 
-inline void check_device(const Tensor& tensor, const Tensor& like, const char* name) {
-  STD_TORCH_CHECK(tensor.is_cuda() == like.is_cuda() && tensor.get_device_index() == like.get_device_index(),
+// A tensor and what is asked of it more than once, for each question goes through torch's C interface.
+struct Known {
+  const Tensor& tensor;
+  Sizes sizes;
+  int32_t device_type, device_index;
+
+  explicit Known(const Tensor& given)
+      : tensor(given), sizes(given.sizes()), device_type(-1), device_index(given.get_device_index()) {
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(given.get(), &device_type));
+  }
+};
+
+inline void check_device(const Known& tensor, const Known& like, const char* name) {
+  STD_TORCH_CHECK(tensor.device_type == like.device_type && tensor.device_index == like.device_index,
                   "sample_normal: expected all tensors on one device, got ", name, " on another");
 }
 
@@ -80,8 +92,9 @@ struct Parameter {
   std::optional<Tensor> copy = std::nullopt;
 };
 
-inline Parameter as_parameter(const Tensor& tensor, ScalarType type) {
-  const int64_t stride = problem_stride(tensor.sizes(), tensor.strides());
+inline Parameter as_parameter(const Known& known, ScalarType type) {
+  const Tensor& tensor = known.tensor;
+  const int64_t stride = problem_stride(known.sizes, tensor.strides());
   if (stride >= 0) return {{tensor.const_data_ptr(), type, stride}};
   Tensor copy = torch::stable::contiguous(tensor);  // a call that costs a microsecond
   const Vector vector{copy.const_data_ptr(), type, problem_stride(copy.sizes(), copy.strides())};
@@ -90,20 +103,21 @@ inline Parameter as_parameter(const Tensor& tensor, ScalarType type) {
 
 // The same of a tensor beside the mean, of its shape, or (d,) for all problems where `for_all`. The public
 // function says more about what is wrong.
-inline Parameter as_parameter(const Tensor& tensor, const Tensor& mean, ScalarType type, const char* name,
+inline Parameter as_parameter(const Tensor& tensor, const Known& mean, ScalarType type, const char* name,
                               bool for_all = false) {
-  const Sizes sizes = tensor.sizes(), expected = mean.sizes();
+  const Known known(tensor);
+  const Sizes sizes = known.sizes, expected = mean.sizes;
   const size_t skipped = expected.size() - std::min(expected.size(), sizes.size());
   STD_TORCH_CHECK(!sizes.empty() && (skipped == 0 || (for_all && sizes.size() == 1)) &&
                       std::equal(sizes.begin(), sizes.end(), expected.begin() + skipped, expected.end()),
                   "sample_normal: expected ", name, " of the shape (..., d) of mean");
   STD_TORCH_CHECK(tensor.scalar_type() == type, "sample_normal: expected another type of ", name);
-  check_device(tensor, mean, name);
-  return as_parameter(tensor, type);
+  check_device(known, mean, name);
+  return as_parameter(known, type);
 }
 
 // The same for what may be absent: data is null then.
-inline Parameter as_bound(const std::optional<Tensor>& tensor, const Tensor& mean, ScalarType type,
+inline Parameter as_bound(const std::optional<Tensor>& tensor, const Known& mean, ScalarType type,
                           const char* name) {
   if (!tensor.has_value()) return {{nullptr, type, 0}};
   return as_parameter(*tensor, mean, type, name, true);
@@ -111,22 +125,20 @@ inline Parameter as_bound(const std::optional<Tensor>& tensor, const Tensor& mea
 
 // An unset tensor of the batch dimensions of `like`, its first `leading` ones, and the given ones. new_empty
 // does the same through the dispatcher, in a microsecond more.
-inline Tensor empty(const Tensor& like, int64_t leading, std::initializer_list<int64_t> shape,
+inline Tensor empty(const Known& like, int64_t leading, std::initializer_list<int64_t> shape,
                     ScalarType type) {
   constexpr int64_t kMost = 64;  // dimensions of a tensor
   const int64_t count = leading + static_cast<int64_t>(shape.size());
   STD_TORCH_CHECK(count <= kMost, "sample_normal: expected less than ", kMost - 1, " batch dimensions");
   int64_t sizes[kMost], strides[kMost], stride = 1;
-  std::copy(shape.begin(), shape.end(), std::copy_n(like.sizes().begin(), leading, sizes));
+  std::copy(shape.begin(), shape.end(), std::copy_n(like.sizes.begin(), leading, sizes));
   for (int64_t i = count - 1; i >= 0; --i) {
     strides[i] = stride;
     stride *= sizes[i] > 0 ? sizes[i] : 1;
   }
-  int32_t device_type = 0;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
   AtenTensorHandle handle = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(count, sizes, strides, static_cast<int32_t>(type),
-                                                  device_type, like.get_device_index(), &handle));
+                                                  like.device_type, like.device_index, &handle));
   return Tensor(handle);
 }
 
@@ -138,9 +150,9 @@ struct Origin {
 
 // Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin`
 // are made contiguous, and have to live as long as the result.
-inline Noise make_noise(const Tensor& like, int64_t leading, Origin& origin, int64_t samples,
+inline Noise make_noise(const Known& like, int64_t leading, Origin& origin, int64_t samples,
                         int64_t dimensions, bool shared, bool antithetic, bool dim_first) {
-  const Sizes batch(like.sizes().data(), leading);
+  const Sizes batch(like.sizes.data(), leading);
   int64_t problems = 1;
   for (const int64_t size : batch) problems *= size;
   STD_TORCH_CHECK(origin.generation >= 0 && static_cast<uint64_t>(origin.generation) < kGenerations,
@@ -153,7 +165,7 @@ inline Noise make_noise(const Tensor& like, int64_t leading, Origin& origin, int
     STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long,
                     "sample_normal: expected ", name, " as ", count, " int64, got ", tensor->numel(),
                     " numbers or another type");
-    check_device(*tensor, like, name);
+    check_device(Known(*tensor), like, name);
     if (!tensor->is_contiguous()) tensor = torch::stable::contiguous(*tensor);
     return static_cast<const int64_t*>(tensor->const_data_ptr());
   };

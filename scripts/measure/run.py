@@ -47,6 +47,7 @@ _ALL = (
     Measurement("tests", "measure sanitizers tests", 900.0, _GPU),
     Measurement("sampling", "benchmark_sampling.py --device {device}"),
     Measurement("generation", "benchmark_generation.py --device {device}"),
+    Measurement("optimizers", "compare_optimizers.py quality behaviour", 7200.0, _CPU),
     Measurement("operators", "benchmark_operators.py --device {device}", 1200.0),
     Measurement("rollout", "benchmark_tetris.py dt20 bcts bdu bertsekas"),
     Measurement("equality", "measure equality", 600.0, _GPU),
