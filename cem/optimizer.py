@@ -67,6 +67,7 @@ DEFAULT_RELATIVE_STD_FLOOR = 1e-6
 VARIANCES = ("old_mean", "new_mean", "new_mean_unbiased")
 COVARIANCES = ("diagonal", "full")
 WEIGHTS = ("equal", "log")
+_FLAT = 1 << 16  # numbers that have weights of their own
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
 
 
@@ -276,10 +277,10 @@ class CrossEntropyMethod(Readout):
         self._variances = VarianceTable(self.extra_variance)
         self._cover(1)
         self._fitness_shape = (*self.batch_shape, self.population_size)
-        self._checks = (
-            _spread(math.prod(self._fitness_shape), math.sqrt(2.0), dtype),
-            _spread(self.dim, math.sqrt(3.0), dtype),
-        )
+        rows = math.prod(self._fitness_shape)
+        small = rows * self.dim <= _FLAT
+        self._check_weights = _spread(rows * self.dim if small else rows, math.sqrt(2.0), dtype)
+        self._column_weights = None if small else _spread(self.dim, math.sqrt(3.0), dtype)
         self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
         self._adopt(0, self._state, None)
 
@@ -479,8 +480,10 @@ class CrossEntropyMethod(Readout):
         """Return a weighted sum of the candidates: torch does not see what is written through NumPy."""
         if self.device.type != "cpu":
             return 0.0
-        of_rows, of_columns = self._checks
-        return float((candidates.detach().view(-1, self.dim) @ of_columns).dot(of_rows))
+        sums = candidates.detach().view(-1)
+        if self._column_weights is not None:
+            sums = sums.view(-1, self.dim).mv(self._column_weights)
+        return float(sums.dot(self._check_weights).item())
 
     def _is_as_drawn(self, candidates: Tensor) -> bool:
         """Draw again, and compare bit for bit: sums of other threads, and of NaN, differ without a change."""
