@@ -3,6 +3,7 @@
     "clamp"      the nearest point of the box; the elites are clamped ones. Mass gathers on the faces.
     "reflect"    folded back at the faces like a billiard ball.
     "resample"   drawn again until inside, by the inverse of the distribution function: the truncated normal.
+                 With full covariance each coordinate that is outside is drawn again by itself.
     "transform"  the search has no bounds, and a smooth increasing map takes its points into the box: a tanh
                  between two finite bounds, a softplus at one. Nothing gathers at the faces.
 
@@ -43,9 +44,8 @@ def _reflected(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     width = high - low
     both = low.isfinite() & high.isfinite()
     start = torch.where(low.isfinite(), low, torch.zeros_like(low))
-    folded = torch.remainder(
-        x - start, 2 * torch.where(both, width, torch.ones_like(width)).clamp(min=1e-300)
-    )
+    period = 2 * torch.where(both, width, torch.ones_like(width)).clamp(min=torch.finfo(x.dtype).tiny)
+    folded = torch.remainder(x - start, period)
     folded = start + torch.minimum(folded, 2 * width - folded)
     below, above = torch.where(x < low, 2 * low - x, x), torch.where(x > high, 2 * high - x, x)
     once = torch.where(low.isfinite(), below, torch.where(high.isfinite(), above, x))

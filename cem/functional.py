@@ -234,7 +234,7 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def told(
     state: State, asked: Tensor, fitness: Tensor, evaluated: Tensor | None = None
 ) -> tuple[State, Tensor]:
-    """Return the next state as ``tell``, and the indices of the elites in rank order, shape (..., K).
+    """Return the next state as ``tell``, and the indices of the elites, shape (..., K).
 
     Args:
         state: The state.
@@ -267,6 +267,7 @@ def told(
         smoothing=settings.smoothing,
         std_smoothing=settings.std_smoothing,
         mean_averaging=settings.mean_averaging,
+        ranked=settings.covariance == "full",
     )
     new = state._replace(distribution=distribution, record=record, generation=generation)
     if settings.covariance == "full" or settings.rates is not None:
@@ -280,7 +281,10 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
     mean, std = old.distribution[..., MEAN, :].double(), old.distribution[..., STD, :].double()
     factor = std if old.factor is None else old.factor.double()
     if old.paths is not None and old.all_weights is not None and rates is not None:
-        order = torch.sort(fitness, dim=-1, descending=settings.maximize, stable=True).indices
+        scores = fitness
+        if fitness.is_floating_point():  # sorting puts NaN above infinity
+            scores = fitness.masked_fill(_failed(fitness, settings.maximize), _worst(settings.maximize))
+        order = torch.sort(scores, dim=-1, descending=settings.maximize, stable=True).indices
         rows, weights = _ranked(candidates, fitness, order, old.all_weights, settings.maximize)
         moved = with_paths(
             factor,
@@ -325,6 +329,13 @@ def _ranked(
 ) -> tuple[Tensor, Tensor]:
     """Return candidates in an order, float64, and their weights, which are 0 for those that failed."""
     rows = candidates.gather(-2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1])).double()
-    values = fitness.gather(-1, order)
-    failed = values.isnan() | (values == (-math.inf if maximize else math.inf))
+    failed = _failed(fitness, maximize).gather(-1, order)
     return torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
+
+
+def _failed(fitness: Tensor, maximize: bool) -> Tensor:
+    return fitness.isnan() | (fitness == _worst(maximize))
+
+
+def _worst(maximize: bool) -> float:
+    return -math.inf if maximize else math.inf

@@ -27,7 +27,7 @@ class GenerationGraph:
     Attributes:
         count: The generations of one replay.
         evaluation: What the objective returned for the last generation; the next call overwrites its tensors.
-        elites: The indices of the elites of the last generation, shape (..., K), overwritten like them.
+        elites: The indices of the elites of the last generation, shape (..., K), overwritten, too.
     """
 
     def __init__(self, state: State, objective: Objective, count: int = 1) -> None:

@@ -51,13 +51,13 @@ from cem._checks import (
 from cem.adaptation import all_weights, rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
-from cem.functional import REFUSED, STD, Settings, State, draw, operator_sample, told
+from cem.functional import BEST, REFUSED, STD, Settings, State, draw, operator_sample, told
 from cem.graph import GenerationGraph
 from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
 from cem.readout import Readout
 from cem.sampling import Sampler, TorchSampler, choose_backend
 from cem.snapshot import USABLE
-from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights
+from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights, seed_tensor
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 
@@ -95,8 +95,9 @@ class CrossEntropyMethod(Readout):
       counts, and the error rises at the next look at the host side (``check``, ``statistics``,
       ``best_fitness``, ``state_dict``, or at a ``snapshot`` when that is read).
     * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N, d), fitness
-      (..., N). A problem of a batch has the numbers of a search of its own with its seed. Its refused
-      generations raise nothing; ``State.record`` tells them.
+      (..., N). A problem of a batch has the numbers of a search of its own with its seed; with full
+      covariance or bounds by transform up to rounding, otherwise bit for bit. Its refused generations raise
+      nothing; ``State.record`` tells them.
     * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
 
     The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.
@@ -150,7 +151,7 @@ class CrossEntropyMethod(Readout):
                 where the slope is steeper than the distribution is wide: prefer it with extra variance.
             covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations a generation.
             paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.adaptation``.
-                ``variance_about`` and smoothing are then not used.
+                ``variance_about`` and ``std_smoothing`` are then not used.
             smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
             std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
             extra_variance: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``,
@@ -174,7 +175,7 @@ class CrossEntropyMethod(Readout):
                 dtype as ``mean``, otherwise float32.
             seed: The seed of the whole search, ``0 <= seed < 2**64``. For a batch: one from which each
                 problem's own is derived, or an array of them in the batch's shape. None: torch's global
-                generator draws it.
+                generator draws it, and a search that resumes takes that of the saved one.
             noise: An alias of ``extra_variance``.
 
         Raises:
@@ -228,6 +229,7 @@ class CrossEntropyMethod(Readout):
         self.backend = choose_backend(backend, self.device)
         self._sampler = sampler or (TorchSampler() if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)
+        self._takes_any_seed = seed is None
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         ranked = rank_weights(self.num_elites, weights)
         learning = rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None
@@ -253,12 +255,11 @@ class CrossEntropyMethod(Readout):
         self._start = start, first_std
         record = torch.full((*self.batch_shape, 5), math.nan, dtype=torch.float64, device=self.device)
         record[..., REFUSED] = 0.0
-        signed = [seed - (1 << 64) if seed >> 63 else seed for seed in self._seeds]
         self._state = State(
             distribution=first_rows(start, first_std),
             record=record,
             generation=torch.zeros((), dtype=torch.int64, device=self.device),
-            seed=torch.tensor(signed, dtype=torch.int64).reshape(self.batch_shape).to(self.device),
+            seed=seed_tensor(self._seeds, self.batch_shape, self.device),
             extra_variance=None,
             weights=None if weights == "equal" else self._double(ranked),
             std_floor=floor,
@@ -274,6 +275,7 @@ class CrossEntropyMethod(Readout):
         self._variances = VarianceTable(self.extra_variance)
         self._cover(1)
         self._fitness_shape = (*self.batch_shape, self.population_size)
+        self._places = torch.arange(math.prod(self._fitness_shape))
         self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
         self._adopt(0, self._state, None)
 
@@ -293,7 +295,8 @@ class CrossEntropyMethod(Readout):
 
         Args:
             fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
-                any real dtype on any device. Not changed. It is ranked in its own dtype.
+                any real dtype on any device. Not changed. It is ranked in its own dtype; on a GPU, integers
+                with ``candidates`` given are ranked as float64.
             candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
                 ones): shape (..., population_size, dim), any real dtype and device. Not changed.
 
@@ -313,7 +316,8 @@ class CrossEntropyMethod(Readout):
                 f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
             )
         self._state = state
-        self._elites, self._elite_fitness = (elites, scores), None
+        # A copy: the caller may use the memory of the fitness again.
+        self._elites, self._elite_fitness = scores.gather(-1, elites), None
         self._generation += 1
         self._forget()
 
@@ -342,8 +346,7 @@ class CrossEntropyMethod(Readout):
             if self._cover(last) or graph is None:
                 graph = GenerationGraph(self._state, objective, generations)
             self._state = graph(self._state)
-            self._elites = (graph.elites.clone(), graph.evaluation.fitness.clone())
-            self._elite_fitness = None
+            self._elites, self._elite_fitness = graph.evaluation.fitness.gather(-1, graph.elites), None
             self._generation = last
             self._forget()
             return graph.evaluation
@@ -364,13 +367,15 @@ class CrossEntropyMethod(Readout):
         start, first_std = self._start
         if mean is not None:
             start = check_vector("mean", mean, start.shape, self.dtype, self.device)
-            low, high = self._state.low, self._state.high
-            if low is not None and high is not None and self._state.settings.bounds == "transform":
-                start = out_of_box(start, low, high)
         if std is not None:
             first_std = check_vector("std", std, start.shape, self.dtype, self.device)
         if mean is not None or std is not None:
             check_distribution(start, first_std)
+        low, high = self._state.low, self._state.high
+        if mean is not None and low is not None and high is not None:
+            check_bounds((low, high), start)
+            if self._state.settings.bounds == "transform":
+                start = out_of_box(start, low, high)
         self._restart(first_rows(start, first_std))
 
     def shift(self, k: int) -> None:
@@ -385,7 +390,9 @@ class CrossEntropyMethod(Readout):
         k = check_integer("k", k, 0, self.dim)
         kept = self._state.distribution[..., k:]
         fresh = first_rows(*self._start)[..., self.dim - k :]
-        self._restart(torch.cat([kept, fresh], dim=-1))
+        shifted = torch.cat([kept, fresh], dim=-1)
+        shifted[..., BEST, :] = math.nan
+        self._restart(shifted)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""
@@ -401,7 +408,17 @@ class CrossEntropyMethod(Readout):
             self._sampler(*row, size, seed=seed, generation=self._generation)
             for row, seed in zip(rows, self._seeds, strict=True)
         ]
-        x = torch.stack(drawn).view(*self.batch_shape, size, self.dim) if self.batch_shape else drawn[0]
+        for x in drawn:
+            if (x.shape, x.dtype, x.device) != ((size, self.dim), self.dtype, self.device):
+                raise ValueError(
+                    f"expected a {self.dtype} tensor of shape {(size, self.dim)} on {self.device} from the "
+                    f"sampler, got {x.dtype}, {tuple(x.shape)}, {x.device}"
+                )
+        x = (
+            torch.stack(drawn).view(*self.batch_shape, size, self.dim)
+            if self.batch_shape
+            else drawn[0].contiguous()
+        )
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
 
     def _cover(self, generations: int) -> bool:
@@ -435,6 +452,8 @@ class CrossEntropyMethod(Readout):
         if candidates is not None:
             population = check_shape("candidates", candidates, (*self._fitness_shape, self.dim))
             population = population.to(self.device, self.dtype)
+            if self.device.type == "cpu" and math.isfinite(population.sum()):  # none has failed
+                return population, None
             return population, population
         if self._asked is None:
             raise RuntimeError(
@@ -449,11 +468,15 @@ class CrossEntropyMethod(Readout):
         return population, None
 
     def _checksum(self, candidates: Tensor) -> int:
-        """Return the sum of the candidates' bits: torch does not see what is written through NumPy."""
+        """Return a sum of the candidates' bits: torch does not see what is written through NumPy.
+
+        Rows count by their place, so that sorted or shuffled candidates have another sum.
+        """
         if self.device.type != "cpu":
             return 0
-        flat = candidates.view(-1)
-        return int(flat.view(torch.int64 if flat.nbytes % 8 == 0 else torch.int32).sum())
+        rows = candidates.view(-1, self.dim)
+        words = rows.view(torch.int64 if self.dim * rows.itemsize % 8 == 0 else torch.int32)
+        return int(words.sum(-1).dot(self._places))
 
     def _restart(self, distribution: Tensor) -> None:
         state = self._state

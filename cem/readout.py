@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from cem._checks import check_distribution
 from cem.functional import MEAN, REFUSED, STD, State
 from cem.noise import NoiseSchedule, describe_noise
 from cem.snapshot import Snapshot, check_state
+from cem.start import problem_seeds, seed_tensor
 
 
 class Readout:
@@ -48,12 +50,13 @@ class Readout:
     _state: State
     _generation: int
     _seeds: tuple[int, ...]
+    _takes_any_seed: bool
     _numpy: bool
     _bounds_text: str | None
     _refuses_at_once: bool
     _checked: int  # the generation at which a refusal was last reported
     _elite_fitness: Tensor | None
-    _elites: tuple[Tensor, Tensor] | None  # indices and fitness of the last tell()
+    _elites: Tensor | None  # fitness of the elites of the last tell(), in its dtype
     _asked: tuple[Tensor, int, int] | None
     _snapshot: Snapshot | None  # of the state as it is, if one was taken
 
@@ -201,16 +204,25 @@ class Readout:
         before. For other settings make a new optimizer with the ``mean`` and ``std`` of the old one.
 
         Args:
-            state: A state of ``state_dict()``. Not changed.
+            state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.
 
         Raises:
             TypeError: If the generation is no int. No error changes the optimizer.
             ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
         """
+        settings, seeds = self._settings(), self._seeds
+        theirs = state.get("settings")
+        if self._takes_any_seed and isinstance(theirs, Mapping) and "seed" in theirs:
+            settings["seed"] = theirs["seed"]
         generation, loaded, elite_fitness = check_state(
-            state, self._settings(), self._state, self._fitness_of_elites()
+            state, settings, self._state, self._fitness_of_elites()
         )
         check_distribution(loaded.distribution[..., MEAN, :], loaded.distribution[..., STD, :])
+        if settings["seed"] != self._settings()["seed"]:
+            found = np.array(settings["seed"], dtype=object)
+            seeds = problem_seeds(found.reshape(self.batch_shape), self.batch_shape)
+            loaded = loaded._replace(seed=seed_tensor(seeds, self.batch_shape, self.device))
+        self._seeds = seeds
         self._adopt(generation, loaded, elite_fitness)
 
     def _fitness_of_elites(self) -> Tensor:
@@ -218,8 +230,8 @@ class Readout:
             if self._elites is None:
                 shape = (*self.batch_shape, self.num_elites)
                 return torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
-            elites, fitness = self._elites
-            found = fitness.gather(-1, elites).double()
+            sign = -1.0 if self.maximize else 1.0  # sorted upwards NaN is last
+            found = sign * (sign * self._elites.double()).sort(-1).values
             refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
             self._elite_fitness = torch.where(refused, math.nan, found)
         return self._elite_fitness

@@ -127,7 +127,8 @@ def search(
         record_every: The generations from one test of the reasons, and entry of the history, to the next.
         graph: Whether generations run as a CUDA graph; needs ``device="cuda"`` and an objective of PyTorch
             operations.
-        seed: The seed of all restarts; None: one that torch's global generator draws.
+        seed: The seed of all restarts. None: that of the search that is resumed, or else one that torch's
+            global generator draws.
         options: Others of ``CrossEntropyMethod``: ``bounds``, ``covariance``, ``paths``, ``device``, ...
 
     Raises:
@@ -135,8 +136,6 @@ def search(
         TypeError: If an argument has the wrong type.
         ValueError: If one is out of range, or every candidate of a generation has failed.
     """
-    if seed is None:
-        seed = int(torch.randint(2**63 - 1, ()))
     restarts = check_integer("restarts", restarts, 0)
     dim = len(mean)
     if population_size is None:
@@ -156,7 +155,7 @@ def search(
                 std,
                 size,
                 maximize=maximize,
-                seed=mix_seed(seed, 2 * restart + 1) if restart else seed,
+                seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
                 **options,
             )
             folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
@@ -173,9 +172,7 @@ def search(
                 ],
                 checkpointer=None
                 if folder is None
-                else Checkpointer(
-                    folder, fingerprint={"seed": seed, "restart": restart}, interval_s=CHECKPOINT_SECONDS
-                ),
+                else Checkpointer(folder, fingerprint={"restart": restart}, interval_s=CHECKPOINT_SECONDS),
                 stop=stop,
                 record_every=record_every,
                 graph=graph,
@@ -185,6 +182,8 @@ def search(
                 if any(folder.glob("checkpoint-*.json")):
                     trainer.resume()
                     watch.replay(folder / _METRICS)
+            if restart == 0:
+                seed = optimizer.seed  # of the search that is resumed, if none was given
             ended = trainer.run().reason if watch.reason is None else "requested"
             left -= optimizer.generation * size
             history.evaluations += optimizer.generation * size

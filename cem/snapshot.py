@@ -186,13 +186,16 @@ def check_state(
     if not isinstance(elites, Tensor) or elites.dtype != torch.float64 or elites.dim() != elite_fitness.dim():
         raise ValueError(f"expected elite_fitness as a torch.float64 tensor, got {elites!r}")
     elites = elites.detach().to(current.record.device, copy=True)
-    record = torch.stack(
+    usable = elites.isfinite() | (elites == (math.inf if current.settings.maximize else -math.inf))
+    count = usable.sum(-1, keepdim=True)  # they come first
+    last = elites.gather(-1, (count - 1).clamp(min=0))
+    record = torch.cat(
         [
-            loaded["best_fitness"],
-            elites[..., 0],
-            elites.mean(-1),
-            elites[..., -1],
-            torch.zeros_like(elites[..., 0]),
+            loaded["best_fitness"].unsqueeze(-1),
+            torch.where(count > 0, elites[..., :1], math.nan),
+            torch.where(usable, elites, 0.0).sum(-1, keepdim=True) / count,
+            torch.where(count > 0, last, math.nan),
+            torch.zeros_like(last),
         ],
         dim=-1,
     )

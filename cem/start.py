@@ -38,12 +38,19 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
     if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
-        each = np.asarray(seed.cpu() if isinstance(seed, Tensor) else seed)
+        # As objects: NumPy makes floats of numbers on both sides of 2**63.
+        each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)
         if each.shape != tuple(batch_shape):
             raise ValueError(f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {each.shape}")
         return tuple(check_integer("seed", one, 0, 2**64 - 1) for one in each.reshape(-1).tolist())
     seed = check_integer("seed", seed, 0, 2**64 - 1)
     return tuple(mix_seed(seed, problem) for problem in range(count)) if batch_shape else (seed,)
+
+
+def seed_tensor(seeds: tuple[int, ...], batch_shape: torch.Size, device: torch.device) -> Tensor:
+    """Return the 64 bits of each seed, shape ``batch_shape``, int64."""
+    signed = [seed - (1 << 64) if seed >> 63 else seed for seed in seeds]
+    return torch.tensor(signed, dtype=torch.int64).reshape(batch_shape).to(device)
 
 
 def count_elites(

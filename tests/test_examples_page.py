@@ -60,8 +60,8 @@ def test_a_long_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 
 def test_a_pendulum_is_swung_up() -> None:
-    # The seed is fixed. Over seeds 1 to 6 the score was -249 to -0.5, and without a torque -680 to -1,594.
-    assert run("Planning: model-predictive control")["score"] > -300
+    # Seeds are fixed. From six starts the score was -232 to -1, and without a torque -680 to -1,594.
+    assert run("Planning: model-predictive control")["score"] > -150
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])

@@ -10,7 +10,7 @@ namespace cem_tetris::update {
 
 using torch::headeronly::ScalarType;
 
-constexpr int kWarp = 32, kMaxWarps = 32;
+constexpr int kWarp = 32, kMaxWarps = 32, kThreads = 1024;  // of a block at most
 constexpr unsigned kAll = 0xffffffffu;
 
 // The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
@@ -134,13 +134,14 @@ __device__ __forceinline__ Moments class_moments(const T* rows, int64_t stride, 
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       const int place = p + u * kResidues;
-      value[u] = place < end ? rows[static_cast<int64_t>(index(place)) * stride] : best;  // which adds 0
+      if (place < end) value[u] = rows[static_cast<int64_t>(index(place)) * stride];
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       const int place = p + u * kResidues;
+      if (place >= end) break;  // conversions to double are scarce
       const double x = static_cast<double>(value[u]) - base;
-      const double weighted = weight(place < end ? place : p) * x;
+      const double weighted = weight(place) * x;
       sums.first += weighted;
       sums.second += weighted * x;
     }

@@ -51,8 +51,6 @@ inline Grid make_grid(const Settings& settings, int multiprocessors) {
           static_cast<int>(separate ? blocks : 0)};
 }
 
-constexpr int kThreads = 1024;
-
 // The places in the list of each rank: a stable sort of keys (problems, K) by torch.
 inline Tensor sorted_places(const Tensor& keys) {
   using torch::stable::detail::from;
@@ -163,11 +161,15 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
     // The list is in job.elites itself where nobody wants it ranked.
     launch_ranks(device, job, work.index, like, work.weight);
   }
-  const int width = dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
+  constexpr int kPack = 16 / sizeof(T);
+  const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
+                         reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  const int width = wide_rows ? kPack * kWarp : dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
   const int64_t tiles = divide_up(dimensions, width),
-                groups = divide_up(chunks, kEntries / (kResidues * width));
+                groups = wide_rows ? chunks : divide_up(chunks, kEntries / (kResidues * width));
   const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
-  device.launch(sums_kernel<T>, problems * groups * (tiles + 1), kThreads, 0, job, work, grid);
+  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, problems * groups * (tiles + 1), kThreads,
+                0, job, work, grid);
   const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }

@@ -58,23 +58,8 @@ struct Counter {
   }
 };
 
-// The fold of the sums of a few chunks, `stride` apart, by one thread.
-__device__ __forceinline__ double folded_chunks(const double* sums, int stride, int chunks) {
-  static_assert(kSingleChunks == 16 && kResidues == 32, "expected a tree of 16 leaves");
-  if (chunks == 1) return sums[0];
-  double x[kSingleChunks];
-#pragma unroll
-  for (int c = 0; c < kSingleChunks; ++c) x[c] = c < chunks ? sums[c * stride] : 0.0;
-#pragma unroll
-  for (int level = 3; level >= 0; --level) {
-#pragma unroll
-    for (int c = 0; c < 1 << level; ++c) x[c] += x[c + (1 << level)];
-  }
-  return x[0];
-}
-
 template <typename Key, typename T, int kItems>
-__global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
+__global__ void __launch_bounds__(kThreads, 1) single_kernel(Job job, Grid grid) {
   constexpr Key kFailed = ~Key(0);
   const Settings& settings = job.settings;
   __shared__ SingleShared<Key> shared;
@@ -297,14 +282,24 @@ __global__ void __launch_bounds__(1024) single_kernel(Job job, Grid grid) {
       }
       __syncthreads();
     }
+    if (chunks > 1) {  // a lane a chunk, of which there are fewer than lanes
+      for (int j = warp; j < width; j += warps) {
+        const double one = warp_fold(lane < chunks ? shared.chunk[0][lane * width + j] : 0.0),
+                     two = warp_fold(lane < chunks ? shared.chunk[1][lane * width + j] : 0.0);
+        if (lane == 0) {
+          shared.chunk[0][j] = one;
+          shared.chunk[1][j] = two;
+        }
+      }
+      __syncthreads();
+    }
     if (thread < width && left + thread < dimensions) {
       const int64_t at = problem * kRows * dimensions + left + thread;
       if (usable == 0) {
         auto* next = static_cast<T*>(job.new_distribution) + at;
         for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
       } else {
-        const Moments sums{folded_chunks(shared.chunk[0] + thread, width, chunks),
-                           folded_chunks(shared.chunk[1] + thread, width, chunks)};
+        const Moments sums{shared.chunk[0][thread], shared.chunk[1][thread]};
         write_marginal(job, at, total, sums, base, better, old, extra_variance, floor,
                        newest_share(settings, generation));
       }

@@ -240,6 +240,14 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
     }
   }
 
+  double extra_variance = 0.0, newest = 1.0;
+  Weight weight_sums{};
+  if (warp == 0) {  // which finishes the tiles: divisions take long
+    extra_variance = extra_variance_of(job, generation);
+    newest = newest_share(settings, generation);
+    weight_sums = weighted ? shared.weight_sums
+                           : make_weight(static_cast<double>(usable), static_cast<double>(usable));
+  }
   const int best = usable > 0 ? shared.best : 0;
   const auto* rows = static_cast<const T*>(job.candidates) + first * dimensions;
   for (int64_t tile = block; tile < grid.tiles; tile += grid.blocks) {
@@ -273,9 +281,6 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
         shared.moments[1][j] = sums.second;
       }
     }
-    const double extra_variance = extra_variance_of(job, generation), newest = newest_share(settings, generation);
-    const Weight weight_sums =
-        weighted ? shared.weight_sums : make_weight(static_cast<double>(usable), static_cast<double>(usable));
     __syncthreads();
     if (warp == 0 && lane < width) {
       if (usable == 0) {

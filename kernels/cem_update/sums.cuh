@@ -1,8 +1,9 @@
 // The sums over a long list of elites, and the marginals and the record that they give.
 //
 // sums_kernel: a block has `at_once` chunks and a tile of `width` dimensions, or, as the last block of a
-// group of chunks, the sums of fitness and weights. finish_kernel: a block has 32 dimensions; its threads add
-// the chunks' sums, a residue class a warp. The first one is bound by the bandwidth of the memory.
+// group of chunks, the sums of fitness and weights. wide_sums_kernel is the same for rows of many 16-byte
+// packs: a warp has a residue class of one chunk, a lane a pack. Both are bound by the bandwidth of the
+// memory. finish_kernel: a block has 32 dimensions; its threads add the chunks' sums, a residue class a warp.
 #pragma once
 
 #include "search.cuh"
@@ -15,6 +16,22 @@ enum Scalar { kFitness, kWeight, kWeightSquared };
 struct SumGrid {
   int32_t tiles, width, groups;  // of dimensions, of chunks
 };
+
+// The sums of fitness, weight and its square over a chunk, a warp each.
+__device__ __forceinline__ void scalar_sums(const Job& job, const Workspace& work, int64_t problem,
+                                            int64_t chunk) {
+  const int scalar = threadIdx.x / kWarp;
+  if (scalar >= kScalars) return;
+  const int64_t usable = usable_of(job, work.search[problem]), first = problem * job.settings.elites;
+  const double sum = warp_folded(chunk * kChunk, min(usable, (chunk + 1) * kChunk), [&](int64_t p) {
+    if (scalar == kFitness) {
+      return wide_fitness(job, problem * job.settings.population + work.index[first + p]);
+    }
+    const double w = job.weights != nullptr ? job.weights[p] : 1.0;  // by rank
+    return scalar == kWeight ? w : w * w;
+  });
+  if (threadIdx.x % kWarp == 0) work.scalar[(problem * work.chunks + chunk) * kScalars + scalar] = sum;
+}
 
 template <typename T>
 __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, SumGrid grid) {
@@ -35,16 +52,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
   const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
 
   if (tile == grid.tiles) {
-    for (int task = warp; task < at_once * kScalars; task += warps) {
-      const int chunk = task / kScalars, scalar = task % kScalars, from = chunk * kChunk;
-      if (from >= count) continue;
-      const double sum = warp_folded(from, min(count, from + kChunk), [&](int64_t p) {
-        if (scalar == kFitness) return wide_fitness(job, problem * settings.population + places[p]);
-        const double w = job.weights != nullptr ? job.weights[first + p] : 1.0;
-        return scalar == kWeight ? w : w * w;
-      });
-      if (lane == 0) work.scalar[(problem * work.chunks + first_chunk + chunk) * kScalars + scalar] = sum;
-    }
+    for (int chunk = 0; chunk * kChunk < count; ++chunk) scalar_sums(job, work, problem, first_chunk + chunk);
     return;
   }
   for (int p = thread; p < count; p += threads) index[p] = static_cast<uint32_t>(places[p]);
@@ -69,6 +77,69 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
       double* to = work.partial + (problem * work.chunks + first_chunk + chunk) * 2 * dimensions + left + j;
       to[0] = one;
       to[dimensions] = two;
+    }
+  }
+}
+
+// The dimensions are a multiple of those of a pack, and the rows aligned to packs.
+template <typename T>
+__global__ void __launch_bounds__(1024) wide_sums_kernel(Job job, Workspace work, SumGrid grid) {
+  constexpr int kPack = 16 / sizeof(T), kWidth = kPack * kWarp, kAtOnce = 4;  // packs in flight
+  struct alignas(16) Pack {
+    T value[kPack];
+  };
+  __shared__ double part[kResidues][kWidth + 1];
+  __shared__ uint32_t index[kChunk];
+  const Settings& settings = job.settings;
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
+  const int64_t problem = rest / grid.groups, chunk = rest % grid.groups, first = chunk * kChunk;
+  const Search& search = work.search[problem];
+  const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
+  if (first >= usable) return;
+  if (tile == grid.tiles) return scalar_sums(job, work, problem, chunk);
+  const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(kChunk)));
+  const int64_t* places = work.index + problem * wanted + first;
+  const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
+  for (int p = thread; p < count; p += kThreads) index[p] = static_cast<uint32_t>(places[p]);
+  __syncthreads();
+
+  const int64_t left = tile * kWidth, column = min(left + lane * kPack, dimensions - kPack);
+  const T* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
+  const auto row = [&](uint32_t i) { return *reinterpret_cast<const Pack*>(rows + i * dimensions); };
+  const Pack best = row(~search.best_complement);
+  double sums[2][kPack] = {};
+  for (int from = warp; from < count; from += kAtOnce * kResidues) {
+    Pack pack[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int p = from + u * kResidues;
+      pack[u] = p < count ? row(index[p]) : best;  // which adds 0
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int p = from + u * kResidues;
+      const double weight = weights != nullptr ? weights[p < count ? p : from] : 1.0;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        const double x = static_cast<double>(pack[u].value[j]) - static_cast<double>(best.value[j]);
+        const double weighted = weight * x;
+        sums[0][j] += weighted;
+        sums[1][j] += weighted * x;
+      }
+    }
+  }
+#pragma unroll
+  for (int moment = 0; moment < 2; ++moment) {
+    if (moment > 0) __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) part[warp][lane + j * kWarp] = sums[moment][j];
+    __syncthreads();
+    double* to = work.partial + ((problem * work.chunks + chunk) * 2 + moment) * dimensions + left;
+    for (int entry = warp; entry < kWidth; entry += kResidues) {
+      const double sum = warp_fold(part[lane][entry]);
+      const int j = entry % kWarp * kPack + entry / kWarp;
+      if (lane == 0 && left + j < dimensions) to[j] = sum;
     }
   }
 }

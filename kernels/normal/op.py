@@ -96,10 +96,11 @@ def sample_normal(
     low, high = check_bounds(bounds, mean, dtype) if bounds is not None else (None, None)
     _LIBRARY.ensure(mean)
     operators = torch.ops.cem_tetris
-    _plain[mean.is_cuda] = (
-        operators.sample_normal_seeded.default._op,
-        operators.sample_normal_rows.default._op,
-    )
+    if not torch.compiler.is_compiling():
+        _plain[mean.is_cuda] = (
+            operators.sample_normal_seeded.default._op,
+            operators.sample_normal_rows.default._op,
+        )
     noise = (num_samples, number, seeds, generation, generations, shared_noise, antithetic)
     if is_transformed():
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():

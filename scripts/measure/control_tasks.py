@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -74,6 +75,7 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
         from mujoco import rollout
     except ImportError as error:
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
+    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # by default it writes a file, too
     options: dict[str, Any] = (
         {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360} if render else {}
     )

@@ -249,17 +249,16 @@ def figures_of(shape: str, times: Mapping[str, Mapping[str, float]]) -> dict[str
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return figures and details."""
-    details: dict[str, Any] = {
-        label(shape): measure_shape(shape, device) for shape in (GPU if device == "cuda" else CPU)
-    }
+    shapes: tuple[tuple[int, ...], ...] = GPU if device == "cuda" else CPU
     figures: dict[str, float] = {}
-    for shape, times in details.items():
-        figures |= figures_of(shape, times)
+    details: dict[str, Any] = {}
+    for shape in shapes:
+        times = measure_shape(shape, device)
+        details[label(shape)] = times
+        figures |= figures_of(label(shape), times)
     if device == "cuda" and torch.cuda.mem_get_info()[0] > 12 * LARGE[0] * LARGE[1]:
         large = details[label(LARGE)] = measure_large()
         ratio = large["generation"]["median"] / large["fill"]["median"]
         figures[f"cem.generation.{label(LARGE)}.over_fill"] = ratio
-        figures |= {
-            f"cem.generation.{label(LARGE)}.{name}.us": each["median"] for name, each in large.items()
-        }
+        figures |= figures_of(label(LARGE), {f"cem.generation.{name}": each for name, each in large.items()})
     return figures, {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": details}, {}

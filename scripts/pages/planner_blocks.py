@@ -9,14 +9,14 @@ from pages.wording import digits
 
 PROCESSOR = "epyc-2core"
 LABELS: Mapping[str, str] = {
-    "plain": "plain: no memory, the same noise in every step",
+    "ours": "`Planner`, defaults",
     "ours.keep0": "`Planner(keep=0)`",
     "ours.beta2": "`Planner(beta=2)`",
-    "ours": "`Planner`, defaults",
     "pytorch_icem.beta3.elites10": "pytorch-icem: beta 3, 10 elites (its defaults)",
     "pytorch_icem.beta3.elites_tenth": "pytorch-icem: beta 3, a tenth",
     "pytorch_icem.beta0.elites10": "pytorch-icem: beta 0, 10 elites",
     "pytorch_icem.beta0.elites_tenth": "pytorch-icem: beta 0, a tenth",
+    "plain": "plain: no memory, the same noise in every step",
 }
 _KINDS = {
     "compiled": "CUDA graph, compiled cost",

@@ -27,7 +27,7 @@ GOAL = torch.tensor([0.5, -0.5])
 
 def quadratic(state: Tensor, plans: Tensor) -> Tensor:
     """The best plan is 0.5 and -0.5 all the time."""
-    return (plans - GOAL.to(plans)).square().sum((-2, -1))
+    return ((plans[..., 0] - 0.5).square() + (plans[..., 1] + 0.5).square()).sum(-1)
 
 
 class Recorder:
