@@ -138,7 +138,8 @@ def with_paths(
         white = rows / factor.clamp(min=torch.finfo(factor.dtype).tiny).unsqueeze(-2)
         covariance = factor.square()
     else:
-        white = torch.linalg.solve_triangular(factor, rows.mT, upper=False).mT
+        still = (factor.diagonal(dim1=-2, dim2=-1) == 0).to(factor.dtype)  # dimensions of no width
+        white = torch.linalg.solve_triangular(factor + torch.diag_embed(still), rows.mT, upper=False).mT
         covariance = factor @ factor.mT
     lengths = white[..., :-1, :].square().sum(-1).clamp(min=torch.finfo(white.dtype).tiny)
     dim = step.shape[-1]
@@ -187,9 +188,12 @@ def of_elites(
 def factorised(covariance: Tensor, old: Tensor) -> Tensor:
     """Return L with L L^T = covariance, shape (..., d, d), float64; ``old`` where there is none.
 
-    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal.
+    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal. A
+    dimension of variance 0 keeps it.
     """
-    ridge = 1e-12 * covariance.diagonal(dim1=-2, dim2=-1) + torch.finfo(covariance.dtype).tiny
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    ridge = 1e-12 * variances + torch.finfo(covariance.dtype).tiny
     factor, failed = torch.linalg.cholesky_ex(covariance + torch.diag_embed(ridge))
     good = (failed == 0) & factor.isfinite().all(-1).all(-1)
+    factor = torch.where(variances.unsqueeze(-1) > 0, factor, 0.0)
     return torch.where(good[..., None, None], factor, old)

@@ -25,10 +25,11 @@ class Evaluation:
     An objective that queues its work on a GPU gives metrics as tensors: a number would wait for the GPU.
 
     Attributes:
-        fitness: The fitness of each candidate, shape (population,), any real dtype and device.
+        fitness: The fitness of each candidate, shape (..., population), any real dtype and device.
         metrics: Other figures by name: numbers, or real tensors with one element on any device. A tensor is
             recorded with its current value, as an int if its dtype is integral.
-        candidates: The candidates evaluated, shape (population, dim), if they are not those of ``ask()``.
+        candidates: The candidates evaluated, shape (..., population, dim), if they are not those of
+            ``ask()``.
         rates: The names of metrics that are counts of this generation. Each is recorded per second, too,
             after all metrics: "lines/s" for "lines". The seconds are those of ``GenerationRecord``.
 

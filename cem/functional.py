@@ -39,6 +39,7 @@ MEAN, STD, AVERAGED_MEAN, BEST = range(4)
 """Rows of ``State.distribution``."""
 BEST_FITNESS, GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD, REFUSED = range(5)
 """Columns of ``State.record``."""
+_AHEAD = 10_000  # generations with an extra variance of their own
 
 
 @dataclass(frozen=True)
@@ -156,11 +157,15 @@ def init(mean: Any, std: Any, population_size: int, *, maximize: bool, **options
         std: The first standard deviation, broadcastable to ``mean``.
         population_size: N, ``>= 2``.
         maximize: Whether a greater fitness is better.
-        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors.
+        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors. A schedule of
+            extra variance is called for 10,000 generations, or until it fails; the last
+            variance holds from then on.
     """
     from cem.optimizer import CrossEntropyMethod
 
-    return CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options).state
+    optimizer = CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options)
+    optimizer._cover(1, ahead=_AHEAD)
+    return optimizer.state
 
 
 def ask(state: State) -> tuple[Tensor, State]:
@@ -286,7 +291,7 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
             scores = fitness.masked_fill(_failed(fitness, settings.maximize), _worst(settings.maximize))
         order = torch.sort(scores, dim=-1, descending=settings.maximize, stable=True).indices
         rows, weights = _ranked(candidates, fitness, order, old.all_weights, settings.maximize)
-        moved = with_paths(
+        covariance, paths = with_paths(
             factor,
             rows,
             weights,
@@ -296,7 +301,6 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
             old.generation,
             rates,
         )
-        covariance, paths = moved
     else:
         equal = torch.ones(elites.shape[-1], dtype=torch.float64, device=elites.device)
         positive = equal if old.weights is None else old.weights
@@ -312,15 +316,18 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
         more = torch.maximum(more, old.std_floor.double().square() - variances)
     refused = (new.record[..., REFUSED] == new.generation).unsqueeze(-1)
     if old.factor is None:
-        next_std, next_factor = torch.where(refused, std, (variances + more).sqrt()), None
+        moved = (variances + more).sqrt()
+        next_std, next_factor = torch.where(refused | ~moved.isfinite(), std, moved), None
     else:
         found = factorised(covariance + torch.diag_embed(more), factor)
         found = torch.where(refused.unsqueeze(-1), factor, found)
-        next_std, next_factor = found.square().sum(-1).sqrt(), found.to(old.factor.dtype)
+        next_std, next_factor = found.square().sum(-1).sqrt(), _rounded(found, old.factor.dtype)
     rest = new.distribution.unbind(-2)
-    distribution = torch.stack([rest[MEAN], next_std.to(rest[STD].dtype), *rest[AVERAGED_MEAN:]], dim=-2)
+    next_std = _rounded(next_std, rest[STD].dtype)
+    distribution = torch.stack([rest[MEAN], next_std, *rest[AVERAGED_MEAN:]], dim=-2)
     if paths is not None and old.paths is not None:
-        paths = torch.where(refused.unsqueeze(-1), old.paths.double(), paths).to(old.paths.dtype)
+        kept = refused.unsqueeze(-1) | ~paths.isfinite()
+        paths = _rounded(torch.where(kept, old.paths.double(), paths), old.paths.dtype)
     return new._replace(distribution=distribution, factor=next_factor, paths=paths)
 
 
@@ -331,6 +338,12 @@ def _ranked(
     rows = candidates.gather(-2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1])).double()
     failed = _failed(fitness, maximize).gather(-1, order)
     return torch.where(failed.unsqueeze(-1), 0.0, rows), torch.where(failed, 0.0, weights)
+
+
+def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a finite tensor of another dtype: what is too large becomes the largest number."""
+    largest = torch.finfo(dtype).max
+    return x.clamp(-largest, largest).to(dtype)
 
 
 def _failed(fitness: Tensor, maximize: bool) -> Tensor:

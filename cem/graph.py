@@ -85,6 +85,13 @@ class GenerationGraph:
         self._last = after.distribution
         return after
 
+    def fits(self, state: State) -> bool:
+        """Return whether a state has the very constants that were captured: settings, seed, bounds, ..."""
+        return state.settings == self._static.settings and all(
+            given is captured
+            for given, captured in zip(_constant(state), _constant(self._static), strict=True)
+        )
+
     def _generation(self, state: State) -> tuple[State, Evaluation, Tensor]:
         candidates, state = ask(state)
         found = self._objective(candidates, state.generation)
@@ -97,6 +104,14 @@ def _changing(state: State) -> list[Tensor]:
     """Return the tensors of a state that a generation changes."""
     found = (state.distribution, state.record, state.generation, state.factor, state.paths)
     return [tensor for tensor in found if tensor is not None]
+
+
+def _constant(state: State) -> tuple[Tensor | None, ...]:
+    """Return the tensors of a state that a generation leaves as they are."""
+    return (
+        *(state.seed, state.extra_variance, state.weights, state.all_weights),
+        *(state.std_floor, state.low, state.high),
+    )
 
 
 def _copied(state: State) -> State:

@@ -184,19 +184,20 @@ class VarianceTable:
         needed = min(generations, 1) if isinstance(self._schedule, ConstantNoise) else generations
         return len(self._values) >= needed
 
-    def extended(self, generations: int) -> list[float]:
-        """Return a table of at least ``generations``, and of as many more as save the next extension.
+    def extended(self, generations: int, ahead: int = 0) -> list[float]:
+        """Return a table of at least ``generations``, if possible of ``ahead``, and of some to come.
 
         Raises:
-            TypeError: If the schedule gives no number for one of them.
+            TypeError: If the schedule gives no number for one of the first ``generations``.
             ValueError: If it gives no variance.
+            Exception: Whatever the schedule raises.
         """
-        while not self.covers(max(_LEAST_TABLE, 2 * generations)):
+        while not self.covers(max(_LEAST_TABLE, 2 * generations, ahead)):
             t = len(self._values)
             try:
                 found = self._schedule(t)
                 self._values.append(check_real(f"the extra variance of generation {t}", found, 0.0))
-            except (TypeError, ValueError):
+            except Exception:  # of the schedule, too: it may be a list's
                 if t < generations:
                     raise
                 break  # the search may never come to that generation

@@ -13,7 +13,8 @@ The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance
 where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
 variance about their own mean is small however far the optimum is. That is how the method as published
 collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
-equations 8 and 49). benchmarks/notes/search-rules.md has the comparison from which the defaults are taken.
+section 3.1 and table 1). benchmarks/notes/search-rules.md has the comparison from which the defaults are
+taken.
 
 Z_t is the noise, a variance, of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy
 Method, Neural Computation 18(12), 2006; see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de
@@ -275,7 +276,10 @@ class CrossEntropyMethod(Readout):
         self._variances = VarianceTable(self.extra_variance)
         self._cover(1)
         self._fitness_shape = (*self.batch_shape, self.population_size)
-        self._places = torch.arange(math.prod(self._fitness_shape))
+        self._checks = (
+            _spread(math.prod(self._fitness_shape), math.sqrt(2.0), dtype),
+            _spread(self.dim, math.sqrt(3.0), dtype),
+        )
         self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
         self._adopt(0, self._state, None)
 
@@ -286,7 +290,7 @@ class CrossEntropyMethod(Readout):
             The candidates, a new tensor of shape (..., population_size, dim), dtype and device of the
             optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
-        candidates = draw(self._state, operator_sample if self._sampler is None else self._sample)
+        candidates = self._draw()
         self._asked = (candidates, _version(candidates), self._checksum(candidates))
         return candidates.numpy() if self._numpy else candidates
 
@@ -343,7 +347,8 @@ class CrossEntropyMethod(Readout):
         def step() -> Evaluation:
             nonlocal graph
             last = self._generation + generations
-            if self._cover(last) or graph is None:
+            self._cover(last)
+            if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(self._state, objective, generations)
             self._state = graph(self._state)
             self._elites, self._elite_fitness = graph.evaluation.fitness.gather(-1, graph.elites), None
@@ -398,6 +403,9 @@ class CrossEntropyMethod(Readout):
         """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""
         return {**self.__dict__, "_asked": None, "_snapshot": None}
 
+    def _draw(self) -> Tensor:
+        return draw(self._state, operator_sample if self._sampler is None else self._sample)
+
     def _sample(
         self, state: State, mean: Tensor, std: Tensor, bounds: tuple[Tensor, Tensor] | None
     ) -> Tensor:
@@ -421,20 +429,19 @@ class CrossEntropyMethod(Readout):
         )
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
 
-    def _cover(self, generations: int) -> bool:
-        """Put the extra variance of the first ``generations`` on the device; return whether it was not there.
+    def _cover(self, generations: int, ahead: int = 0) -> None:
+        """Put the extra variance of the first ``generations``, and if possible of ``ahead``, on the device.
 
         Raises:
-            ValueError: If it is no variance.
+            TypeError: If the schedule gives no number for one of the first.
+            ValueError: If it gives no variance.
         """
-        if self._variances.covers(generations):
-            return False
-        table = self._variances.extended(generations)
-        self._state = self._state._replace(extra_variance=self._double(table))
-        return True
+        if not self._variances.covers(max(generations, ahead)):
+            table = self._variances.extended(generations, ahead)
+            self._state = self._state._replace(extra_variance=self._double(table))
 
     def _double(self, numbers: list[float]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.float64, device=self.device)
+        return torch.tensor(numbers, dtype=torch.float64).to(self.device, non_blocking=True)
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (
@@ -460,23 +467,25 @@ class CrossEntropyMethod(Readout):
                 "expected ask() before tell(fitness), or tell(fitness, candidates); got neither"
             )
         population, version, checksum = self._asked
-        if _version(population) != version or self._checksum(population) != checksum:
+        changed = _version(population) != version
+        if changed or (self._checksum(population) != checksum and not self._is_as_drawn(population)):
             raise ValueError(
                 "expected the candidates as ask() returned them, got them changed in place: "
                 "pass what was evaluated as tell(fitness, candidates)"
             )
-        return population, None
+        return population.detach(), None
 
-    def _checksum(self, candidates: Tensor) -> int:
-        """Return a sum of the candidates' bits: torch does not see what is written through NumPy.
-
-        Rows count by their place, so that sorted or shuffled candidates have another sum.
-        """
+    def _checksum(self, candidates: Tensor) -> float:
+        """Return a weighted sum of the candidates: torch does not see what is written through NumPy."""
         if self.device.type != "cpu":
-            return 0
-        rows = candidates.view(-1, self.dim)
-        words = rows.view(torch.int64 if self.dim * rows.itemsize % 8 == 0 else torch.int32)
-        return int(words.sum(-1).dot(self._places))
+            return 0.0
+        of_rows, of_columns = self._checks
+        return float((candidates.detach().view(-1, self.dim) @ of_columns).dot(of_rows))
+
+    def _is_as_drawn(self, candidates: Tensor) -> bool:
+        """Draw again, and compare bit for bit: sums of other threads, and of NaN, differ without a change."""
+        word = torch.int64 if self.dtype == torch.float64 else torch.int32
+        return torch.equal(self._draw().view(word), candidates.detach().view(word))
 
     def _restart(self, distribution: Tensor) -> None:
         state = self._state
@@ -486,6 +495,11 @@ class CrossEntropyMethod(Readout):
         paths = None if state.paths is None else torch.zeros_like(state.paths)
         new = state._replace(distribution=distribution, record=record, factor=factor, paths=paths)
         self._adopt(self._generation, new, None)
+
+
+def _spread(count: int, irrational: float, dtype: torch.dtype) -> Tensor:
+    """Return numbers between 1 and 2, no two of them alike."""
+    return (1.0 + (torch.arange(count, dtype=torch.float64) * irrational).frac()).to(dtype)
 
 
 def _version(tensor: Tensor) -> int:

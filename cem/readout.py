@@ -57,7 +57,7 @@ class Readout:
     _checked: int  # the generation at which a refusal was last reported
     _elite_fitness: Tensor | None
     _elites: Tensor | None  # fitness of the elites of the last tell(), in its dtype
-    _asked: tuple[Tensor, int, int] | None
+    _asked: tuple[Tensor, int, float] | None
     _snapshot: Snapshot | None  # of the state as it is, if one was taken
 
     @property
@@ -123,7 +123,8 @@ class Readout:
     def elite_fitness(self) -> Any:
         """The fitness of the elites of the last ``tell()``, best first; a copy, (..., num_elites), float64.
 
-        NaN before the first ``tell()``, and on devices other than the CPU after a refused one.
+        NaN before the first ``tell()``, and after a refused generation that raised nothing. Where fewer
+        candidates than elites succeeded, failures fill it up.
         """
         return self._given(self._fitness_of_elites())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
+from cem._checks import as_real, check_real
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, belongs
 from cem.checkpoint import Checkpointer
 from cem.evaluation import Objective
 from cem.optimizer import CrossEntropyMethod
@@ -25,6 +27,9 @@ from kernels.checks import check_integer
 CHECKPOINT_SECONDS = 1.0
 PATHS_POPULATION = 40
 _FOLDER, _METRICS = "restart-{:03d}", "metrics.jsonl"
+_RECORDED = tuple(
+    name for name in GenerationRecord.__dataclass_fields__ if name not in ("metrics", "distribution")
+)
 _COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
 
 
@@ -137,7 +142,10 @@ def search(
         ValueError: If one is out of range, or every candidate of a generation has failed.
     """
     restarts = check_integer("restarts", restarts, 0)
-    dim = len(mean)
+    shape = tuple(as_real("mean", mean).shape)
+    if len(shape) != 1:
+        raise ValueError(f"expected mean of shape (dim,), got {shape}")
+    (dim,) = shape
     if population_size is None:
         population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
     first = check_integer("population_size", population_size, 2)
@@ -145,7 +153,8 @@ def search(
     history = _History(maximize, target)
     best: CrossEntropyMethod | None = None
     with StopRequest() as stop:
-        stop.deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
+        if time_limit_s is not None:
+            stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
         for restart in range(restarts + 1):
             size = first << restart
             if restart and left < size:
@@ -166,9 +175,10 @@ def search(
                 generations=left // size,
                 callbacks=[
                     *([] if folder is None else [MetricsWriter(folder / _METRICS, distribution=True)]),
+                    watch,
                     *([ProgressBar()] if progress else []),
                     *callbacks,
-                    watch,
+                    _Halt(watch),
                 ],
                 checkpointer=None
                 if folder is None
@@ -181,7 +191,7 @@ def search(
                 folder.mkdir(parents=True, exist_ok=True)
                 if any(folder.glob("checkpoint-*.json")):
                     trainer.resume()
-                    watch.replay(folder / _METRICS)
+                    watch.replay(folder / _METRICS, optimizer.generation)
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
             ended = trainer.run().reason if watch.reason is None else "requested"
@@ -230,12 +240,13 @@ class _History:
 
 
 class _Watch(Callback):
-    """Ends a search for a reason of ``cem.termination``."""
+    """Records the history, and looks for a reason of ``cem.termination`` to end the search."""
 
     def __init__(self, optimizer: CrossEntropyMethod, history: _History) -> None:
         self.reason: str | None = None
         self._history = history
         self._size = optimizer.population_size
+        self._good = math.inf if optimizer.maximize else -math.inf
         self._first_std = torch.as_tensor(optimizer.std).cpu()
         self._termination = Termination(
             optimizer.dim,
@@ -245,24 +256,21 @@ class _Watch(Callback):
             optimizer.relative_std_floor,
         )
 
-    def on_generation(self, record: GenerationRecord) -> None:
-        """Note the generation.
-
-        Raises:
-            Interrupted: If there is a reason to stop.
-        """
-        self._note(record)
-        if self.reason is not None:
-            raise Interrupted(self.reason)
-
-    def replay(self, path: Path) -> None:
-        """Note the generations that a resumed run had recorded."""
-        for line in path.read_text(encoding="utf-8").splitlines():
+    def replay(self, path: Path, generations: int) -> None:
+        """Record the generations that a resumed run had recorded by its checkpoint."""
+        for line in path.read_bytes().splitlines():
+            if not belongs(line, generations):
+                break
             values = json.loads(line)
-            mean, std = (torch.tensor(values.pop(name), dtype=torch.float64) for name in ("mean", "std"))
-            self._note(GenerationRecord(**values, distribution=(mean, std)))
+            # What is not finite is null there, and can only be infinity on the good side.
+            numbers: dict[str, Any] = {
+                name: self._good if values[name] is None else values[name] for name in _RECORDED
+            }
+            mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
+            self.on_generation(GenerationRecord(**numbers, distribution=(mean, std)))
 
-    def _note(self, record: GenerationRecord) -> None:
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Record the generation."""
         assert record.distribution is not None
         self._history.add(record, self._size)
         std = record.distribution[1].double()
@@ -276,6 +284,22 @@ class _Watch(Callback):
             float(share),
         )
         self.reason = reasons[0] if reasons else None
+
+
+class _Halt(Callback):
+    """Ends a search that has a reason, after all other callbacks."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Look for a reason.
+
+        Raises:
+            Interrupted: If there is one.
+        """
+        if self._watch.reason is not None:
+            raise Interrupted(self._watch.reason)
 
 
 def _population_objective(objective: Callable[[Any], Any], vectorize: bool) -> Objective:

@@ -46,8 +46,8 @@ def test_each_section_has_one_program() -> None:
 
 
 def test_a_function_in_numpy_is_minimised() -> None:
-    optimizer = run("The optimiser on a function of yours")["optimizer"]
-    assert optimizer.best.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
+    result = run("The optimiser on a function of yours")["result"]
+    assert result.x.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
 
 
 def test_a_long_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

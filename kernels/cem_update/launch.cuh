@@ -116,9 +116,18 @@ void launch_small(const Device& device, const Job& job, const Tensor&) {
   const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
   const bool few = settings.problems * blocks <= full;
   const int64_t least = divide_up(settings.population, kWarp) * kWarp;
-  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 512 : 128)));
-  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0), static_cast<int>(blocks + (separate ? 1 : 0)),
-                       static_cast<int>(separate ? blocks : 0)};
+  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 672 : 128)));
+  const int warps = threads / kWarp;
+  const int64_t listed = settings.population <= kCounted ? settings.population : settings.elites;
+  const int groups = static_cast<int>(divide_up(listed, kWarp)), parts = std::max(1, warps / groups);
+  const int step = static_cast<int>(divide_up(divide_up(listed, parts), 4) * 4);
+  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0),
+                       static_cast<int>(blocks + (separate ? 1 : 0)),
+                       static_cast<int>(separate ? blocks : 0),
+                       groups,
+                       parts,
+                       step,
+                       (65536 + groups - 1) / groups};
   device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads, 0, job, grid);
 }
 

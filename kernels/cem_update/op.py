@@ -12,7 +12,7 @@ In generation t, with weights w_k over the elites in rank order, W their sum, an
 P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
 Operations Research 134, 2005; the extra variance: I. Szita and A. Lorincz, Learning Tetris Using the Noisy
 Cross-Entropy Method, Neural Computation 18(12), 2006; the variance about the old mean: N. Hansen, The CMA
-Evolution Strategy: A Tutorial, arXiv:1604.00772, equation 29.
+Evolution Strategy: A Tutorial, arXiv:1604.00772, section 3.1.
 
 Sums are float64 and added in the order that update.h tells: CPU and CUDA give the same bits.
 """

@@ -4,7 +4,8 @@
 // kernel. Each takes every `blocks`-th tile of kWarp dimensions; block `record_block`, which may have no tile,
 // writes record and elites.
 //
-// It is bound by latency, and this is the chain: the fitness is loaded; ranks by counting up to kCounted
+// It is bound by latency, of instructions that are fetched as much as of data: code that is used twice is a
+// function that is called, and hardly a loop is unrolled. This is the chain: the fitness is loaded; ranks by counting up to kCounted
 // candidates, else a search for the limit by counts over the block; the elites' places in index order; a warp
 // a dimension loads the elites' rows, a residue class a lane, and folds them; one warp finishes the tile. What
 // does not depend on the elites is loaded and computed before they are known.
@@ -18,94 +19,200 @@ constexpr int kSmallPopulation = 1024, kCounted = 256;
 constexpr int kSmallChunks = kSmallPopulation / kChunk;
 static_assert(kSmallChunks == 2, "expected at most two chunks, whose sums are one addition");
 
+// `blocks` a problem, of which `record_block` writes the record. Elites are ranked in `groups` of a warp each:
+// `parts` warps share the comparisons of a group, `step` keys each; `reciprocal` is 2^16 / groups, rounded up.
 struct SmallGrid {
   int tiles, blocks, record_block;
+  int groups, parts, step, reciprocal;
 };
 
 // What the threads of a block tell each other.
 template <typename Key>
 struct SmallShared {
-  alignas(16) Key key[kSmallPopulation];  // by candidate where all are ranked, else by place
-  double weight[kSmallPopulation];        // by place
-  double value[kSmallPopulation];         // the fitness, by place
+  alignas(16) Key key[kSmallPopulation + kWarp];  // of what is ranked: all candidates, or the elites by place
+  double weight[kSmallPopulation];                // by rank, then by place
+  double value[kSmallPopulation];                 // the fitness, by place
   double moments[2][kWarp];
   Key least[kMaxWarps], most[kMaxWarps];
   int rank[kSmallPopulation], before[kMaxWarps];
   uint16_t index[kSmallPopulation];
   double top, threshold;
-  unsigned long long worst;
   int best;
   Weight weight_sums;
 };
 
-// The number of keys of a row that are less than `mine`, and of those at places before `p` that equal it.
+// Adds to rank[p] the keys that come before key[p] among the first `count`, which greatest keys follow.
 template <typename Key>
-__device__ __forceinline__ int count_before(const Key* keys, int from, int to, int p, Key mine) {
-  int count = 0;
-#pragma unroll 4
-  for (int q = from; q < min(to, p); ++q) count += keys[q] <= mine ? 1 : 0;
-#pragma unroll 4
-  for (int q = max(from, p); q < to; ++q) count += keys[q] < mine ? 1 : 0;
-  return count;
-}
-
-// Adds to rank[i] the keys before key[i], of `count` keys; several threads share one of them.
-template <typename Key>
-__device__ __forceinline__ void add_ranks(const Key* keys, int count, int* rank) {
-  const int rounded_up = (count + kWarp - 1) / kWarp * kWarp, threads = blockDim.x;
-  const int parts = max(1, threads / rounded_up), step = (count + parts - 1) / parts;
-  for (int task = threadIdx.x; task < rounded_up * parts; task += threads) {
-    const int p = task % rounded_up, from = task / rounded_up * step;
-    if (p >= count) continue;
-    const int smaller = count_before(keys, from, min(count, from + step), p, keys[p]);
-    if (parts == 1) {
-      rank[p] = smaller;
-    } else {
-      atomicAdd(&rank[p], smaller);
-    }
+__device__ __noinline__ void add_ranks(const SmallGrid& grid, const Key* keys, int count, int* rank) {
+  constexpr int kPack = 16 / sizeof(Key);
+  struct alignas(16) Pack {
+    Key key[kPack];
+  };
+  const int warp = threadIdx.x / kWarp, part = warp * grid.reciprocal >> 16;
+  if (part >= grid.parts) return;
+  const int p = (warp - part * grid.groups) * kWarp + threadIdx.x % kWarp;
+  const int from = part * grid.step, to = min(from + grid.step, (count + kPack - 1) / kPack * kPack);
+  if (p >= count) return;
+  const Key mine = keys[p];
+  int before = 0;
+#pragma unroll 1
+  for (int q = from; q < to; q += kPack) {
+    const Pack pack = *reinterpret_cast<const Pack*>(keys + q);
+#pragma unroll
+    for (int u = 0; u < kPack; ++u) before += pack.key[u] < mine || (pack.key[u] == mine && q + u < p) ? 1 : 0;
+  }
+  if (grid.parts == 1) {
+    rank[p] = before;
+  } else {
+    atomicAdd(&rank[p], before);
   }
 }
 
-// The fold of `count` numbers, at most two chunks, by one warp; lane 0 has it.
-template <typename Number>
-__device__ __forceinline__ double warp_sum_of(int count, const Number& number) {
-  const double first = warp_folded(0, min(count, kChunk), number);
-  return count <= kChunk ? first : first + warp_folded(kChunk, count, number);
+// The fold of the first numbers of a row, or of their squares, at most two chunks, by one warp; lane 0 has it.
+__device__ __noinline__ double warp_row_sum(const double* row, int count, bool squared) {
+  double sum = 0.0;
+#pragma unroll 1
+  for (int chunk = 0; chunk < count; chunk += kChunk) {
+    const int end = min(count, chunk + kChunk);
+    double partial = 0.0;
+#pragma unroll 1
+    for (int p = chunk + threadIdx.x % kWarp; p < end; p += kWarp) {
+      const double x = row[p];
+      partial += squared ? x * x : x;
+    }
+    partial = warp_fold(partial);
+    sum = chunk == 0 ? partial : sum + partial;
+  }
+  return sum;
+}
+
+__device__ __noinline__ double quotient(double a, double b) { return a / b; }
+
+// make_weight and newest_share of update.h, with one division for all.
+__device__ __forceinline__ Weight weight_of(const Settings& settings, double total, double squares) {
+  Weight weight{quotient(1.0, total), 0.0};
+  if (settings.variance == kNewMeanUnbiased) {
+    const double scale = 1.0 - quotient(squares, total * total);
+    weight.unbiased = scale > 0.0 ? quotient(1.0, scale) : 0.0;
+  }
+  return weight;
+}
+__device__ __forceinline__ double newest_of(const Settings& settings, int64_t generation) {
+  return settings.mean_averaging == 0.0
+             ? 1.0
+             : quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
+}
+
+struct KeyAndValue {
+  uint64_t key;
+  double value;
+};
+
+template <typename Key>
+__device__ __noinline__ KeyAndValue fitness_of(ScalarType type, const void* fitness, int64_t i, bool maximize) {
+  return visit<Key>(type, [&](auto kind) {
+    const auto bits = load<decltype(kind)>(fitness, i);
+    return KeyAndValue{kind.key(bits, maximize), kind.value(bits)};
+  });
+}
+
+// The moments of one dimension, by one warp; lane 0 has them.
+template <typename T>
+__device__ __forceinline__ Moments warp_moments(const T* rows, int64_t dimensions, int best, int usable,
+                                                const uint16_t* index, const double* weight) {
+  constexpr int kAtOnce = 4;  // loads in flight
+  const int lane = threadIdx.x % kWarp;
+  const double base = static_cast<double>(rows[best * dimensions]);
+  Moments sums{0.0, 0.0};
+#pragma unroll 1
+  for (int chunk = 0; chunk < usable; chunk += kChunk) {
+    const int end = min(usable, chunk + kChunk);
+    Moments partial{0.0, 0.0};
+#pragma unroll 1
+    for (int first = chunk + lane; first < end; first += kAtOnce * kResidues) {
+      T value[kAtOnce];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int place = first + u * kResidues;
+        if (place < end) value[u] = rows[index[place] * dimensions];
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int place = first + u * kResidues;
+        if (place >= end) break;
+        const double x = static_cast<double>(value[u]) - base;
+        const double weighted = weight != nullptr ? weight[place] * x : x;
+        partial.first += weighted;
+        partial.second += weighted * x;
+      }
+    }
+#pragma unroll
+    for (int step = kResidues / 2; step > 0; step /= 2) {
+      partial.first += __shfl_down_sync(kAll, partial.first, step);
+      partial.second += __shfl_down_sync(kAll, partial.second, step);
+    }
+    sums.first = chunk == 0 ? partial.first : sums.first + partial.first;
+    sums.second = chunk == 0 ? partial.second : sums.second + partial.second;
+  }
+  return sums;
 }
 
 template <typename Key, typename T>
-__global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
+__global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job job, const SmallGrid grid) {
   constexpr Key kFailed = ~Key(0);
   __shared__ SmallShared<Key> shared;
   const Settings& settings = job.settings;
-  const int64_t problem = blockIdx.x / grid.blocks;
-  const int block = blockIdx.x % grid.blocks;
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, warps = blockDim.x / kWarp;
   const int population = static_cast<int>(settings.population), wanted = static_cast<int>(settings.elites);
+  int64_t problem = 0;
+  int block = blockIdx.x;
+  if (settings.problems > 1) {  // a division takes long
+    problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
+    block = static_cast<int>(blockIdx.x - problem * grid.blocks);
+  }
   const int64_t dimensions = settings.dimensions, first = problem * population;
-  const bool records = block == grid.record_block, weighted = job.weights != nullptr, there = thread < population;
-  const bool counts_all = population <= kCounted, ranks = weighted || (settings.ranked && records);
+  const bool there = thread < population;
 
-  // Loads that depend on nothing. The last warp adds up the weights while the others wait for the fitness.
+  // The fitness is loaded, and while it is on its way what depends on nothing else.
+  KeyAndValue fitness{kFailed, 0.0};
+  if (there) fitness = fitness_of<Key>(job.type, job.fitness, first + thread, settings.maximize);
+  const bool records = block == grid.record_block, weighted = job.weights != nullptr;
+  const bool counts_all = population <= kCounted, ranks = weighted || (settings.ranked && records);
   const int64_t generation = *job.generation;
   const double known = job.record[problem * kFigures + kBestFitness];
-  const Key key = there ? key_at<Key>(job, first + thread) : kFailed;
-  const double value = there ? fitness_at<Key>(job, first + thread) : 0.0;
   const double own_weight = weighted && thread < wanted ? job.weights[thread] : 0.0;  // by rank
-
-  const bool usable_here = there && !(job.can_fail && key == kFailed);
-  if (thread == 0) {
-    shared.best = population;
-    shared.worst = 0;
+  double extra_variance = 0.0, newest = 1.0, floor = -HUGE_VAL;
+  T old[kRows] = {};
+  const int64_t own_column = int64_t{block} * kWarp + lane;  // of the first tile
+  const auto load_old = [&](int64_t column) {
+    if (column >= dimensions) return;
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      old[row] = static_cast<const T*>(job.distribution)[(problem * kRows + row) * dimensions + column];
+    }
+    if (job.floors != nullptr) {
+      floor = static_cast<double>(static_cast<const T*>(job.floors)[problem * settings.floor_stride + column]);
+    }
+  };
+  if (warp == 0) {  // finishes the tiles
+    if (block < grid.tiles) load_old(own_column);
+    extra_variance = extra_variance_of(job, generation);
+    newest = newest_of(settings, generation);
   }
+  double weight_total = static_cast<double>(wanted);
+  if (weighted && warp == warps - 1) weight_total = warp_row_sum(job.weights, wanted, false);
+
+  const Key key = static_cast<Key>(fitness.key);
+  const bool usable_here = there && !(job.can_fail && key == kFailed);
+  if (thread == 0) shared.best = population;
   shared.rank[thread] = 0;
+  shared.key[thread] = counts_all ? key : kFailed;
+  if (weighted && thread < wanted) shared.weight[thread] = own_weight;
   bool elite = false;
   int usable = 0, rank = 0;
   if (counts_all) {
-    shared.key[thread] = key;
-    const int passed = __syncthreads_count(usable_here);
-    usable = min(passed, wanted);
-    add_ranks(shared.key, population, shared.rank);
+    usable = min(__syncthreads_count(usable_here), wanted);
+    add_ranks(grid, shared.key, population, shared.rank);
     __syncthreads();
     rank = shared.rank[thread];
     elite = there && rank < usable;
@@ -124,6 +231,7 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
       Key limit = warp_min(lane < warps ? shared.least[lane] : kFailed);
       Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
       bool exact = false;
+#pragma unroll 1
       while (limit < most) {
         const Key middle = limit + (most - limit) / 2;
         const int within = __syncthreads_count(key <= middle && there);
@@ -155,37 +263,36 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
   // Places in index order.
   const unsigned chosen = __ballot_sync(kAll, elite);
   if (lane == 0) shared.before[warp] = __popc(chosen);
-  if (weighted && thread < usable) shared.weight[thread] = own_weight;
+  const double ranked_weight = weighted && elite && counts_all ? shared.weight[rank] : 0.0;
+  if (warp == warps - 1) {
+    if (usable < wanted) {
+      weight_total = weighted ? warp_row_sum(job.weights, usable, false) : static_cast<double>(usable);
+    }
+    double squares = weight_total;
+    if (weighted && settings.variance == kNewMeanUnbiased) squares = warp_row_sum(job.weights, usable, true);
+    if (lane == 0) shared.weight_sums = weight_of(settings, weight_total, squares);
+  }
   __syncthreads();
   const int place = warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(chosen & ((1u << lane) - 1));
-  if (weighted && warp == warps - 1) {  // of the weights by rank
-    const double total = warp_sum_of(usable, [&](int64_t p) { return shared.weight[p]; });
-    const double squares = warp_sum_of(usable, [&](int64_t p) { return shared.weight[p] * shared.weight[p]; });
-    if (lane == 0) shared.weight_sums = make_weight(total, squares);
-  }
-  const double mine = weighted && elite && counts_all ? shared.weight[rank] : 0.0;
   if (elite) {
     shared.index[place] = static_cast<uint16_t>(thread);
-    shared.value[place] = value;
+    shared.value[place] = fitness.value;
     if (counts_all) {
+      if (weighted) shared.weight[place] = ranked_weight;
+      if (ranks) shared.rank[place] = rank;
       if (rank == 0) {
         shared.best = thread;
-        shared.top = value;
+        shared.top = fitness.value;
       }
-      if (rank == usable - 1) shared.threshold = value;
+      if (rank == usable - 1) shared.threshold = fitness.value;
     } else {
       shared.key[place] = key;
     }
   }
   __syncthreads();
-  if (counts_all) {
-    if (weighted && elite) shared.weight[place] = mine;
-    if (ranks && elite) shared.rank[place] = rank;  // every thread has read its own
-    if (weighted || (records && settings.ranked)) __syncthreads();
-  } else {
-    Key least = kFailed, most = 0;
+  if (!counts_all) {
     if (ranks) {
-      add_ranks(shared.key, usable, shared.rank);
+      add_ranks(grid, shared.key, usable, shared.rank);
       __syncthreads();
       double ordered = 0.0;
       if (thread < usable) {
@@ -197,28 +304,31 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
         }
         if (rank == usable - 1) shared.threshold = shared.value[thread];
       }
-      __syncthreads();
-      if (weighted && thread < usable) shared.weight[thread] = ordered;
-      __syncthreads();
-    } else {
-      least = warp_min(elite ? key : kFailed);
-      most = warp_max(elite ? key : Key(0));
-      if (lane == 0) {
-        shared.least[warp] = least;
-        shared.most[warp] = most;
+      if (weighted) {
+        __syncthreads();
+        if (thread < usable) shared.weight[thread] = ordered;
       }
       __syncthreads();
-      least = warp_min(lane < warps ? shared.least[lane] : kFailed);
-      most = warp_max(lane < warps ? shared.most[lane] : Key(0));
-      if (elite && key == least) atomicMin(&shared.best, thread);
-      if (elite && key == most) shared.threshold = value;  // equals will do
+    } else {
+      const Key low = warp_min(elite ? key : kFailed), high = warp_max(elite ? key : Key(0));
+      if (lane == 0) {
+        shared.least[warp] = low;
+        shared.most[warp] = high;
+      }
       __syncthreads();
-      if (thread == shared.best) shared.top = value;
+      const Key least = warp_min(lane < warps ? shared.least[lane] : kFailed);
+      const Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
+      if (elite && key == least) {
+        atomicMin(&shared.best, thread);
+        shared.top = fitness.value;  // equals will do
+      }
+      if (elite && key == most) shared.threshold = fitness.value;
       __syncthreads();
     }
   }
 
   if (records) {
+#pragma unroll 1
     for (int p = thread; p < usable; p += blockDim.x) {
       job.elites[problem * wanted + (settings.ranked ? shared.rank[p] : p)] = shared.index[p];
     }
@@ -231,8 +341,8 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
       const int at = usable + warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(those & ((1u << lane) - 1));
       if (failed && at < wanted) job.elites[problem * wanted + at] = thread;
     }
-    if (warp == 0) {
-      const double sum = warp_sum_of(usable, [&](int64_t p) { return shared.value[p]; });
+    if (warp == warps - 1) {
+      const double sum = warp_row_sum(shared.value, usable, false);
       if (lane == 0) {
         const bool any = usable > 0;
         write_record(job, problem, usable, any ? shared.top : 0.0, sum, any ? shared.threshold : 0.0, generation);
@@ -240,42 +350,17 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
     }
   }
 
-  double extra_variance = 0.0, newest = 1.0;
-  Weight weight_sums{};
-  if (warp == 0) {  // which finishes the tiles: divisions take long
-    extra_variance = extra_variance_of(job, generation);
-    newest = newest_share(settings, generation);
-    weight_sums = weighted ? shared.weight_sums
-                           : make_weight(static_cast<double>(usable), static_cast<double>(usable));
-  }
   const int best = usable > 0 ? shared.best : 0;
   const auto* rows = static_cast<const T*>(job.candidates) + first * dimensions;
+  const double* weight = weighted ? shared.weight : nullptr;
   for (int64_t tile = block; tile < grid.tiles; tile += grid.blocks) {
-    const int64_t left = tile * kWarp;
+    const int64_t left = tile * kWarp, column = left + lane, at = problem * kRows * dimensions + column;
     const int width = static_cast<int>(min(dimensions - left, static_cast<int64_t>(kWarp)));
-    const int64_t column = left + lane, at = problem * kRows * dimensions + column;
-    T old[kRows] = {}, base = T(0);
-    double floor = -HUGE_VAL;
-    if (warp == 0 && lane < width) {  // this warp finishes the tile
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions];
-      if (job.floors != nullptr) {
-        floor = static_cast<double>(static_cast<const T*>(job.floors)[problem * settings.floor_stride + column]);
-      }
-      base = rows[best * dimensions + column];
-    }
+    if (tile != block && warp == 0) load_old(column);
+    const T base = warp == 0 && lane < width ? rows[best * dimensions + column] : T(0);
+#pragma unroll 1
     for (int j = warp; j < width; j += warps) {
-      const T* from = rows + left + j;
-      const T centre = from[best * dimensions];
-      const auto index = [&](int p) { return shared.index[p]; };
-      const auto weight = [&](int p) { return weighted ? shared.weight[p] : 1.0; };
-      Moments sums = class_moments(from, dimensions, centre, lane, min(usable, kChunk), index, weight);
-      sums = {warp_fold(sums.first), warp_fold(sums.second)};
-      if (usable > kChunk) {
-        const Moments more = class_moments(from, dimensions, centre, kChunk + lane, usable, index, weight);
-        sums.first += warp_fold(more.first);
-        sums.second += warp_fold(more.second);
-      }
+      const Moments sums = warp_moments(rows + left + j, dimensions, best, usable, shared.index, weight);
       if (lane == 0) {
         shared.moments[0][j] = sums.first;
         shared.moments[1][j] = sums.second;
@@ -288,7 +373,7 @@ __global__ void __launch_bounds__(1024) small_kernel(Job job, SmallGrid grid) {
         for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
       } else {
         const bool better = is_better(shared.top, known, settings.maximize);
-        write_marginal(job, at, weight_sums, Moments{shared.moments[0][lane], shared.moments[1][lane]}, base, better,
+        write_marginal(job, at, shared.weight_sums, Moments{shared.moments[0][lane], shared.moments[1][lane]}, base, better,
                        old, extra_variance, floor, newest);
       }
     }

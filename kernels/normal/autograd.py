@@ -119,7 +119,7 @@ def _fake(
 
 
 def _fake_seeded(
-    mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int, dim_first: bool
+    mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int = 0, dim_first: bool = True
 ) -> Tensor:
     _check_devices(mean, std)
     return mean.new_empty(_shape(mean, num_samples, dim_first))
@@ -131,8 +131,8 @@ def _fake_rows(
     num_samples: int,
     seed: Tensor,
     generation: Tensor,
-    low: Tensor | None,
-    high: Tensor | None,
+    low: Tensor | None = None,
+    high: Tensor | None = None,
 ) -> Tensor:
     _check_devices(mean, std, seed, generation)
     return mean.new_empty(_shape(mean, num_samples, False))

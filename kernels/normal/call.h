@@ -18,15 +18,17 @@ struct Forward {
   static Tensor call(const Tensor& mean, const Tensor& std, int64_t num_samples, Origin origin,
                      bool shared_noise, bool antithetic, const std::optional<Tensor>& low,
                      const std::optional<Tensor>& high, bool dim_first, ScalarType dtype) {
-    const Parameter means = as_parameter(mean, mean, mean.scalar_type(), "mean"),
-                    stds = as_parameter(std, mean, mean.scalar_type(), "std"),
-                    lows = as_bound(low, mean, compute_type(dtype), "low"),
-                    highs = as_bound(high, mean, compute_type(dtype), "high");
-    const int64_t leading = mean.dim() - 1, dimensions = mean.size(leading);
+    const Known like(mean);
+    STD_TORCH_CHECK(!like.sizes.empty(), "sample_normal: expected mean of a shape (..., d)");
+    const ScalarType type = mean.scalar_type();
+    const Parameter means = as_parameter(like, type), stds = as_parameter(std, like, type, "std"),
+                    lows = as_bound(low, like, compute_type(dtype), "low"),
+                    highs = as_bound(high, like, compute_type(dtype), "high");
+    const int64_t leading = like.sizes.size() - 1, dimensions = like.sizes[leading];
     const Noise noise =
-        make_noise(mean, leading, origin, num_samples, dimensions, shared_noise, antithetic, dim_first);
-    Tensor out = dim_first ? empty(mean, leading, {dimensions, num_samples}, dtype)
-                           : empty(mean, leading, {num_samples, dimensions}, dtype);
+        make_noise(like, leading, origin, num_samples, dimensions, shared_noise, antithetic, dim_first);
+    Tensor out = dim_first ? empty(like, leading, {dimensions, num_samples}, dtype)
+                           : empty(like, leading, {num_samples, dimensions}, dtype);
     if (noise.problems != 0 && dimensions != 0 && num_samples != 0) {
       kDraw({noise, means.vector, stds.vector, lows.vector, highs.vector}, out);
     }
@@ -44,6 +46,7 @@ struct Forward {
 
   static Tensor seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
                        int64_t generation, bool dim_first) {
+    STD_TORCH_CHECK(seed >= 0, "sample_normal: expected a seed in 0..2^63 - 1, got ", seed);
     return call(mean, std, num_samples, {seed, generation}, false, false, std::nullopt, std::nullopt,
                 dim_first, mean.scalar_type());
   }
@@ -60,15 +63,16 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad, int64_t seed, std::optio
                                     int64_t generation, std::optional<Tensor> generation_tensor,
                                     bool shared_noise, bool antithetic, bool dim_first) {
   const Tensor gradient = torch::stable::contiguous(grad);
-  const int64_t leading = grad.dim() - 2;
-  const int64_t dimensions = grad.size(leading + (dim_first ? 0 : 1)),
-                samples = grad.size(leading + (dim_first ? 1 : 0));
+  const Known like(grad);
+  const int64_t leading = like.sizes.size() - 2;
+  const int64_t dimensions = like.sizes[leading + (dim_first ? 0 : 1)],
+                samples = like.sizes[leading + (dim_first ? 1 : 0)];
   Origin origin{seed, generation, std::move(seed_tensor), std::move(generation_tensor)};
   const Noise noise =
-      make_noise(grad, leading, origin, samples, dimensions, shared_noise, antithetic, dim_first);
+      make_noise(like, leading, origin, samples, dimensions, shared_noise, antithetic, dim_first);
   const ScalarType type = compute_type(grad.scalar_type());
-  Tensor mean_grad = empty(grad, leading, {dimensions}, type),
-         std_grad = empty(grad, leading, {dimensions}, type);
+  Tensor mean_grad = empty(like, leading, {dimensions}, type),
+         std_grad = empty(like, leading, {dimensions}, type);
   if (mean_grad.numel() != 0) kSum(noise, gradient, mean_grad, std_grad);
   return {mean_grad, std_grad};
 }

@@ -21,19 +21,34 @@ constexpr int kCells = kTile * kTile;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The numbers of all problems, problem by problem; none where there are none.
+// One number a dimension and problem in the order of the lanes: of kLanes tiles their first dimensions, then
+// their second ones, and so on. The last tiles are filled up with zeros. Empty where there are no numbers.
 template <typename Real>
-std::vector<Real> converted(Vector v, int64_t problems, int64_t size) {
-  if (v.data == nullptr) return {};
-  std::vector<Real> result(problems * size);
-  dispatch(v.type, [&](auto zero) {
-    for (int64_t p = 0; p < problems; ++p) {
-      const auto* data = static_cast<const decltype(zero)*>(v.data) + p * v.stride;
-      for (int64_t i = 0; i < size; ++i) result[p * size + i] = static_cast<Real>(data[i]);
-    }
-  });
-  return result;
-}
+struct ByLane {
+  int64_t size = 0;  // of a problem
+  std::vector<Real> values;
+
+  ByLane(Vector v, int64_t problems, int64_t dimensions) {
+    if (v.data == nullptr) return;
+    size = divide_up(dimensions, kTile * kLanes) * kTile * kLanes;
+    values.resize(problems * size);
+    dispatch(v.type, [&](auto zero) {
+      for (int64_t p = 0; p < problems; ++p) {
+        const auto* data = static_cast<const decltype(zero)*>(v.data) + p * v.stride;
+        for (int64_t i = 0; i < dimensions; ++i) {
+          values[p * size + start(i / kTile) + i % kTile * kLanes] = static_cast<Real>(data[i]);
+        }
+      }
+    });
+  }
+
+  // Where the first dimension of a tile is; the others follow at distances of kLanes.
+  static int64_t start(int64_t tile) { return tile / kLanes * kTile * kLanes + tile % kLanes; }
+
+  const Real* of(int64_t problem, int64_t tile) const {
+    return values.empty() ? nullptr : values.data() + problem * size + start(tile);
+  }
+};
 
 Key key_of(const Noise& noise, int64_t problem) {
   return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(noise.seed_data[problem]) : noise.seed);
@@ -102,21 +117,25 @@ struct Tiles {
 template <typename T, typename Real>
 struct Chunk {
   const Noise& noise;
-  const Real *mean, *std, *low, *high;
+  const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
   T* out;
   Tiles<Real> z;
   Real x[kCells][kLanes];
 
-  void compute(int64_t tile, bool across, int lanes) {
+  template <bool kAcross>
+  void compute() {
     for (int j = 0; j < kTile; ++j) {
+      const int source = noise.shared ? 0 : j;
+      const auto at = [j](const Real* values, int l) { return values[j * kLanes + (kAcross ? l : 0)]; };
       for (int s = 0; s < kTile; ++s) {
-        const int cell = j * kTile + s, source = noise.shared ? 0 : j;
-        for (int l = 0; l < lanes; ++l) {
-          const int64_t i = std::min((across ? tile + l : tile) * kTile + j, noise.dimensions - 1);
-          Real value = std::fma(std[i] * z.radius[source][s / 2][l], z.direction[source][s][l], mean[i]);
-          if (low != nullptr && value < low[i]) value = low[i];  // NaN stays
-          if (high != nullptr && value > high[i]) value = high[i];
-          x[cell][l] = value;
+        Real* cell = x[j * kTile + s];
+        const Real *radius = z.radius[source][s / 2], *direction = z.direction[source][s];
+        for (int l = 0; l < kLanes; ++l) cell[l] = std::fma(at(std, l) * radius[l], direction[l], at(mean, l));
+        if (low != nullptr) {  // NaN stays
+          for (int l = 0; l < kLanes; ++l) cell[l] = cell[l] < at(low, l) ? at(low, l) : cell[l];
+        }
+        if (high != nullptr) {
+          for (int l = 0; l < kLanes; ++l) cell[l] = cell[l] > at(high, l) ? at(high, l) : cell[l];
         }
       }
     }
@@ -157,9 +176,8 @@ struct Chunk {
 template <typename T>
 void sample(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
   using Real = typename ComputeType<T>::type;
-  const auto numbers = [&](Vector v) { return converted<Real>(v, noise.problems, noise.dimensions); };
-  const std::vector<Real> means = numbers(mean), stds = numbers(std), lows = numbers(low),
-                          highs = numbers(high);
+  const auto by_lane = [&](Vector v) { return ByLane<Real>(v, noise.problems, noise.dimensions); };
+  const ByLane<Real> means = by_lane(mean), stds = by_lane(std), lows = by_lane(low), highs = by_lane(high);
   const int64_t tiles = divide_up(noise.dimensions, kTile), blocks = divide_up(noise.samples, kTile);
   // Lanes follow the layout, for vectors of stores, unless most of them would be idle there.
   const bool follow = noise.dim_first ? blocks >= std::min<int64_t>(tiles, kLanes / 2)
@@ -170,17 +188,21 @@ void sample(const Noise& noise, Vector mean, Vector std, Vector low, Vector high
   torch::stable::parallel_for(0, noise.problems * rows * chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{noise, nullptr, nullptr, nullptr, nullptr, nullptr, {}, {}};
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t problem = i / (rows * chunks), first = problem * noise.dimensions;
-      chunk.mean = means.data() + first;
-      chunk.std = stds.data() + first;
-      chunk.low = lows.empty() ? nullptr : lows.data() + first;
-      chunk.high = highs.empty() ? nullptr : highs.data() + first;
-      chunk.out = out + first * noise.samples;
+      const int64_t problem = i / (rows * chunks);
       const int64_t row = i / chunks % rows, column = i % chunks * kLanes;
       const int64_t tile = across ? column : row, block = across ? row : column;
+      chunk.mean = means.of(problem, tile);
+      chunk.std = stds.of(problem, tile);
+      chunk.low = lows.of(problem, tile);
+      chunk.high = highs.of(problem, tile);
+      chunk.out = out + problem * noise.dimensions * noise.samples;
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, along - column));
       chunk.z.fill(key_of(noise, problem), noise, tile, block, across);
-      chunk.compute(tile, across, lanes);
+      if (across) {
+        chunk.template compute<true>();
+      } else {
+        chunk.template compute<false>();
+      }
       if (follow) {
         chunk.store(tile, block, across, lanes);
       } else {
@@ -262,14 +284,14 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   m.def((std::string("sample_normal") + kArguments).c_str());
   // The same without a derivative: a formula for it puts Python into every call.
   m.def((std::string("sample_normal_no_grad") + kArguments).c_str());
-  // The same again with what a plain call needs, and with what an optimiser needs: half the arguments cost
-  // the host half the time. The second one has (..., N, d).
+  // The same again with what a plain call needs, of seeds below 2^63, and with what an optimiser needs, as
+  // (..., N, d): every argument that is passed costs the host's time.
   m.def(
-      "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, "
-      "bool dim_first) -> Tensor");
+      "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
+      "bool dim_first=True) -> Tensor");
   m.def(
       "sample_normal_rows(Tensor mean, Tensor std, SymInt num_samples, Tensor seed, Tensor generation, "
-      "Tensor? low, Tensor? high) -> Tensor");
+      "Tensor? low=None, Tensor? high=None) -> Tensor");
   m.def(
       "sample_normal_backward(Tensor grad, SymInt seed, Tensor? seed_tensor, SymInt generation, "
       "Tensor? generation_tensor, bool shared_noise, bool antithetic, bool dim_first) -> (Tensor, Tensor)");

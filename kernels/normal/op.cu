@@ -39,13 +39,13 @@ class OnDevice {
   std::optional<DeviceGuard> guard_;
 };
 
-// Tiles along the fast and the slow side to a grid: as many steps a thread as leave four blocks a
-// multiprocessor twice over.
+// Tiles along the fast and the slow side to a grid: as many steps a thread as leave sixteen blocks
+// a multiprocessor.
 Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast) ++log_width;
   const int height = kThreads >> log_width;
-  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 8 * multiprocessors(device);
+  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 16 * multiprocessors(device);
   int steps = 1;
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
          across * divide_up(slow, 2 * steps * height) >= wanted) {
@@ -58,7 +58,7 @@ Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
 }
 
 // A load, in blocks a multiprocessor: with more, the general kernels are as fast.
-constexpr int64_t kSmallLoad = 64;
+constexpr int64_t kSmallLoad = 96;
 
 // How many dimensions a thread of a small kernel has, by the load with one each.
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }

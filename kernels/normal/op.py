@@ -83,10 +83,38 @@ def sample_normal(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    if not (shared_noise or antithetic or dtype is not None or torch.compiler.is_compiling()):
-        samples = _sample_plain(mean, std, num_samples, seed, generation, generator, bounds, dim_first)
-        if samples is not None:
-            return samples
+    # The shortest way for the commonest calls: the operators check, and what they refuse goes the long way.
+    try:
+        if not (
+            _is_traced()
+            or shared_noise
+            or antithetic
+            or dtype is not None
+            or forward_ad._current_level >= 0
+            or _are_transforms_active()
+            or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
+        ):
+            samples: Tensor | None = None
+            if seed is None:
+                if bounds is None and type(generation) is int and generation == 0:
+                    samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
+            elif generator is None:
+                if bounds is None and type(seed) is type(generation) is int:
+                    if not dim_first:
+                        samples = _seeded(mean, std, num_samples, seed, generation, False)
+                    elif generation:
+                        samples = _seeded(mean, std, num_samples, seed, generation)
+                    else:
+                        samples = _seeded(mean, std, num_samples, seed)
+                elif not dim_first and isinstance(seed, Tensor) and isinstance(generation, Tensor):
+                    if bounds is None:
+                        samples = _rows(mean, std, num_samples, seed, generation)
+                    else:
+                        samples = _rows(mean, std, num_samples, seed, generation, *bounds)
+            if samples is not None:
+                return samples
+    except (RuntimeError, TypeError, ValueError, AttributeError):
+        pass
     check_types(mean, std, generator, dtype)
     num_samples = as_int("num_samples", num_samples)
     dtype = dtype or mean.dtype
@@ -96,11 +124,6 @@ def sample_normal(
     low, high = check_bounds(bounds, mean, dtype) if bounds is not None else (None, None)
     _LIBRARY.ensure(mean)
     operators = torch.ops.cem_tetris
-    if not torch.compiler.is_compiling():
-        _plain[mean.is_cuda] = (
-            operators.sample_normal_seeded.default._op,
-            operators.sample_normal_rows.default._op,
-        )
     noise = (num_samples, number, seeds, generation, generations, shared_noise, antithetic)
     if is_transformed():
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
@@ -118,55 +141,24 @@ def sample_normal(
         raise
 
 
-def _sample_plain(
-    mean: Tensor,
-    std: Tensor,
-    num_samples: int,
-    seed: Any,
-    generation: Any,
-    generator: Any,
-    bounds: Any,
-    dim_first: bool,
+def _sample_unseeded(
+    mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
 ) -> Tensor | None:
-    """The shortest way for the commonest calls: the operator checks.
-
-    Returns:
-        The samples; None where the call is another one or is refused: the long way then says why.
-    """
-    try:
-        seeded, rows = _plain[mean.is_cuda]
-        if (
-            forward_ad._current_level >= 0
-            or torch._C._are_functorch_transforms_active()
-            or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
-        ):
-            return None
-        if seed is None and bounds is None and type(generation) is int and generation == 0:
-            seed, generation = _draw_seed(mean, generator)
-        elif generator is not None:
-            return None
-        result: Tensor | None = None
-        if type(seed) is type(generation) is type(num_samples) is int:
-            if bounds is None and 0 <= seed < 1 << 64:
-                result = seeded(mean, std, num_samples, _signed(seed), generation, dim_first)
-        elif isinstance(seed, Tensor) and isinstance(generation, Tensor) and not dim_first:
-            result = rows(mean, std, num_samples, seed, generation, *(bounds or (None, None)))
-        return result
-    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError):
+    """Returns samples by a seed from torch's generator, or None where a mode has to see the drawing."""
+    if torch._C._len_torch_dispatch_stack() > 0:
         return None
+    _LIBRARY.ensure(mean)  # before a seed is drawn for nothing
+    seed, generation = _draw_seed(mean, generator)
+    samples: Tensor = _seeded(mean, std, num_samples, seed, generation, dim_first)
+    return samples
 
 
-def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int | None, int]:
+def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int, int]:
     """Returns a seed and a generation from torch's generator.
 
     On CUDA they are the generator's seed and its offset, which moves on as it does for torch's kernels: to
     draw a number there would take a kernel more. The generator refuses that while a CUDA graph is captured.
-
-    Returns:
-        No seed where a mode follows what is done to tensors: it has to see the drawing.
     """
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return None, 0
     if not mean.is_cuda:
         return int(torch.randint(0, _SEEDS, (), dtype=torch.int64, device="cpu", generator=generator)), 0
     if generator is None:
@@ -174,7 +166,7 @@ def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int | N
     with _drawing:
         offset = generator.get_offset()
         generator.set_offset(offset + 4)  # torch asks for a multiple of 4
-    return generator.initial_seed() ^ _UNSEEDED, offset // 4
+    return (generator.initial_seed() ^ _UNSEEDED) & _SEEDS, offset // 4
 
 
 def _signed(seed: int) -> int:
@@ -233,9 +225,20 @@ def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
     return zeros, zeros + 1
 
 
-_SEEDS = 2**63 - 1
+_SEEDS = 2**63 - 1  # drawn ones are below
 _UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
 
-_LIBRARY = Library("normal", register)
-_plain: dict[bool, tuple[Any, Any]] = {}  # the operators of plain calls, by is_cuda, once they are loaded
+
+def _register() -> None:
+    global _seeded, _rows
+    register()
+    _seeded = torch.ops.cem_tetris.sample_normal_seeded.default._op
+    _rows = torch.ops.cem_tetris.sample_normal_rows.default._op
+
+
+_LIBRARY = Library("normal", _register)
+_seeded: Any = None  # the operators of plain calls, once they are loaded
+_rows: Any = None
+_is_traced = torch.compiler.is_dynamo_compiling
+_are_transforms_active = torch._C._are_functorch_transforms_active
 _drawing = threading.Lock()

@@ -22,13 +22,15 @@
 namespace cem_tetris::normal {
 
 constexpr int kThreads = 256;
-constexpr int kMaxSteps = 8;
+constexpr int kMaxSteps = 16;
 constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
 
 // Blocks a multiprocessor that leave a thread enough registers.
 template <typename T>
-constexpr int kResident = sizeof(T) == sizeof(double) ? 2 : 3;
+constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
+template <typename T, bool kPlain>
+constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2 : kPlain ? 4 : 3;
 
 template <typename Real>
 struct Bounds {
@@ -243,7 +245,7 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, kResident<T>) void rows_kernel(
+__global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
     Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
@@ -289,7 +291,7 @@ __global__ __launch_bounds__(kThreads, kResident<T>) void rows_kernel(
 
 // (N, d): threads along the dimensions, the table holds blocks of samples.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, kResident<T>) void columns_kernel(
+__global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
     Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   using Samples = typename Stream<Real>::Samples;

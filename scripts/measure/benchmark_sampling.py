@@ -91,7 +91,7 @@ METHODS = (
     Method("ours", "sample_normal", _ours),
     # The optimizer's layout: a candidate a row.
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
-    # Beside the kernel, one of torch's draws a seed from torch's generator.
+    # On CUDA with the generator's own seed and offset, on a CPU with a seed that it draws.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
     Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True), independent=False),
     Method("fill", "fill_, the floor", lambda: _filled, independent=False),

@@ -14,6 +14,7 @@ from pages import planner_blocks
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, arrivals, median_run
+from pages.search_movie import write_movie
 from tetris import LinearController, Rules
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import LEARNED_SCORES
@@ -51,6 +52,7 @@ def draw_pictures(folder: Path) -> None:
     result = load(f"{PROCESSOR}/training")
     run = median_run(result)
     write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
+    write_movie(folder / "search.gif")
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     record = load("h200/record_training")

@@ -130,7 +130,7 @@ def test_the_class_is_the_functions(options):
     for _ in range(4):
         optimizer.tell(quadratic(optimizer.ask()))
         state = generation(state)
-    assert_equal(state, optimizer.state)
+    assert_equal(state._replace(extra_variance=None), optimizer.state._replace(extra_variance=None))
     assert torch.equal(state.mean, optimizer.mean)
 
 

@@ -10,6 +10,7 @@ import torch
 from searches import bits
 
 from cem import CrossEntropyMethod
+from cem.functional import ask, init, tell
 from cem.noise import LinearNoise
 
 SEARCHES = {
@@ -73,15 +74,37 @@ class TestNumPy:
         ids=["one number", "clipped", "negated", "sorted"],
     )
     @pytest.mark.parametrize("of_a_tensor", [True, False])
-    @pytest.mark.parametrize("dim", [3, 5])
-    def test_candidates_changed_through_a_view_are_noticed(self, of_a_tensor, change, dim):
+    @pytest.mark.parametrize(("dim", "size"), [(3, 11), (4, 11), (31, 2003), (32, 2003)])
+    def test_candidates_changed_through_a_view_are_noticed(self, of_a_tensor, change, dim, size):
         mean = torch.zeros(dim) if of_a_tensor else np.zeros(dim)
-        search = make(mean, population_size=11)
+        search = make(mean, population_size=size)
         candidates = search.ask()
         change(candidates.numpy() if of_a_tensor else candidates)
         with pytest.raises(ValueError, match="changed in place: pass what was evaluated"):
-            search.tell(np.arange(11.0))
-        search.tell(np.arange(11.0), candidates)
+            search.tell(np.arange(float(size)))
+        search.tell(np.arange(float(size)), candidates)
+
+    def test_sums_that_differ_without_a_change_are_no_change(self, monkeypatch):
+        search = make()
+        candidates = search.ask()
+        search._asked = (*search._asked[:2], math.nan)
+        search.tell(candidates.square().sum(-1))
+        assert search.generation == 1
+
+    def test_candidates_that_are_not_finite_are_not_changed_ones(self):
+        search = make(std=3e38)
+        assert not search.ask().isfinite().all()
+        search.tell(torch.arange(12.0))
+        assert search.mean.isfinite().all()
+
+    def test_candidates_may_get_a_gradient(self):
+        search, other = make(), make()
+        x = search.ask().requires_grad_()
+        x.square().sum().backward()
+        assert x.grad is not None
+        search.tell(x.square().sum(-1))
+        step(other)
+        assert bits(search) == bits(other)
 
 
 class TestSeed:
@@ -314,3 +337,25 @@ class TestExtraVariance:
         step(whole, 2)
         step(other, 2)
         assert bits(other) == bits(whole)
+
+    def test_a_list_may_be_a_schedule(self):
+        values = [1.0] * 70
+        search = make(extra_variance=values.__getitem__)
+        step(search, 70)
+        with pytest.raises(IndexError):
+            step(search)
+        assert search.generation == 70
+        state = init((1.0, 2.0), 1.0, 12, maximize=False, seed=1, extra_variance=values.__getitem__)
+        assert state.extra_variance.tolist() == values
+
+    def test_a_state_knows_the_variance_of_many_generations(self):
+        options = {"maximize": False, "seed": 1, "extra_variance": "linear:5,100"}
+        search, state = make(**options), init((1.0, 2.0, 3.0), 1.0, 12, **options)
+        for _ in range(200):
+            step(search)
+            candidates, state = ask(state)
+            state = tell(state, candidates, (candidates**2).sum(-1))
+        assert torch.equal(state.std, search.std)
+        assert state.extra_variance[-1] == 0.0
+        constant = init((1.0, 2.0), 1.0, 12, maximize=False, seed=1, extra_variance="constant:2")
+        assert constant.extra_variance.tolist() == [2.0]

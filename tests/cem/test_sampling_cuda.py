@@ -25,7 +25,7 @@ def sphere(candidates):
     return (candidates - 1.0).square().sum(dim=1)
 
 
-def distance(backend, seed, generations=15):
+def distance(backend, seed, generations=40):
     """How far from the optimum a search ends, as the logarithm of the distance."""
     search = optimizer(backend, seed)
     for _ in range(generations):

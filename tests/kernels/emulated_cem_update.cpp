@@ -7,6 +7,8 @@
 
 // A block's shared memory; every block finds in it what the last one left.
 #define __shared__ static
+#define __noinline__
+#define __grid_constant__
 
 namespace {
 

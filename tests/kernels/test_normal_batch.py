@@ -288,3 +288,16 @@ def test_direct_calls_check_what_they_read() -> None:
         rows(mean, std, 5, seeds, generation, torch.zeros(3), None)
     with pytest.raises(RuntimeError, match="seeds, one a problem"):
         torch.ops.cem_tetris.sample_normal_seeded(mean, std, 5, 1, 0, True)
+    with pytest.raises(RuntimeError, match="seed in"):
+        torch.ops.cem_tetris.sample_normal_seeded(mean[0], std[0], 5, -1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dim_first", [True, False])
+@pytest.mark.parametrize("generation", [0, 5])
+@pytest.mark.parametrize("seed", [0, 2**63 - 1, 2**63, 2**64 - 1])
+def test_the_short_way_is_the_long_one(seed: int, generation: int, dim_first: bool, device: str) -> None:
+    mean, std = (tensor[0] for tensor in arguments(device)[:2])
+    noise: dict[str, Any] = {"seed": seed, "generation": generation, "dim_first": dim_first}
+    samples = sample_normal(mean, std, 7, **noise)
+    assert torch.equal(samples, sample_normal(mean, std, 7, **noise, dtype=mean.dtype))
