@@ -1,7 +1,7 @@
 """Plan in a simulator, step by step, with the cross-entropy method: swing a pendulum up, make a cheetah run.
 
 python scripts/plan_control.py pendulum
-python scripts/plan_control.py half_cheetah --steps 200 --gif cheetah.gif --plot rewards.png
+python scripts/plan_control.py half_cheetah --gif cheetah.gif --plot rewards.png
 
 The cheetah needs MuJoCo: pip install -e ".[mujoco]". Where there is no display set MUJOCO_GL=egl for its
 movie; the movie of the pendulum needs pygame.
@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from measure.cli import choice
-
 from kernels.files import check_writable, write_bytes
 from tetris.commands.command_line import Parser, one_line_errors, path_ending, positive_int, run, seed
 
@@ -26,7 +24,7 @@ _WIDTH, _COLORS = 320, 64  # of a movie
 def main(argv: Sequence[str] | None = None) -> int:
     """Control a task, and say what comes of it."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] TASK")
-    parser.add_argument("task", **choice("task", TASKS))
+    parser.add_argument("task", metavar="TASK", help=", ".join(TASKS))
     parser.add_argument("--steps", type=positive_int, default=200, help="of the episode (default: 200)")
     parser.add_argument("--seed", type=seed, default=2, help="of start and plans (default: 2)")
     parser.add_argument("--num-samples", type=positive_int, metavar="N", help="plans an iteration")
@@ -35,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
     parser.add_argument("--plot", type=path_ending(".png"), metavar="FILE", help="draw the rewards")
     arguments = parser.parse_args(argv)
+    if arguments.task not in TASKS:
+        parser.error(str(unknown_name("task", arguments.task, TASKS)))
     from gymnasium.error import DependencyNotInstalled
     from measure import control_tasks
 

@@ -48,7 +48,7 @@ def test_the_parts_of_the_command_are_those_there_are(script: Script) -> None:
 @pytest.mark.parametrize(("module", "make"), [("cmaes", cmaes_generations), ("cma", pycma_generations)])
 def test_a_peer_runs_on_after_it_has_converged(module: str, make: Callable[..., Any]) -> None:
     pytest.importorskip(module)
-    make(20, 1)(1000)
+    make(20, 5)(1000)
 
 
 def test_a_peer_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
