@@ -29,7 +29,7 @@ struct Job {
 // The shared memory whose size the launch gives.
 #if defined(__CUDACC__)
 __device__ __forceinline__ double* dynamic_shared() {
-  extern __shared__ double dynamic_memory[];
+  extern __shared__ __align__(16) double dynamic_memory[];
   return dynamic_memory;
 }
 #else

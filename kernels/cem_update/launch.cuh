@@ -128,7 +128,8 @@ void launch_small(const Device& device, const Job& job, const Tensor&) {
                        parts,
                        step,
                        (65536 + groups - 1) / groups};
-  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads, 0, job, grid);
+  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads,
+                small_bytes<Key>(threads, settings.elites), job, grid);
 }
 
 template <typename T, typename Device>

@@ -26,20 +26,39 @@ struct SmallGrid {
   int groups, parts, step, reciprocal;
 };
 
-// What the threads of a block tell each other.
+// What the threads of a block tell each other; the arrays have the size that a launch needs, so that many small
+// problems share a multiprocessor.
 template <typename Key>
 struct SmallShared {
-  alignas(16) Key key[kSmallPopulation + kWarp];  // of what is ranked: all candidates, or the elites by place
-  double weight[kSmallPopulation];                // by rank, then by place
-  double value[kSmallPopulation];                 // the fitness, by place
   double moments[2][kWarp];
   Key least[kMaxWarps], most[kMaxWarps];
-  int rank[kSmallPopulation], before[kMaxWarps];
-  uint16_t index[kSmallPopulation];
+  int before[kMaxWarps];
   double top, threshold;
   int best;
   Weight weight_sums;
 };
+
+template <typename Key>
+struct SmallArrays {
+  Key* key;         // of what is ranked, all candidates or the elites by place, and kWarp greatest keys
+  double* weight;   // by rank, then by place
+  double* value;    // the fitness, by place
+  int* rank;        // as `key`, without the last ones
+  uint16_t* index;  // by place
+
+  __device__ __forceinline__ SmallArrays(double* memory, int threads, int elites) {
+    key = reinterpret_cast<Key*>(memory);
+    weight = reinterpret_cast<double*>(key + threads + kWarp);
+    value = weight + elites;
+    rank = reinterpret_cast<int*>(value + elites);
+    index = reinterpret_cast<uint16_t*>(rank + threads);
+  }
+};
+
+template <typename Key>
+constexpr int64_t small_bytes(int64_t threads, int64_t elites) {
+  return (threads + kWarp) * static_cast<int64_t>(sizeof(Key)) + elites * 18 + threads * 4;
+}
 
 // Adds to rank[p] the keys that come before key[p] among the first `count`, which greatest keys follow.
 template <typename Key>
@@ -162,6 +181,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   constexpr Key kFailed = ~Key(0);
   __shared__ SmallShared<Key> shared;
   const Settings& settings = job.settings;
+  const SmallArrays<Key> list(dynamic_shared(), blockDim.x, static_cast<int>(settings.elites));
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp, warps = blockDim.x / kWarp;
   const int population = static_cast<int>(settings.population), wanted = static_cast<int>(settings.elites);
   int64_t problem = 0;
@@ -205,16 +225,17 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   const Key key = static_cast<Key>(fitness.key);
   const bool usable_here = there && !(job.can_fail && key == kFailed);
   if (thread == 0) shared.best = population;
-  shared.rank[thread] = 0;
-  shared.key[thread] = counts_all ? key : kFailed;
-  if (weighted && thread < wanted) shared.weight[thread] = own_weight;
+  list.rank[thread] = 0;
+  list.key[thread] = counts_all ? key : kFailed;
+  if (thread < kWarp) list.key[blockDim.x + thread] = kFailed;
+  if (weighted && thread < wanted) list.weight[thread] = own_weight;
   bool elite = false;
   int usable = 0, rank = 0;
   if (counts_all) {
     usable = min(__syncthreads_count(usable_here), wanted);
-    add_ranks(grid, shared.key, population, shared.rank);
+    add_ranks(grid, list.key, population, list.rank);
     __syncthreads();
-    rank = shared.rank[thread];
+    rank = list.rank[thread];
     elite = there && rank < usable;
   } else {
     const Key low = warp_min(key), high = warp_max(usable_here ? key : Key(0));
@@ -263,7 +284,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   // Places in index order.
   const unsigned chosen = __ballot_sync(kAll, elite);
   if (lane == 0) shared.before[warp] = __popc(chosen);
-  const double ranked_weight = weighted && elite && counts_all ? shared.weight[rank] : 0.0;
+  const double ranked_weight = weighted && elite && counts_all ? list.weight[rank] : 0.0;
   if (warp == warps - 1) {
     if (usable < wanted) {
       weight_total = weighted ? warp_row_sum(job.weights, usable, false) : static_cast<double>(usable);
@@ -275,38 +296,38 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   __syncthreads();
   const int place = warp_sum(lane < warp ? shared.before[lane] : 0) + __popc(chosen & ((1u << lane) - 1));
   if (elite) {
-    shared.index[place] = static_cast<uint16_t>(thread);
-    shared.value[place] = fitness.value;
+    list.index[place] = static_cast<uint16_t>(thread);
+    list.value[place] = fitness.value;
     if (counts_all) {
-      if (weighted) shared.weight[place] = ranked_weight;
-      if (ranks) shared.rank[place] = rank;
+      if (weighted) list.weight[place] = ranked_weight;
+      if (ranks) list.rank[place] = rank;
       if (rank == 0) {
         shared.best = thread;
         shared.top = fitness.value;
       }
       if (rank == usable - 1) shared.threshold = fitness.value;
     } else {
-      shared.key[place] = key;
+      list.key[place] = key;
     }
   }
   __syncthreads();
   if (!counts_all) {
     if (ranks) {
-      add_ranks(grid, shared.key, usable, shared.rank);
+      add_ranks(grid, list.key, usable, list.rank);
       __syncthreads();
       double ordered = 0.0;
       if (thread < usable) {
-        rank = shared.rank[thread];  // of the elite at place `thread`
-        if (weighted) ordered = shared.weight[rank];
+        rank = list.rank[thread];  // of the elite at place `thread`
+        if (weighted) ordered = list.weight[rank];
         if (rank == 0) {
-          shared.best = shared.index[thread];
-          shared.top = shared.value[thread];
+          shared.best = list.index[thread];
+          shared.top = list.value[thread];
         }
-        if (rank == usable - 1) shared.threshold = shared.value[thread];
+        if (rank == usable - 1) shared.threshold = list.value[thread];
       }
       if (weighted) {
         __syncthreads();
-        if (thread < usable) shared.weight[thread] = ordered;
+        if (thread < usable) list.weight[thread] = ordered;
       }
       __syncthreads();
     } else {
@@ -330,7 +351,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
   if (records) {
 #pragma unroll 1
     for (int p = thread; p < usable; p += blockDim.x) {
-      job.elites[problem * wanted + (settings.ranked ? shared.rank[p] : p)] = shared.index[p];
+      job.elites[problem * wanted + (settings.ranked ? list.rank[p] : p)] = list.index[p];
     }
     if (usable < wanted) {  // then those that failed, in index order
       const bool failed = there && !elite;
@@ -342,7 +363,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
       if (failed && at < wanted) job.elites[problem * wanted + at] = thread;
     }
     if (warp == warps - 1) {
-      const double sum = warp_row_sum(shared.value, usable, false);
+      const double sum = warp_row_sum(list.value, usable, false);
       if (lane == 0) {
         const bool any = usable > 0;
         write_record(job, problem, usable, any ? shared.top : 0.0, sum, any ? shared.threshold : 0.0, generation);
@@ -352,7 +373,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
 
   const int best = usable > 0 ? shared.best : 0;
   const auto* rows = static_cast<const T*>(job.candidates) + first * dimensions;
-  const double* weight = weighted ? shared.weight : nullptr;
+  const double* weight = weighted ? list.weight : nullptr;
   for (int64_t tile = block; tile < grid.tiles; tile += grid.blocks) {
     const int64_t left = tile * kWarp, column = left + lane, at = problem * kRows * dimensions + column;
     const int width = static_cast<int>(min(dimensions - left, static_cast<int64_t>(kWarp)));
@@ -360,7 +381,7 @@ __global__ void __launch_bounds__(1024) small_kernel(const __grid_constant__ Job
     const T base = warp == 0 && lane < width ? rows[best * dimensions + column] : T(0);
 #pragma unroll 1
     for (int j = warp; j < width; j += warps) {
-      const Moments sums = warp_moments(rows + left + j, dimensions, best, usable, shared.index, weight);
+      const Moments sums = warp_moments(rows + left + j, dimensions, best, usable, list.index, weight);
       if (lane == 0) {
         shared.moments[0][j] = sums.first;
         shared.moments[1][j] = sums.second;

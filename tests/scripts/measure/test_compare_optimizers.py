@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from measure import behaviour, compare_optimizers
+from measure.generation_peers import cmaes_generations, pycma_generations
 
 Script = Callable[..., Any]
 
@@ -41,3 +42,16 @@ def test_the_parts_of_the_command_are_those_there_are(script: Script) -> None:
     assert ended.status == 2
     for name in compare_optimizers.PARTS:
         assert name in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "make"), [("cmaes", cmaes_generations), ("cma", pycma_generations)])
+def test_a_peer_runs_on_after_it_has_converged(module: str, make: Callable[..., Any]) -> None:
+    pytest.importorskip(module)
+    make(20, 1)(1000)
+
+
+def test_a_peer_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert cmaes_generations(8, 2) is None
+    assert pycma_generations(8, 2) is None
