@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from searches import bits
+from searches import CLASSIC, bits
 
 from cem import CrossEntropyMethod
 from cem.functional import ask, init, tell
@@ -278,6 +278,19 @@ class TestOtherSizes:
         step(whole, 3)
         step(other, 3)
         assert bits(other) == bits(whole)
+
+    def test_a_state_of_an_older_version_is_one_of_the_classic_search(self):
+        options = {**CLASSIC, "backend": "torch", "smoothing": 0.8, "std_smoothing": 0.8}
+        search, other = make(**options), make(**options)
+        step(search, 2)
+        state = search.state_dict()
+        kept = ("dim", "maximize", "noise", "smoothing", "bounds", "std_floor", "averaging", "backend")
+        old = {name: state["settings"][name] for name in (*kept, "dtype", "seed")}
+        old |= {"population_size": 12, "num_elites": 3}
+        other.load_state_dict({**state, "settings": old})
+        assert bits(other) == bits(search)
+        with pytest.raises(ValueError, match="expected a state saved with variance_about = 'old_mean'"):
+            make(**{**options, "variance_about": "old_mean"}).load_state_dict({**state, "settings": old})
 
     @pytest.mark.parametrize("part", ["factor", "paths"])
     def test_a_state_without_a_part_or_with_a_damaged_one_is_refused(self, part):
