@@ -67,7 +67,6 @@ DEFAULT_RELATIVE_STD_FLOOR = 1e-6
 VARIANCES = ("old_mean", "new_mean", "new_mean_unbiased")
 COVARIANCES = ("diagonal", "full")
 WEIGHTS = ("equal", "log")
-_FLAT = 1 << 16  # numbers that have weights of their own
 _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
 
 
@@ -229,6 +228,7 @@ class CrossEntropyMethod(Readout):
         # As text here: on a GPU it waits for the device.
         self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
         self.backend = choose_backend(backend, self.device)
+        self._own_sampler = sampler is not None
         self._sampler = sampler or (TorchSampler() if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)
         self._takes_any_seed = seed is None
@@ -277,10 +277,6 @@ class CrossEntropyMethod(Readout):
         self._variances = VarianceTable(self.extra_variance)
         self._cover(1)
         self._fitness_shape = (*self.batch_shape, self.population_size)
-        rows = math.prod(self._fitness_shape)
-        small = rows * self.dim <= _FLAT
-        self._check_weights = _spread(rows * self.dim if small else rows, math.sqrt(2.0), dtype)
-        self._column_weights = None if small else _spread(self.dim, math.sqrt(3.0), dtype)
         self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
         self._adopt(0, self._state, None)
 
@@ -292,7 +288,7 @@ class CrossEntropyMethod(Readout):
             optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
         candidates = self._draw()
-        self._asked = (candidates, _version(candidates), self._checksum(candidates))
+        self._asked = candidates, _version(candidates)
         return candidates.numpy() if self._numpy else candidates
 
     def tell(self, fitness: Any, candidates: Any = None) -> None:
@@ -467,26 +463,21 @@ class CrossEntropyMethod(Readout):
             raise RuntimeError(
                 "expected ask() before tell(fitness), or tell(fitness, candidates); got neither"
             )
-        population, version, checksum = self._asked
-        changed = _version(population) != version
-        if changed or (self._checksum(population) != checksum and not self._is_as_drawn(population)):
+        population, version = self._asked
+        if _version(population) != version or not self._is_as_drawn(population):
             raise ValueError(
                 "expected the candidates as ask() returned them, got them changed in place: "
                 "pass what was evaluated as tell(fitness, candidates)"
             )
         return population.detach(), None
 
-    def _checksum(self, candidates: Tensor) -> float:
-        """Return a weighted sum of the candidates: torch does not see what is written through NumPy."""
-        if self.device.type != "cpu":
-            return 0.0
-        sums = candidates.detach().view(-1)
-        if self._column_weights is not None:
-            sums = sums.view(-1, self.dim).mv(self._column_weights)
-        return float(sums.dot(self._check_weights).item())
-
     def _is_as_drawn(self, candidates: Tensor) -> bool:
-        """Draw again, and compare bit for bit: sums of other threads, and of NaN, differ without a change."""
+        """Return False if NumPy has changed candidates: torch does not see that.
+
+        Memory that NumPy was given cannot be resized any more. Its candidates are drawn again.
+        """
+        if self.device.type != "cpu" or self._own_sampler or candidates.untyped_storage().resizable():
+            return True
         word = torch.int64 if self.dtype == torch.float64 else torch.int32
         return torch.equal(self._draw().view(word), candidates.detach().view(word))
 
@@ -498,11 +489,6 @@ class CrossEntropyMethod(Readout):
         paths = None if state.paths is None else torch.zeros_like(state.paths)
         new = state._replace(distribution=distribution, record=record, factor=factor, paths=paths)
         self._adopt(self._generation, new, None)
-
-
-def _spread(count: int, irrational: float, dtype: torch.dtype) -> Tensor:
-    """Return numbers between 1 and 2, no two of them alike."""
-    return (1.0 + (torch.arange(count, dtype=torch.float64) * irrational).frac()).to(dtype)
 
 
 def _version(tensor: Tensor) -> int:

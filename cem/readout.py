@@ -57,7 +57,7 @@ class Readout:
     _checked: int  # the generation at which a refusal was last reported
     _elite_fitness: Tensor | None
     _elites: Tensor | None  # fitness of the elites of the last tell(), in its dtype
-    _asked: tuple[Tensor, int, float] | None
+    _asked: tuple[Tensor, int] | None
     _snapshot: Snapshot | None  # of the state as it is, if one was taken
 
     @property

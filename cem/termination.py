@@ -4,7 +4,7 @@ The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial,
 appendix B.3.
 
     "target"         the best fitness is as good as asked for
-    "std"            no standard deviation is above its floor, or above a tiny share of the first one
+    "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
     "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing
     "stagnation"     the best fitness has not improved for many generations
 """
@@ -29,7 +29,7 @@ class Termination:
         population_size: N.
         maximize: Whether a greater fitness is better.
         target: The fitness asked for; None: none.
-        least_std: The floor of the standard deviations, as a share of the first ones.
+        least_std: The relative floor of the standard deviations, as a share of the first ones.
     """
 
     dim: int

@@ -14,9 +14,8 @@ def make(*, like_a_gpu=False, **options):
     optimizer = CrossEntropyMethod(
         torch.zeros(3), 1.0, 12, maximize=True, num_elites=4, **{"smoothing": 0.8, "seed": 0, **options}
     )
-    if like_a_gpu:  # ask() and tell() look at nothing they have computed
+    if like_a_gpu:  # tell() looks at nothing it has computed
         optimizer._refuses_at_once = False
-        optimizer._checksum = lambda candidates: 0
     return optimizer
 
 
