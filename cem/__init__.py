@@ -9,7 +9,9 @@
 >>> optimizer.generation
 20
 
-``Trainer`` is the loop: progress, metrics, checkpoints, time limit and signals.
+``minimize`` and ``maximize`` are a whole search in one call, ``Trainer`` is the loop with progress, metrics,
+checkpoints, time limit and signals, ``Planner`` plans with a model, ``cem.functional`` is the method as pure
+functions of a state.
 """
 
 import kernels
@@ -20,61 +22,35 @@ if not hasattr(kernels, "Extension"):
         "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
     )
 
-from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, RunPlan
-from cem.checkpoint import (
-    Checkpointer,
-    CheckpointError,
-    LoadedCheckpoint,
-    RejectedCheckpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
-from cem.evaluation import Evaluation, Objective
-from cem.noise import (
-    ConstantNoise,
-    HyperbolicNoise,
-    LinearNoise,
-    NoiseSchedule,
-    NoNoise,
-    describe_noise,
-    parse_noise,
-)
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
+from cem.checkpoint import Checkpointer, CheckpointError
+from cem.evaluation import Evaluation
+from cem.noise import describe_noise, parse_noise
 from cem.optimizer import CrossEntropyMethod
-from cem.sampling import Sampler, available_backends, register_backend
-from cem.snapshot import Snapshot
+from cem.plan_search import rollout_cost
+from cem.planner import Planner
+from cem.search import Result, maximize, minimize
 from cem.stopping import Interrupted, StopRequest
-from cem.tensorboard import TensorBoardWriter
 from cem.trainer import Trainer, TrainingResult
 
 __all__ = [
     "Callback",
     "CheckpointError",
     "Checkpointer",
-    "ConstantNoise",
     "CrossEntropyMethod",
     "Evaluation",
     "GenerationRecord",
-    "HyperbolicNoise",
     "Interrupted",
-    "LinearNoise",
-    "LoadedCheckpoint",
     "MetricsWriter",
-    "NoNoise",
-    "NoiseSchedule",
-    "Objective",
+    "Planner",
     "ProgressBar",
-    "RejectedCheckpoint",
-    "RunPlan",
-    "Sampler",
-    "Snapshot",
+    "Result",
     "StopRequest",
-    "TensorBoardWriter",
     "Trainer",
     "TrainingResult",
-    "available_backends",
     "describe_noise",
+    "maximize",
+    "minimize",
     "parse_noise",
-    "read_checkpoint",
-    "register_backend",
-    "write_checkpoint",
+    "rollout_cost",
 ]

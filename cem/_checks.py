@@ -31,14 +31,15 @@ def check_real(
     return number
 
 
-def check_vector(name: str, value: Any, dim: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a new tensor of shape (dim,) with the values of a tensor, array or sequence.
+def check_vector(
+    name: str, value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Return a new contiguous tensor with the values of a tensor, array or sequence.
 
     Args:
         name: Its name in errors.
-        value: Tensor, array or sequence of real numbers, shape (dim,); a single number stands for ``dim``
-            equal ones, where ``dim`` is given.
-        dim: The expected length, or ``None`` for any length ``>= 1``.
+        value: Tensor, array or sequence of real numbers.
+        shape: The shape that it is broadcast to; ``None``: its own, (..., dim) with dim >= 1.
         dtype: The dtype of the result.
         device: The device of the result.
 
@@ -47,12 +48,15 @@ def check_vector(name: str, value: Any, dim: int | None, dtype: torch.dtype, dev
         ValueError: If its shape differs.
     """
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
-    if dim is not None and vector.dim() == 0:
-        return vector.repeat(dim)
-    if vector.dim() != 1 or vector.numel() == 0 or vector.numel() != (dim or vector.numel()):
-        wanted = "(dim,) with dim >= 1" if dim is None else f"({dim},)"
-        raise ValueError(f"expected {name} of shape {wanted}, got {tuple(vector.shape)}")
-    return vector
+    if shape is None:
+        if vector.dim() == 0 or vector.numel() == 0:
+            wanted = "(dim,) or (..., dim) with dim >= 1"
+            raise ValueError(f"expected {name} of shape {wanted}, got {tuple(vector.shape)}")
+        return vector.contiguous()
+    try:
+        return vector.expand(shape).clone(memory_format=torch.contiguous_format)
+    except RuntimeError:
+        raise ValueError(f"expected {name} of shape {tuple(shape)}, got {tuple(vector.shape)}") from None
 
 
 def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
@@ -111,7 +115,7 @@ def check_device(device: str | torch.device) -> torch.device:
 
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:
-    """Check the mean and the standard deviation of a normal distribution, both of shape (dim,).
+    """Check the mean and the standard deviation of a normal distribution, of one shape.
 
     Raises:
         ValueError: If a mean is not finite, or a standard deviation is not finite or is negative.
@@ -134,8 +138,7 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
         raise TypeError(f"expected (low, high) for bounds, got {bounds!r}")
     low, high = (
-        check_vector(f"bounds[{side}]", bounds[side], mean.numel(), mean.dtype, mean.device)
-        for side in (0, 1)
+        check_vector(f"bounds[{side}]", bounds[side], mean.shape, mean.dtype, mean.device) for side in (0, 1)
     )
     if not bool((low <= high).all()):  # False for NaN, too
         raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")

@@ -53,7 +53,7 @@ class GenerationRecord:
             own completion.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
         metrics: The metrics of the objective, by name.
-        distribution: Mean and standard deviation of the new distribution, shape (dim,) each, on the CPU, not
+        distribution: Mean and standard deviation of the new distribution, shape (..., dim), on the CPU, not
             to be changed; None if not recorded.
     """
 
@@ -257,7 +257,7 @@ class MetricsWriter(Callback):
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         kept = 0
         for line in self.path.read_bytes().splitlines(keepends=True):
-            if not line.endswith(b"\n") or not _belongs(line, plan.generation):
+            if not line.endswith(b"\n") or not belongs(line, plan.generation):
                 break
             kept += len(line)
         os.ftruncate(self._descriptor, kept)
@@ -301,7 +301,8 @@ class MetricsWriter(Callback):
             self._descriptor = None
 
 
-def _belongs(line: bytes, generation: int) -> bool:
+def belongs(line: bytes, generation: int) -> bool:
+    """Return whether a line of ``metrics.jsonl`` is whole and of one of the first generations."""
     try:
         found = json.loads(line)["generation"]
     except (ValueError, TypeError, KeyError):

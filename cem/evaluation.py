@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -24,10 +25,11 @@ class Evaluation:
     An objective that queues its work on a GPU gives metrics as tensors: a number would wait for the GPU.
 
     Attributes:
-        fitness: The fitness of each candidate, shape (population,), any real dtype and device.
+        fitness: The fitness of each candidate, shape (..., population), any real dtype and device.
         metrics: Other figures by name: numbers, or real tensors with one element on any device. A tensor is
             recorded with its current value, as an int if its dtype is integral.
-        candidates: The candidates evaluated, shape (population, dim), if they are not those of ``ask()``.
+        candidates: The candidates evaluated, shape (..., population, dim), if they are not those of
+            ``ask()``.
         rates: The names of metrics that are counts of this generation. Each is recorded per second, too,
             after all metrics: "lines/s" for "lines". The seconds are those of ``GenerationRecord``.
 
@@ -53,8 +55,10 @@ class Evaluation:
                 raise ValueError(f"expected no metric {_per_second(name)} beside the rate of {name}")
 
 
-Objective = Callable[[Tensor, int], "Tensor | Evaluation"]
+Objective = Callable[[Tensor, Any], "Tensor | Evaluation"]
 """Maps (candidates, generation) to fitness: candidates as ``ask()`` gives them, generation = 0 for the first.
+
+The generation is an int; in a CUDA graph it is a tensor of shape () on the device.
 
 To be resumable bit for bit it must be a function of these two alone."""
 

@@ -24,6 +24,8 @@ from dataclasses import astuple, dataclass
 from cem._checks import check_real
 from kernels.names import did_you_mean
 
+_LEAST_TABLE = 64  # generations
+
 NoiseSchedule = Callable[[int], float]
 """Anything that maps the generation ``t = 0, 1, ...`` to the variance ``Z_t >= 0``."""
 
@@ -165,3 +167,38 @@ def resolve_noise(noise: NoiseSchedule | str | None) -> NoiseSchedule:
     if not callable(noise):
         raise TypeError(f"expected None, a text or a callable for extra_variance, got {type(noise).__name__}")
     return noise
+
+
+class VarianceTable:
+    """The extra variance of the first generations, computed ahead of time."""
+
+    def __init__(self, schedule: NoiseSchedule) -> None:
+        """Set the schedule; nothing is computed yet."""
+        self._schedule = schedule
+        self._values: list[float] = []
+
+    def covers(self, generations: int) -> bool:
+        """Return whether the table holds the first ``generations``; the last entry stands for all later."""
+        if isinstance(self._schedule, NoNoise):
+            return True
+        needed = min(generations, 1) if isinstance(self._schedule, ConstantNoise) else generations
+        return len(self._values) >= needed
+
+    def extended(self, generations: int, ahead: int = 0) -> list[float]:
+        """Return a table of at least ``generations``, if possible of ``ahead``, and of some to come.
+
+        Raises:
+            TypeError: If the schedule gives no number for one of the first ``generations``.
+            ValueError: If it gives no variance.
+            Exception: Whatever the schedule raises.
+        """
+        while not self.covers(max(_LEAST_TABLE, 2 * generations, ahead)):
+            t = len(self._values)
+            try:
+                found = self._schedule(t)
+                self._values.append(check_real(f"the extra variance of generation {t}", found, 0.0))
+            except Exception:  # of the schedule, too: it may be a list's
+                if t < generations:
+                    raise
+                break  # the search may never come to that generation
+        return self._values

@@ -1,23 +1,31 @@
-"""The cross-entropy method with one normal distribution a dimension, with an ask-and-tell interface.
+"""The cross-entropy method with an ask-and-tell interface.
 
 In every generation ``t`` a population is drawn, the caller evaluates each candidate, and the elites, the best
 of them, give the next distribution:
 
-    x_i ~ N(mu_t, diag(sigma^2_t))                                    i = 1 .. population          (1) ask
-    m = mean of the elites,  v = mean of (elite - m)^2 + Z_t                                       (2) tell
+    x_i ~ N(mu_t, Sigma_t)                                            i = 1 .. population          (1) ask
+    m = sum of w_k x_k,   v = sum of w_k (x_k - mu_t)^2 + Z_t         over the elites              (2) tell
     mu_{t+1}    = alpha m + (1 - alpha) mu_t                                                       (3) tell
-    sigma_{t+1} = max(alpha sqrt(v) + (1 - alpha) sigma_t, floor)                                  (4) tell
-    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + beta t)                                            (5) tell
+    sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)                                    (4) tell
+    a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                                           (5) tell
 
-(2) holds the population variance (divided by the number of elites) and the noise ``Z_t``, a variance, of I.
-Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy Method, Neural Computation 18(12), 2006;
-see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de Boer, D. Kroese, S. Mannor and R.
-Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005, applied to mean
-and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein, The Cross-Entropy Method for Continuous
-Multi-Extremal Optimization, Methodology and Computing in Applied Probability 8, 2006.
+The weights w_k, of sum 1, fall with the logarithm of the rank, and the variance is taken about the old mean:
+where the slope is steeper than the distribution is wide, the elites lie on one side of it, and their
+variance about their own mean is small however far the optimum is. That is how the method as published
+collapses. Both are from CMA-ES (N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023,
+section 3.1 and table 1). benchmarks/notes/search-rules.md has the comparison from which the defaults are
+taken.
+
+Z_t is the noise, a variance, of I. Szita and A. Lorincz, Learning Tetris Using the Noisy Cross-Entropy
+Method, Neural Computation 18(12), 2006; see ``cem.noise``. (3) and (4) are the smoothed updating of P.-T. de
+Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations
+Research 134, 2005, applied to mean and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein,
+The Cross-Entropy Method for Continuous Multi-Extremal Optimization, Methodology and Computing in Applied
+Probability 8, 2006. ``covariance="full"`` and ``paths=True`` replace the variance and (4) as
+``cem.adaptation`` says.
 
 (5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and the average of
-many means is nearer to it than the last one. With ``beta = 1`` it is the average of all means, as in B.
+many means is nearer to it than the last one. With ``gamma = 1`` it is the average of all means, as in B.
 Polyak and A. Juditsky, Acceleration of Stochastic Approximation by Averaging, SIAM Journal on Control and
 Optimization 30(4), 1992; with less, late ones count for more, as in the polynomial-decay averaging of O.
 Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013.
@@ -26,9 +34,10 @@ Shamir and T. Zhang, Stochastic Gradient Descent for Non-smooth Optimization, IC
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,24 +49,34 @@ from cem._checks import (
     check_shape,
     check_vector,
 )
-from cem.noise import NoiseSchedule, describe_noise, resolve_noise
-from cem.sampling import choose_backend, make_sampler
-from cem.snapshot import USABLE, Snapshot, check_state
+from cem.adaptation import all_weights, rates
+from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
+from cem.evaluation import Evaluation, Objective
+from cem.functional import BEST, REFUSED, STD, Settings, State, draw, operator_sample, told
+from cem.graph import GenerationGraph
+from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
+from cem.readout import Readout
+from cem.sampling import Sampler, TorchSampler, choose_backend
+from cem.snapshot import USABLE
+from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights, seed_tensor
 from kernels.checks import check_integer
+from kernels.names import unknown_name
 
-DEFAULT_ELITE_FRACTION = 0.1
-MIN_ELITES = 2  # one elite has no variance: the search would stop
-_STATE_TENSORS = ("mean", "std", "averaged_mean", "best", "best_fitness", "elite_fitness")
-_ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant
+DEFAULT_ELITE_FRACTION = 0.2
+DEFAULT_RELATIVE_STD_FLOOR = 1e-6
+VARIANCES = ("old_mean", "new_mean", "new_mean_unbiased")
+COVARIANCES = ("diagonal", "full")
+WEIGHTS = ("equal", "log")
+_FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32})
 
 
-class CrossEntropyMethod:
+class CrossEntropyMethod(Readout):
     """The cross-entropy method: draw a population, get its fitness, move towards the elites.
 
     >>> import torch
     >>> from cem import CrossEntropyMethod
     >>> optimizer = CrossEntropyMethod(mean=torch.zeros(5), std=2.0, population_size=200, maximize=False)
-    >>> for _ in range(40):
+    >>> for _ in range(60):
     ...     candidates = optimizer.ask()  # (200, 5)
     ...     optimizer.tell((candidates - 3.0).square().sum(dim=1))  # (200,)
     >>> bool((optimizer.mean - 3.0).abs().max() < 1e-3)
@@ -65,18 +84,22 @@ class CrossEntropyMethod:
 
     The rules:
 
-    * Elites: the ``num_elites`` fittest. Of equal fitness the lower index wins. NaN is worse than anything,
-      the infinity on the bad side is worse than any finite fitness, the infinity on the good side is best. A
-      generation without a finite fitness is refused.
-    * Fewer finite candidates than elites: the ranking fills up with infinite and NaN ones, in index order.
-      They are draws of the old distribution and keep the search wide, where fewer elites would collapse it.
+    * Elites: the ``num_elites`` fittest. Of equal fitness the lower index wins. Candidates with a fitness of
+      NaN or of the infinity on the bad side, or with a coordinate that is not finite, have failed: they are
+      no elites. Fewer successes than elites: the successes alone. None: the generation is refused.
     * ``ask()`` twice without ``tell()`` returns the same values in two tensors. The sample is a function of
       (seed, generation) alone: dropping a generation or resuming changes nothing.
-    * Tensors passed in are not changed, returned tensors are copies, torch's global generator is not used.
+    * Tensors passed in are not changed, returned tensors are copies, torch's global generator is not used
+      but for a seed of None.
     * On the CPU a refused ``tell()`` raises at once and changes nothing. On other devices ``ask()`` and
       ``tell()`` do not wait for the device: a refused generation leaves mean, std and best as they were and
       counts, and the error rises at the next look at the host side (``check``, ``statistics``,
       ``best_fitness``, ``state_dict``, or at a ``snapshot`` when that is read).
+    * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N, d), fitness
+      (..., N). A problem of a batch has the numbers of a search of its own with its seed; with full
+      covariance or bounds by transform up to rounding, otherwise bit for bit. Its refused generations raise
+      nothing; ``State.record`` tells them.
+    * NumPy arrays in, NumPy arrays out: with an array as ``mean`` all methods return arrays.
 
     The population is ``population_size`` rows, one candidate each; ``dim`` is the length of ``mean``.
     """
@@ -90,45 +113,70 @@ class CrossEntropyMethod:
         maximize: bool,
         elite_fraction: float | None = None,
         num_elites: int | None = None,
-        extra_variance: NoiseSchedule | str | None = None,
+        weights: str = "log",
+        variance_about: str = "old_mean",
+        covariance: str = "diagonal",
+        paths: bool = False,
         smoothing: float = 1.0,
-        bounds: tuple[Any, Any] | None = None,
+        std_smoothing: float = 0.4,
+        extra_variance: NoiseSchedule | str | None = None,
         std_floor: float = 0.0,
+        relative_std_floor: float | None = None,
+        bounds: tuple[Any, Any] | None = None,
+        bound_handling: str = "clamp",
         mean_averaging: float = 0.0,
-        backend: str = "torch",
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-        seed: int = 0,
+        sampler: Sampler | None = None,
+        backend: str = "auto",
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+        seed: Any = None,
         noise: NoiseSchedule | str | None = None,
     ) -> None:
         """Start a search.
 
         Args:
-            mean: The first mean, shape (dim,), dim >= 1, finite, within the bounds; tensor, array or sequence
-                of any real dtype on any device. Copied.
-            std: The first standard deviation, finite, ``>= 0``: shape (dim,) as for ``mean``, or one number
-                for all dimensions. A dimension of 0 without noise stays where it is. Copied.
+            mean: The first mean, shape (..., dim), dim >= 1, finite, within the bounds; tensor, array or
+                sequence of any real dtype on any device. Copied. Leading dimensions are a batch.
+            std: The first standard deviation, finite, ``>= 0``, broadcastable to ``mean``. A dimension of 0
+                without noise stays where it is. Copied.
             population_size: Candidates a generation, ``>= 2``.
             maximize: True if a greater fitness is better, False if a smaller one is. No default.
             elite_fraction: The share of the population that are elites, in (0, 1]; their number is rounded up
-                and is at least 2. 0.1 where neither this nor ``num_elites`` is given.
+                and is at least 2. 0.2, or 0.5 with ``paths``, where neither this nor ``num_elites`` is given.
             num_elites: The number of elites, in 2..population_size, instead of a share.
+            weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in CMA-ES,
+                or ``"equal"``, as in the literature of the method.
+            variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in CMA-ES;
+                ``"new_mean"``, ``m``, as in the literature of the method, divided by the number of elites;
+                ``"new_mean_unbiased"``, divided by it minus one. About the new mean the search collapses
+                where the slope is steeper than the distribution is wide: prefer it with extra variance.
+            covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations a generation.
+            paths: Evolution paths adapt covariance and step size, as in CMA-ES; see ``cem.adaptation``.
+                ``variance_about`` and ``std_smoothing`` are then not used.
+            smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
+            std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if full).
             extra_variance: The variance ``Z_t`` added to the elites': ``None``, a schedule of ``cem.noise``,
-                its text such as ``"linear:5,10"``, or any callable from the generation to a finite variance
-                ``>= 0``.
-            smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old distribution; 1 forgets
-                the old one.
-            bounds: (low, high), each one number or shape (dim,), low <= high, infinities allowed: every
-                candidate is clamped into them. ``None``: no bounds.
+                its text such as ``"linear:5,10"``, or any function of the generation to a finite variance
+                ``>= 0``. It is called ahead of time, once for each generation.
             std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-            mean_averaging: ``beta`` in [0, 1]: the last share ``beta`` of the generations has at least two
+            relative_std_floor: The same as a share of the first ``std`` of each dimension: the resolution of
+                the search. None: 1e-6, or 0 with ``paths``.
+            bounds: (low, high), each broadcastable to ``mean``, low <= high, infinities allowed. ``None``: no
+                bounds.
+            bound_handling: ``"clamp"``, ``"reflect"``, ``"resample"`` or ``"transform"``: how candidates are
+                kept within the bounds; see ``cem.bounds``.
+            mean_averaging: ``gamma`` in [0, 1]: the last share ``gamma`` of the generations has at least two
                 thirds of the weight in ``averaged_mean``. 0: the last generation has all of it.
-            backend: The name of the sampler, one of ``cem.available_backends()``: ``"torch"`` draws anywhere,
-                ``"cuda"`` with one kernel on CUDA devices. ``"auto"`` takes ``"cuda"`` where it works. They
-                draw different candidates for the same seed.
-            device: The device of candidates, mean and std.
-            dtype: Their dtype, ``torch.float32`` or ``torch.float64``.
-            seed: The seed of the whole search, ``0 <= seed < 2**64``.
+            sampler: Draws the candidates instead of the backend; see ``cem.sampling.Sampler``.
+            backend: What draws and updates: ``"cpu"`` and ``"cuda"``, the operators of ``kernels`` on their
+                device, ``"torch"``, PyTorch operations anywhere, or ``"auto"``, the operators where they can
+                be compiled; see ``cem.sampling``. Backends draw different candidates for the same seed.
+            device: The device of candidates, mean and std; None: the CPU.
+            dtype: Their dtype, ``torch.float32`` or ``torch.float64``. None: float64 for an array of that
+                dtype as ``mean``, otherwise float32.
+            seed: The seed of the whole search, ``0 <= seed < 2**64``. For a batch: one from which each
+                problem's own is derived, or an array of them in the batch's shape. None: torch's global
+                generator draws it, and a search that resumes takes that of the saved one.
             noise: An alias of ``extra_variance``.
 
         Raises:
@@ -136,323 +184,311 @@ class CrossEntropyMethod:
             ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
                 both ``extra_variance`` and ``noise`` are given.
         """
-        if not isinstance(maximize, bool):
-            raise TypeError(f"expected a bool for maximize, got {maximize!r}")
+        for name, flag in (("maximize", maximize), ("paths", paths)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"expected a bool for {name}, got {flag!r}")
+        self._numpy = isinstance(mean, np.ndarray)
+        if dtype is None:
+            dtype = torch.float64 if self._numpy and mean.dtype == np.float64 else torch.float32
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
-        self.device = check_device(device)
+        for name, value, known in (
+            ("weights", weights, WEIGHTS),
+            ("variance_about", variance_about, VARIANCES),
+            ("covariance", covariance, COVARIANCES),
+            ("bound_handling", bound_handling, BOUND_HANDLING),
+        ):
+            if value not in known:
+                raise unknown_name(f"value for {name}", str(value), known)
+        self.device = check_device("cpu" if device is None else device)
+        if self._numpy and self.device.type != "cpu":
+            raise ValueError(f"expected a tensor as mean on device {str(self.device)!r}, got a NumPy array")
         self.dtype = dtype
         self.maximize = maximize
         self.population_size = check_integer("population_size", population_size, MIN_ELITES)
-        self.num_elites = _count_elites(self.population_size, elite_fraction, num_elites)
+        default_fraction = 0.5 if paths else DEFAULT_ELITE_FRACTION
+        self.num_elites = count_elites(self.population_size, elite_fraction, num_elites, default_fraction)
+        self.weights = weights
         if extra_variance is not None and noise is not None:
             raise ValueError(
                 f"expected extra_variance or its alias noise, got both: {extra_variance!r} and {noise!r}"
             )
         self.extra_variance = resolve_noise(noise if extra_variance is None else extra_variance)
-        self.smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         self.std_floor = check_real("std_floor", std_floor, 0.0)
-        self.mean_averaging = check_real("mean_averaging", mean_averaging, 0.0, 1.0)
-        self.backend = choose_backend(backend, self.device)
-        self.seed = check_integer("seed", seed, 0, 2**64 - 1)
+        if relative_std_floor is None:
+            relative_std_floor = 0.0 if paths else DEFAULT_RELATIVE_STD_FLOOR
+        self.relative_std_floor = check_real("relative_std_floor", relative_std_floor, 0.0)
 
-        self._mean = check_vector("mean", mean, None, dtype, self.device)
-        self.dim = self._mean.numel()
-        self._std = check_vector("std", std, self.dim, dtype, self.device)
-        check_distribution(self._mean, self._std)
-        self._averaged_mean = self._mean
-        self._bounds = check_bounds(bounds, self._mean)
+        start = check_vector("mean", mean, None, dtype, self.device)
+        self.batch_shape = start.shape[:-1]
+        self.dim = start.shape[-1]
+        first_std = check_vector("std", std, start.shape, dtype, self.device)
+        check_distribution(start, first_std)
+        limits = check_bounds(bounds, start)
         # As text here: on a GPU it waits for the device.
-        self._bounds_text = None if self._bounds is None else repr([end.tolist() for end in self._bounds])
-        self._sampler = make_sampler(self.backend, self.device)
-
-        self._generation = 0
-        self._asked: tuple[Tensor, int] | None = None
-        self._best = torch.full_like(self._mean, math.nan)
-        self._best_fitness = torch.full((), math.nan, dtype=torch.float64, device=self.device)
-        self._elite_fitness = torch.full(
-            (self.num_elites,), math.nan, dtype=torch.float64, device=self.device
+        self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
+        self.backend = choose_backend(backend, self.device)
+        self._own_sampler = sampler is not None
+        self._sampler = sampler or (TorchSampler() if self.backend == "torch" else None)
+        self._seeds = problem_seeds(seed, self.batch_shape)
+        self._takes_any_seed = seed is None
+        smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
+        ranked = rank_weights(self.num_elites, weights)
+        learning = rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None
+        every = None if learning is None else all_weights(self.dim, self.population_size, ranked, learning)
+        floor = None
+        if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
+            floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
+        settings = Settings(
+            population_size=self.population_size,
+            num_elites=self.num_elites,
+            maximize=maximize,
+            covariance=covariance,
+            rates=learning,
+            variance_about=variance_about,
+            smoothing=smoothing,
+            std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
+            mean_averaging=check_real("mean_averaging", mean_averaging, 0.0, 1.0),
+            bounds=bound_handling,
+            backend=self.backend,
         )
-        # The number of a refused generation, from 1, that was not reported yet; 0 if there is none.
-        self._refused = torch.zeros((), dtype=torch.int64, device=self.device)
-        self._refuses_at_once = self.device.type == "cpu"
-        self._snapshot: Snapshot | None = None  # of the state as it is, if one was taken
+        if limits is not None and bound_handling == "transform":
+            start = out_of_box(start, *limits)
+        self._start = start, first_std
+        record = torch.full((*self.batch_shape, 5), math.nan, dtype=torch.float64, device=self.device)
+        record[..., REFUSED] = 0.0
+        self._state = State(
+            distribution=first_rows(start, first_std),
+            record=record,
+            generation=torch.zeros((), dtype=torch.int64, device=self.device),
+            seed=seed_tensor(self._seeds, self.batch_shape, self.device),
+            extra_variance=None,
+            weights=None if weights == "equal" else self._double(ranked),
+            std_floor=floor,
+            all_weights=None if every is None else self._double(every),
+            low=None if limits is None else limits[0],
+            high=None if limits is None else limits[1],
+            factor=torch.diag_embed(first_std) if covariance == "full" else None,
+            paths=torch.zeros((*self.batch_shape, 2, self.dim), dtype=dtype, device=self.device)
+            if paths
+            else None,
+            settings=settings,
+        )
+        self._variances = VarianceTable(self.extra_variance)
+        self._cover(1)
+        self._fitness_shape = (*self.batch_shape, self.population_size)
+        self._refuses_at_once = self.device.type == "cpu" and not self.batch_shape
+        self._adopt(0, self._state, None)
 
-    @property
-    def generation(self) -> int:
-        """The number of generations told so far: ``t`` of the next ``ask()``."""
-        return self._generation
-
-    @property
-    def mean(self) -> Tensor:
-        """A copy of ``mu_t``, shape (dim,): the answer of the search where the fitness is noisy."""
-        return self._mean.clone()
-
-    @property
-    def std(self) -> Tensor:
-        """A copy of ``sigma_t``, shape (dim,)."""
-        return self._std.clone()
-
-    @property
-    def averaged_mean(self) -> Tensor:
-        """A copy of ``a_t``, shape (dim,): ``mean`` averaged over generations; see ``mean_averaging``."""
-        return self._averaged_mean.clone()
-
-    @property
-    def best(self) -> Tensor:
-        """A copy of the fittest candidate ever told, shape (dim,); NaN before the first ``tell()``.
-
-        Of equal fitness the first one told stays. With a noisy fitness it is the luckiest one: prefer
-        ``mean``.
-        """
-        return self._best.clone()
-
-    @property
-    def best_fitness(self) -> float:
-        """The fitness of ``best`` as it was told; NaN before the first ``tell()``. Waits for the device.
-
-        Raises:
-            ValueError: As ``check``.
-        """
-        self.check()
-        return float(self._best_fitness)
-
-    @property
-    def elite_fitness(self) -> Tensor:
-        """The fitness of the elites of the last ``tell()``, best first; a copy, shape (num_elites,), float64.
-
-        NaN before the first ``tell()``, and on devices other than the CPU after a refused one.
-        """
-        return self._elite_fitness.clone()
-
-    def ask(self) -> Tensor:
-        """Draw the population of this generation, equation (1), clamped into the bounds.
+    def ask(self) -> Any:
+        """Draw the population of this generation, equation (1), within the bounds.
 
         Returns:
-            The candidates, a new tensor of shape (population_size, dim), dtype and device of the optimizer.
-            Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
+            The candidates, a new tensor of shape (..., population_size, dim), dtype and device of the
+            optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
-        candidates = self._sampler(
-            self._mean, self._std, self.population_size, seed=self.seed, generation=self._generation
-        )
-        if self._bounds is not None:
-            candidates.clamp_(*self._bounds)
-        self._asked = (candidates, _version(candidates))
-        return candidates
+        candidates = self._draw()
+        self._asked = candidates, _version(candidates)
+        return candidates.numpy() if self._numpy else candidates
 
     def tell(self, fitness: Any, candidates: Any = None) -> None:
         """Move the distribution towards the elites, equations (2) to (4), and count the generation.
 
         Args:
-            fitness: The fitness of each candidate, shape (population_size,): tensor, array or sequence of any
-                real dtype on any device. Not changed. It is ranked in its own dtype.
+            fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
+                any real dtype on any device. Not changed. It is ranked in its own dtype; on a GPU, integers
+                with ``candidates`` given are ranked as float64.
             candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
-                ones): shape (population_size, dim), any real dtype and device. Not changed.
+                ones): shape (..., population_size, dim), any real dtype and device. Not changed.
 
         Raises:
             RuntimeError: If there was no ``ask()`` before and no ``candidates`` are given.
             TypeError: If fitness or candidates are not real numbers.
             ValueError: If a shape is wrong, the asked candidates were changed in place and not passed back,
-                the extra variance is no variance, no fitness is finite, or an elite of ``candidates`` is
-                not finite.
+                the extra variance is no variance, or every candidate has failed.
         """
-        scores = check_shape("fitness", fitness, (self.population_size,))
-        scores = scores.to(self.device, scores.dtype if scores.is_floating_point() else torch.float64)
-        population = self._evaluated(candidates)
-        added = self.extra_variance(self._generation)
-        extra_variance = check_real(f"the extra variance of generation {self._generation}", added, 0.0)
-
-        # Ascending and stable: NaN sorts last, equals keep their order.
-        ranking = torch.sort(-scores if self.maximize else scores, stable=True).indices[: self.num_elites]
-        elites = population.index_select(0, ranking)
-        elite_fitness = scores.index_select(0, ranking).double()
-
-        # torch.var over rows is 14 times slower than these two passes on one core (dim 1000, 100 elites).
-        mean = elites.mean(dim=0)
-        std = (elites - mean).square_().mean(dim=0).add_(extra_variance).sqrt_()
-        if self.smoothing != 1.0:
-            mean = torch.lerp(self._mean, mean, self.smoothing)
-            std = torch.lerp(self._std, std, self.smoothing)
-        if self.std_floor > 0.0:
-            std.clamp_(min=self.std_floor)
-        share = 1.0 / (1.0 + self.mean_averaging * self._generation)
-        averaged = mean if share == 1.0 else torch.lerp(self._averaged_mean, mean, share)
-
-        top = elite_fitness[0]
-        # Negated, so that anything is better than the NaN before the first tell().
-        better = ~(self._best_fitness >= top if self.maximize else self._best_fitness <= top)
-        finite = (mean + std).isfinite().all()
-        if self._refuses_at_once:
-            if not ((math.isfinite(top) or scores.isfinite().any()) and finite):
-                nan, infinite = int(scores.isnan().sum()), int(scores.isinf().sum())
-                raise ValueError(
-                    f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
-                )
-            if better:
-                self._best, self._best_fitness = elites[0].clone(), top.clone()
-            self._mean, self._std, self._averaged_mean = mean, std, averaged
-        else:  # the same without waiting for the device
-            usable = scores.isfinite().any() & finite
-            better = better & usable
-            self._refused = torch.maximum(self._refused, ~usable * (self._generation + 1))
-            self._best = torch.where(better, elites[0], self._best)
-            self._best_fitness = torch.where(better, top, self._best_fitness)
-            self._mean, self._std = torch.where(usable, mean, self._mean), torch.where(usable, std, self._std)
-            self._averaged_mean = torch.where(usable, averaged, self._averaged_mean)
-        self._elite_fitness = elite_fitness
+        scores = self._checked_fitness(fitness)
+        asked, evaluated = self._evaluated(candidates)
+        self._cover(self._generation + 1)
+        state, elites = told(self._state, asked, scores, evaluated)
+        if self._refuses_at_once and state.record.tolist()[REFUSED] == self._generation + 1:
+            nan, infinite = int(scores.isnan().sum()), int(scores.isinf().sum())
+            raise ValueError(
+                f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
+            )
+        self._state = state
+        # A copy: the caller may use the memory of the fitness again.
+        self._elites, self._elite_fitness = scores.gather(-1, elites), None
         self._generation += 1
-        self._asked = None
-        self._snapshot = None
+        self._forget()
 
-    def snapshot(self) -> Snapshot:
-        """Start a copy of the state after the last generation told to the host; does not wait.
+    def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
+        """Return a function that runs generations of this search in a CUDA graph.
 
-        On a CUDA device the copy is queued on the current stream; reading it waits for earlier work only.
-        A generation refused since the last snapshot is reported when this one is read.
-
-        Returns:
-            A new snapshot. ``check``, ``statistics`` and ``state_dict`` use it until the next ``tell()``.
-        """
-        figures = {
-            "generation_best": self._elite_fitness[0],
-            "elite_mean": self._elite_fitness.mean(),
-            "elite_threshold": self._elite_fitness[-1],
-            "std_mean": self._std.mean().double(),
-        }
-        tensors = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
-        self._snapshot = Snapshot(self._generation, self._settings(), tensors, figures, self._refused)
-        self._refused = torch.zeros_like(self._refused)
-        return self._snapshot
-
-    def rewind(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot of this search; does not wait.
+        Whole generations, ask, objective and tell, are captured once and replayed; see
+        ``cem.graph.GenerationGraph``. Each call moves the search as ``generations`` rounds of ``ask`` and
+        ``tell`` do, bit for bit, and returns the last evaluation, whose tensors the next call overwrites.
 
         Args:
-            snapshot: A snapshot of ``snapshot()``.
+            objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the generation is a
+                tensor of shape () on the device.
+            generations: The generations of one call, ``>= 1``.
 
         Raises:
-            ValueError: If it is of a search with other settings or on another device.
+            ValueError: If the search does not run by the operators on a CUDA device.
+            RuntimeError: If the objective cannot be captured.
         """
-        device = snapshot.tensors["mean"].device
-        if snapshot.settings != self._settings() or device != self._mean.device:
-            raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
-        self._replace(snapshot.generation, snapshot.tensors)
-        self._snapshot = snapshot
+        check_integer("generations", generations, 1)
+        graph: GenerationGraph | None = None
 
-    def check(self) -> None:
-        """Wait for the device and raise what ``tell()`` did not raise without waiting; a no-op on the CPU.
+        def step() -> Evaluation:
+            nonlocal graph
+            last = self._generation + generations
+            self._cover(last)
+            if graph is None or not graph.fits(self._state):
+                graph = GenerationGraph(self._state, objective, generations)
+            self._state = graph(self._state)
+            self._elites, self._elite_fitness = graph.evaluation.fitness.gather(-1, graph.elites), None
+            self._generation = last
+            self._forget()
+            return graph.evaluation
 
-        Raises:
-            ValueError: If a generation told since the last check or snapshot was refused; raised once.
-        """
-        if not self._refuses_at_once:
-            self._latest().check()
+        return step
 
-    def statistics(self) -> dict[str, float]:
-        """Return the statistics of the last generation.
-
-        Returns:
-            ``best_fitness`` so far; ``generation_best``, ``elite_mean`` and ``elite_threshold`` of the last
-            generation (NaN before the first): the fitness of its best candidate, of its elites on average, of
-            its worst elite; and ``std_mean``, the mean of the standard deviation over the dimensions.
-
-        Raises:
-            ValueError: As ``check``.
-        """
-        return self._latest().statistics()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state from which a search resumes, as tensors on the CPU, numbers and text.
-
-        A generation asked and not yet told is not part of it: it is drawn again, the same.
-
-        Returns:
-            ``settings`` (compared on loading), ``generation``, ``mean``, ``std``, ``averaged_mean`` and
-            ``best`` of shape (dim,), ``best_fitness`` of shape () and ``elite_fitness`` of shape
-            (num_elites,). The tensors are copies.
-
-        Raises:
-            ValueError: As ``check``.
-        """
-        return self._latest().state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of an optimizer with the same settings, bit for bit.
-
-        On another device the bits of later samples may differ. For other settings make a new optimizer with
-        the ``mean`` and ``std`` of the old one.
+    def reset(self, mean: Any = None, std: Any = None) -> None:
+        """Start again elsewhere: the generation, and with it the noise, goes on; the best is forgotten.
 
         Args:
-            state: A state of ``state_dict()``. Not changed.
+            mean: The new mean, shape (..., dim); None: the first one.
+            std: The new standard deviation, broadcastable to it; None: the first one.
 
         Raises:
-            TypeError: If the generation is no int. No error changes the optimizer.
-            ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
+            TypeError: As the constructor.
+            ValueError: As the constructor.
         """
-        current = {name: getattr(self, f"_{name}") for name in _STATE_TENSORS}
-        generation, tensors = check_state(state, self._settings(), current)
-        check_distribution(tensors["mean"], tensors["std"])
-        self._replace(generation, tensors)
+        start, first_std = self._start
+        if mean is not None:
+            start = check_vector("mean", mean, start.shape, self.dtype, self.device)
+        if std is not None:
+            first_std = check_vector("std", std, start.shape, self.dtype, self.device)
+        if mean is not None or std is not None:
+            check_distribution(start, first_std)
+        low, high = self._state.low, self._state.high
+        if mean is not None and low is not None and high is not None:
+            check_bounds((low, high), start)
+            if self._state.settings.bounds == "transform":
+                start = out_of_box(start, low, high)
+        self._restart(first_rows(start, first_std))
 
-    def _latest(self) -> Snapshot:
-        return self.snapshot() if self._snapshot is None else self._snapshot
+    def shift(self, k: int) -> None:
+        """Move mean and standard deviation ``k`` places forward, as a plan of which ``k`` steps are taken.
 
-    def _replace(self, generation: int, tensors: Mapping[str, Tensor]) -> None:
-        for name in _STATE_TENSORS:
-            setattr(self, f"_{name}", tensors[name])
-        self._generation = generation
-        self._asked = None
-        self._refused = torch.zeros_like(self._refused)
-        self._snapshot = None
+        Place i takes what place i + k had; the last k take the first mean and standard deviation. The
+        generation goes on; the best is forgotten.
 
-    def _settings(self) -> dict[str, Any]:
-        """The settings that a resumed search shares with the saved one, as JSON values.
-
-        The keys are those of older checkpoints: ``noise`` is ``extra_variance``, ``averaging`` is
-        ``mean_averaging``.
+        Args:
+            k: In 0..dim.
         """
-        return {
-            "dim": self.dim,
-            "population_size": self.population_size,
-            "num_elites": self.num_elites,
-            "maximize": self.maximize,
-            "noise": describe_noise(self.extra_variance),
-            "smoothing": self.smoothing,
-            "bounds": self._bounds_text,
-            "std_floor": self.std_floor,
-            "averaging": self.mean_averaging,
-            "backend": self.backend,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "seed": self.seed,
-        }
+        k = check_integer("k", k, 0, self.dim)
+        kept = self._state.distribution[..., k:]
+        fresh = first_rows(*self._start)[..., self.dim - k :]
+        shifted = torch.cat([kept, fresh], dim=-1)
+        shifted[..., BEST, :] = math.nan
+        self._restart(shifted)
 
-    def _evaluated(self, candidates: Any) -> Tensor:
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""
+        return {**self.__dict__, "_asked": None, "_snapshot": None}
+
+    def _draw(self) -> Tensor:
+        return draw(self._state, operator_sample if self._sampler is None else self._sample)
+
+    def _sample(
+        self, state: State, mean: Tensor, std: Tensor, bounds: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
+        """Draw with the search's own sampler, problem by problem."""
+        assert self._sampler is not None
+        size, rows = self.population_size, zip(mean.view(-1, self.dim), std.view(-1, self.dim), strict=True)
+        drawn = [
+            self._sampler(*row, size, seed=seed, generation=self._generation)
+            for row, seed in zip(rows, self._seeds, strict=True)
+        ]
+        for x in drawn:
+            if (x.shape, x.dtype, x.device) != ((size, self.dim), self.dtype, self.device):
+                raise ValueError(
+                    f"expected a {self.dtype} tensor of shape {(size, self.dim)} on {self.device} from the "
+                    f"sampler, got {x.dtype}, {tuple(x.shape)}, {x.device}"
+                )
+        x = (
+            torch.stack(drawn).view(*self.batch_shape, size, self.dim)
+            if self.batch_shape
+            else drawn[0].contiguous()
+        )
+        return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
+
+    def _cover(self, generations: int, ahead: int = 0) -> None:
+        """Put the extra variance of the first ``generations``, and if possible of ``ahead``, on the device.
+
+        Raises:
+            TypeError: If the schedule gives no number for one of the first.
+            ValueError: If it gives no variance.
+        """
+        if not self._variances.covers(max(generations, ahead)):
+            table = self._variances.extended(generations, ahead)
+            self._state = self._state._replace(extra_variance=self._double(table))
+
+    def _double(self, numbers: list[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float64).to(self.device, non_blocking=True)
+
+    def _checked_fitness(self, fitness: Any) -> Tensor:
+        if (
+            type(fitness) is Tensor
+            and fitness.dtype in _FIT
+            and fitness.shape == self._fitness_shape
+            and fitness.device == self.device
+            and not fitness.requires_grad
+        ):
+            return fitness
+        return check_shape("fitness", fitness, self._fitness_shape).to(self.device)
+
+    def _evaluated(self, candidates: Any) -> tuple[Tensor, Tensor | None]:
+        """Return the candidates to be told, and, where the caller gave others, those."""
         if candidates is not None:
-            population = check_shape("candidates", candidates, (self.population_size, self.dim))
-            return population.to(self.device, self.dtype)
+            population = check_shape("candidates", candidates, (*self._fitness_shape, self.dim))
+            population = population.to(self.device, self.dtype)
+            if self.device.type == "cpu" and math.isfinite(population.sum()):  # none has failed
+                return population, None
+            return population, population
         if self._asked is None:
             raise RuntimeError(
                 "expected ask() before tell(fitness), or tell(fitness, candidates); got neither"
             )
         population, version = self._asked
-        if _version(population) != version:
+        if _version(population) != version or not self._is_as_drawn(population):
             raise ValueError(
                 "expected the candidates as ask() returned them, got them changed in place: "
                 "pass what was evaluated as tell(fitness, candidates)"
             )
-        return population
+        return population.detach(), None
 
+    def _is_as_drawn(self, candidates: Tensor) -> bool:
+        """Return False if NumPy has changed candidates: torch does not see that.
 
-def _count_elites(population_size: int, elite_fraction: float | None, num_elites: int | None) -> int:
-    if num_elites is not None:
-        if elite_fraction is not None:
-            raise ValueError(
-                f"expected elite_fraction or num_elites, got both: {elite_fraction!r} and {num_elites!r}"
-            )
-        return check_integer("num_elites", num_elites, MIN_ELITES, population_size)
-    fraction = DEFAULT_ELITE_FRACTION if elite_fraction is None else elite_fraction
-    fraction = check_real("elite_fraction", fraction, 0.0, 1.0, open_low=True)
-    return max(MIN_ELITES, math.ceil(fraction * population_size - _ROUNDING))
+        Memory that NumPy was given cannot be resized any more. Its candidates are drawn again.
+        """
+        if self.device.type != "cpu" or self._own_sampler or candidates.untyped_storage().resizable():
+            return True
+        word = torch.int64 if self.dtype == torch.float64 else torch.int32
+        return torch.equal(self._draw().view(word), candidates.detach().view(word))
+
+    def _restart(self, distribution: Tensor) -> None:
+        state = self._state
+        record = torch.full_like(state.record, math.nan)
+        record[..., REFUSED] = 0.0
+        factor = None if state.factor is None else torch.diag_embed(distribution[..., STD, :])
+        paths = None if state.paths is None else torch.zeros_like(state.paths)
+        new = state._replace(distribution=distribution, record=record, factor=factor, paths=paths)
+        self._adopt(self._generation, new, None)
 
 
 def _version(tensor: Tensor) -> int:

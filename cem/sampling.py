@@ -1,14 +1,20 @@
-"""Sampling backends: they draw a normal population and are chosen by name.
+"""The backends of a search: what draws its candidates and computes its update.
 
-A sample is a pure function of (seed, generation). Asking twice, dropping a generation or resuming gives the
-same candidates, and a checkpoint needs no generator state.
+"cpu", "cuda"   the operators of ``kernels``, one call a step. Noise is a function of (seed, generation,
+                candidate, dimension), sums have a fixed order and every operation is IEEE's: on the CPU a
+                seed gives the same bits on any processor, number of threads and version of torch. Full
+                covariance, paths, and bounds by resampling or transform go through torch as well, and are
+                as reproducible as that.
+"torch"         PyTorch operations, on any device and without a compiler. The same bits for the same
+                seed, machine and version of torch; vector widths and versions change them.
+"auto"          the operators where they are compiled or can be; otherwise ``"torch"``.
 """
 
 from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,33 +24,32 @@ from torch import Tensor
 from kernels.names import unknown_name
 
 AUTO = "auto"
+BACKENDS = ("cpu", "cuda", "torch")
+OPERATORS = ("normal", "cem_update")
+"""The operators of ``kernels`` that backends "cpu" and "cuda" call."""
 _UINT64 = 2**64 - 1
 
 
 class Sampler(Protocol):
-    """A function that draws one generation, made by a backend."""
+    """A function that draws one generation: what ``CrossEntropyMethod(sampler=...)`` takes."""
 
     def __call__(
         self, mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int
     ) -> Tensor:
-        """Draw ``x[i, j] ~ N(mean[j], std[j]^2)``, independent in every entry.
+        """Draw ``x[i, j]`` of N(mean[j], std[j]^2), independent in every entry.
 
         Args:
-            mean: The means, shape (dim,), float32 or float64, any device. Not changed.
+            mean: The means, shape (d,), float32 or float64, any device. Not changed.
             std: The standard deviations, same shape, dtype and device, ``>= 0``. Not changed.
             population_size: The number of candidates, ``>= 1``.
-            seed: The seed of the run, ``0 <= seed < 2**64``.
+            seed: The seed of the search, ``0 <= seed < 2**64``.
             generation: The number of the generation, ``>= 0``.
 
         Returns:
-            A new tensor of shape (population_size, dim), with the dtype and device of ``mean``; the same for
+            A new tensor of shape (population_size, d), with the dtype and device of ``mean``; the same for
             the same arguments.
         """
         ...
-
-
-SamplerFactory = Callable[[torch.device], Sampler]
-"""Makes the sampler of a backend for one device, or raises ValueError with the remedy."""
 
 
 def mix_seed(seed: int, generation: int) -> int:
@@ -92,117 +97,96 @@ class _Recycler:
         return array
 
 
-def _cpu_sampler() -> Sampler:
-    generator = torch.Generator("cpu")
-    recycler = _Recycler()
+class TorchSampler:
+    """The sampler of backend ``"torch"``: NumPy's ziggurat for float64 on the CPU, else torch's numbers."""
 
-    def sample(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
-        array = recycler.empty((population_size, mean.numel()), mean.dtype)
+    def __init__(self) -> None:
+        """Start without memory."""
+        self._recycler = _Recycler()
+
+    def __call__(
+        self, mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int
+    ) -> Tensor:
+        """Draw; see ``Sampler``."""
+        mixed = mix_seed(seed, generation)
+        shape = (population_size, mean.numel())
+        if mean.device.type != "cpu":
+            out = torch.empty(shape, dtype=mean.dtype, device=mean.device)
+            out.normal_(generator=torch.Generator(mean.device).manual_seed(mixed))
+            return torch.addcmul(mean, out, std, out=out)
+        array = self._recycler.empty(shape, mean.dtype)
         out = torch.from_numpy(array)
         if mean.dtype == torch.float64:
-            # NumPy's ziggurat takes less than half the time of torch, which has no vector code for doubles.
-            np.random.Generator(np.random.SFC64(mix_seed(seed, generation))).standard_normal(out=array)
+            # The ziggurat takes less than half the time of torch, which has no vector code for doubles.
+            np.random.Generator(np.random.SFC64(mixed)).standard_normal(out=array)
         else:
-            out.normal_(generator=generator.manual_seed(mix_seed(seed, generation)))
+            out.normal_(generator=torch.Generator().manual_seed(mixed))
         return torch.addcmul(mean, out, std, out=out)
 
-    return sample
+    def __deepcopy__(self, memo: dict[int, Any]) -> TorchSampler:
+        """Return a sampler with memory of its own."""
+        return TorchSampler()
 
-
-def _device_sampler(device: torch.device) -> Sampler:
-    generator = torch.Generator(device)
-
-    def sample(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
-        out = torch.empty((population_size, mean.numel()), dtype=mean.dtype, device=mean.device)
-        out.normal_(generator=generator.manual_seed(mix_seed(seed, generation)))
-        return torch.addcmul(mean, out, std, out=out)
-
-    return sample
-
-
-def _torch_sampler(device: torch.device) -> Sampler:
-    # The bits are torch's and NumPy's: the same for any number of threads, but not for another kind of
-    # device, and not promised from one version of them, or one vector width of the processor, to the next.
-    return _cpu_sampler() if device.type == "cpu" else _device_sampler(device)
-
-
-def _cuda_sampler(device: torch.device) -> Sampler:
-    """Return the sampler of the fused kernel, compiled and run once."""
-    if device.type != "cuda":
-        raise ValueError(
-            f"expected a CUDA device for backend 'cuda', got {str(device)!r}: "
-            f"take device 'cuda', or backend 'torch' on {str(device)!r}"
-        )
-    from kernels.normal import sample_normal
-
-    def sample(mean: Tensor, std: Tensor, population_size: int, *, seed: int, generation: int) -> Tensor:
-        return sample_normal(mean, std, population_size, seed=seed, generation=generation, dim_first=False)
-
-    try:
-        sample(torch.zeros(1, device=device), torch.zeros(1, device=device), 1, seed=0, generation=0)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:  # the kernel cannot be built, or does not run on this GPU
-        raise ValueError(f"backend 'cuda' is not available: {error}; or use backend 'torch'") from error
-    return sample
-
-
-_FACTORIES: dict[str, SamplerFactory] = {"cuda": _cuda_sampler, "torch": _torch_sampler}
-
-
-def register_backend(name: str, factory: SamplerFactory) -> None:
-    """Register a backend, or replace the one of that name.
-
-    Args:
-        name: The name that ``CrossEntropyMethod(backend=...)`` takes.
-        factory: Called once for each optimizer, with its device; costly imports belong there.
-
-    Raises:
-        ValueError: If the name is empty or ``auto``.
-    """
-    if name in ("", AUTO):
-        raise ValueError(f"expected a name for the backend, not empty and not {AUTO!r}, got {name!r}")
-    _FACTORIES[name] = factory
-
-
-def available_backends() -> tuple[str, ...]:
-    """Return the names of the registered backends, in alphabetical order."""
-    return tuple(sorted(_FACTORIES))
+    def __reduce__(self) -> tuple[type[TorchSampler], tuple[()]]:
+        """Pickle without the memory."""
+        return TorchSampler, ()
 
 
 def choose_backend(name: str, device: torch.device) -> str:
-    """Return the name of the backend to draw with: ``auto`` is resolved, other names stay.
+    """Return the backend of a search, built and ready: ``"auto"`` is resolved.
 
     Args:
-        name: The name of a backend, or ``"auto"``: ``"cuda"`` on CUDA devices where its kernel is compiled or
-            can be, else ``"torch"``. A failed compilation gives a RuntimeWarning.
-        device: The device of the candidates.
+        name: One of ``BACKENDS``, or ``"auto"``: a failed compilation then gives a RuntimeWarning, a missing
+            compiler nothing.
+        device: The device of the search.
+
+    Raises:
+        ValueError: If the name is unknown, or the backend does not work on the device.
     """
-    if name != AUTO:
-        return name
-    if device.type != "cuda":
+    if name not in (AUTO, *BACKENDS):
+        raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
+    if name == "torch" or (name == AUTO and device.type not in BACKENDS):
         return "torch"
+    wanted = device.type if name == AUTO else name
+    if device.type != wanted:
+        other = "a CUDA device" if wanted == "cuda" else "the CPU"
+        raise ValueError(
+            f"expected {other} for backend {wanted!r}, got {str(device)!r}: "
+            f"take device {wanted!r}, or backend 'torch' on {str(device)!r}"
+        )
     from kernels import CompilerMissingError
 
     try:
-        make_sampler("cuda", device)
-    except ValueError as error:
-        if not isinstance(error.__cause__, CompilerMissingError):
-            warnings.warn(f"drawing with backend 'torch': {error}", RuntimeWarning, stacklevel=3)
+        _prepare(device)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # the operators cannot be built, or do not run on this device
+        if name != AUTO:
+            raise ValueError(
+                f"backend {wanted!r} is not available: {error}; or use backend 'torch'"
+            ) from error
+        if not isinstance(error, CompilerMissingError):
+            warnings.warn(f"taking backend 'torch': {error}", RuntimeWarning, stacklevel=4)
         return "torch"
-    return "cuda"
+    return wanted
 
 
-def make_sampler(name: str, device: torch.device) -> Sampler:
-    """Return the sampler of a backend for a device.
+_prepared: set[torch.device] = set()
 
-    Args:
-        name: One of ``available_backends()``.
-        device: The device of the candidates.
 
-    Raises:
-        ValueError: If no backend has that name, or it does not support the device.
-    """
-    if not isinstance(name, str) or name not in _FACTORIES:
-        raise unknown_name("backend", str(name), (AUTO, *available_backends()))
-    return _FACTORIES[name](device)
+def _prepare(device: torch.device) -> None:
+    """Build the operators side by side, and call them once."""
+    if device in _prepared:
+        return
+    from kernels.ahead import build_missing
+    from kernels.library import extension
+
+    kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
+    build_missing([extension(operator, kind) for kind in kinds for operator in OPERATORS])
+    from cem.functional import ask, init, tell
+
+    state = init([0.0], 1.0, 2, maximize=True, seed=0, backend="torch", device=device)
+    state = state._replace(settings=replace(state.settings, backend=device.type))
+    candidates, state = ask(state)
+    tell(state, candidates, candidates[:, 0])
+    _prepared.add(device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -111,6 +111,8 @@ class Trainer:
         checkpointer: Checkpointer | None = None,
         stop: StopRequest | None = None,
         costs: Sequence[float] = (),
+        record_every: int = 1,
+        graph: bool = False,
     ) -> None:
         """Set up a run.
 
@@ -125,6 +127,9 @@ class Trainer:
             stop: A request whose context the caller has entered (``with StopRequest() as stop``). None: one
                 that is entered for the time of ``run()``.
             costs: The relative cost of each generation, for the time left; empty: all the same.
+            record_every: The generations from one record to the next, ``>= 1``: stops, callbacks and
+                checkpoints come after them. The last of a run has a record in any case.
+            graph: Whether the generations of a record are one CUDA graph; see ``CrossEntropyMethod.capture``.
 
         Raises:
             TypeError: If ``generations`` or ``time_limit_s`` has the wrong type.
@@ -140,6 +145,9 @@ class Trainer:
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
         self._costs = tuple(costs)
+        self._record_every = check_integer("record_every", record_every, 1)
+        self._graph = graph
+        self._steps: dict[int, Callable[[], Evaluation]] = {}  # by their generations
         self._saved: int | None = None
         self._saved_at = 0.0
         self._defers_sync = defers_sync(optimizer.device)
@@ -228,11 +236,22 @@ class Trainer:
         return "time_limit" if self.stop.expired else None
 
     def _tell(self) -> _Told:
+        """Tell the generations of a record."""
         began = time.monotonic()
-        found = self._objective(self.optimizer.ask(), self.optimizer.generation)
-        evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
-        metrics = Metrics(evaluation)
-        self.optimizer.tell(evaluation.fitness, evaluation.candidates)
+        count = self._record_every
+        if self._generations is not None:
+            count = min(count, self._generations - self.optimizer.generation)
+        if self._graph:
+            if count not in self._steps:
+                self._steps[count] = self.optimizer.capture(self._objective, count)
+            evaluation = self._steps[count]()
+            return _Told(self.optimizer.snapshot(), Metrics(evaluation), began)
+        for last in range(count - 1, -1, -1):
+            found = self._objective(self.optimizer.ask(), self.optimizer.generation)
+            evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
+            metrics = Metrics(evaluation) if last == 0 else None
+            self.optimizer.tell(evaluation.fitness, evaluation.candidates)
+        assert metrics is not None
         return _Told(self.optimizer.snapshot(), metrics, began)
 
     def _record_all_but(self, count: int) -> None:

@@ -57,6 +57,7 @@ class Case:
         large: the size for C++ and CUDA.
         arguments: what all of them, the prototype too, get by name beside the tensors.
         tolerance: the largest |difference| / (1 + |expected|), for each type that is checked.
+        gradients: whether the operator has a derivative; without one, results alone are compared.
     """
 
     reference: Callable[..., Any]
@@ -66,6 +67,7 @@ class Case:
     large: tuple[int, ...]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     tolerance: Mapping[torch.dtype, float] = field(default_factory=lambda: dict(_TOLERANCE))
+    gradients: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,10 @@ class Report:
 
 class Unavailable(Exception):  # noqa: N818  (not an error: it skips the step)
     """Something that a step needs is not here."""
+
+
+class NotApplicable(Exception):  # noqa: N818  (not an error: it skips the step)
+    """The operator has nothing that a step could check."""
 
 
 class Mismatch(Exception):  # noqa: N818  (a finding)
@@ -208,6 +214,8 @@ def _outcome(
         error, note = question()
     except Mismatch as mismatch:
         result, error, note = FAILED, mismatch.error, str(mismatch)
+    except NotApplicable as reason:
+        result, note = SKIPPED, str(reason)
     except (Unavailable, CompilerMissingError) as missing:
         result, note = FAILED if needed else SKIPPED, str(missing)
     except Exception as problem:  # a kernel can fail in any way, and the other steps still tell something
@@ -234,6 +242,8 @@ def _reference(case: Case) -> tuple[float | None, str]:
 
 def _gradcheck(case: Case, function: Callable[..., Any], devices: Sequence[str]) -> tuple[float | None, str]:
     """Compares the derivative with finite differences, in float64."""
+    if not case.gradients:
+        raise NotApplicable("it has no derivative")
     for device in devices:
         inputs = _inputs(case, case.small, torch.float64, device)
         # Its own tolerances would let an error of a thousandth pass.
@@ -269,8 +279,10 @@ def _numba(case: Case, module: str) -> tuple[float | None, str]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
             outputs = _tuple(prototype.forward(*arrays, **case.arguments))
-            weights = _weights([torch.from_numpy(output) for output in outputs])
-            gradients = prototype.backward(*(w.numpy() for w in weights), *arrays, **case.arguments)
+            gradients: Any = ()
+            if case.gradients:
+                weights = _weights([torch.from_numpy(output) for output in outputs])
+                gradients = prototype.backward(*(w.numpy() for w in weights), *arrays, **case.arguments)
         actual = tuple(torch.from_numpy(array) for array in (*outputs, *_tuple(gradients)))
         errors.append(_compare(actual, expected, tolerance, _name(dtype)))
     return max(errors), where
@@ -317,15 +329,17 @@ def _numba_remedy() -> str:
 
 def _inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensors:
     made = case.inputs(torch.Generator().manual_seed(_SEED), *size)
-    return tuple(tensor.to(device, dtype).requires_grad_() for tensor in made)
+    return tuple(tensor.to(device, dtype).requires_grad_(case.gradients) for tensor in made)
 
 
 def _evaluate(
     function: Callable[..., Any], case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str
 ) -> Tensors:
-    """Returns a function's results and the gradients of its inputs."""
+    """Returns a function's results and the gradients of its inputs, if it has any."""
     inputs = _inputs(case, size, dtype, device)
     outputs = _tuple(function(*inputs, **case.arguments))
+    if not case.gradients:
+        return outputs
     weights = [weight.to(device) for weight in _weights(outputs)]
     return (*(output.detach() for output in outputs), *torch.autograd.grad(outputs, inputs, weights))
 

@@ -46,8 +46,8 @@ def test_each_section_has_one_program() -> None:
 
 
 def test_a_function_in_numpy_is_minimised() -> None:
-    optimizer = run("The optimiser on a function of yours")["optimizer"]
-    assert optimizer.best.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
+    result = run("The optimiser on a function of yours")["result"]
+    assert result.x.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
 
 
 def test_a_long_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_long_search_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 
 def test_a_pendulum_is_swung_up() -> None:
-    # The seed is fixed. Over seeds 1 to 6 the score was -249 to -0.5, and without a torque -680 to -1,594.
-    assert run("Planning: model-predictive control")["score"] > -300
+    # Seeds are fixed. From six starts the score was -232 to -1, and without a torque -680 to -1,594.
+    assert run("Planning: model-predictive control")["score"] > -150
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])

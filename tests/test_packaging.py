@@ -130,13 +130,11 @@ def test_the_runtime_dependencies_are_exactly_five(pyproject: dict[str, Any]) ->
     assert names == DEPENDENCIES
 
 
-LATER = ("gymnasium", "kernels.normal", "tensorboard", "torch._dynamo")
+LATER = ("gymnasium", "tensorboard", "torch._dynamo")
 IMPORT = f"""
 import sys, cem, tetris, kernels
-cem.CrossEntropyMethod([0.0], 1.0, 10, maximize=True).ask()
+cem.CrossEntropyMethod([0.0], 1.0, 10, maximize=True, backend="torch").ask()
 print([name for name in {LATER} if name in sys.modules])
-import kernels.normal
-print("torch._dynamo" in sys.modules)
 """
 
 
@@ -151,7 +149,7 @@ def test_importing_does_no_work_and_imports_nothing_that_few_need(tmp_path: Path
         check=False,
     )
 
-    assert (result.returncode, result.stdout, result.stderr) == (0, "[]\nFalse\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "[]\n", "")
     assert not cache.exists()
 
 

@@ -26,7 +26,7 @@ __device__ __forceinline__ float as_real<__nv_bfloat16, float>(__nv_bfloat16 x) 
 
 // z[dimension][sample] of a tile.
 template <typename Real>
-__device__ __forceinline__ void noise_tile(const typename Stream<Real>::Keys& keys, const Noise& noise,
+__device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& noise,
                                            const typename Stream<Real>::Dimensions& dimensions,
                                            const typename Stream<Real>::Samples& samples,
                                            Real (&z)[kTile][kTile]) {
@@ -50,13 +50,13 @@ __device__ __forceinline__ void noise_tile(const typename Stream<Real>::Keys& ke
 // A thread's sums for the four dimensions of its tile over the tiles of samples first_tile, + step, ... <
 // last_tile.
 template <typename T, typename Real>
-__device__ __forceinline__ void sum_tiles(Noise noise, const T* grad, int64_t first, int64_t tile,
+__device__ __forceinline__ void sum_tiles(const Noise& noise, const T* grad, int64_t first, int64_t tile,
                                           int64_t step, int64_t last, Real (&sum)[2][kTile]) {
-  __shared__ typename Stream<Real>::Keys shared_keys;
-  const Key key = load_key(noise);
+  __shared__ LateKeys shared_keys;
+  const Key key = make_key(noise.seed);
   put_keys(key, shared_keys);
   __syncthreads();
-  const typename Stream<Real>::Keys keys = shared_keys;
+  const LateKeys keys = shared_keys;
   const auto dimensions = Stream<Real>::dimensions(key, noise.shared ? 0 : first, noise.generation);
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
   for (; tile < last; tile += step) {
@@ -81,6 +81,11 @@ __device__ __forceinline__ void sum_tiles(Noise noise, const T* grad, int64_t fi
 template <typename T, typename Real>
 __global__ __launch_bounds__(kThreads) void backward_rows_kernel(Noise noise, const T* grad, int64_t chunks,
                                                                  Real* partial) {
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  grad += problem * noise.dimensions * noise.samples;
+  partial += problem * 2 * chunks * noise.dimensions;
   const int64_t chunk = blockIdx.x % chunks, first = blockIdx.x / chunks * kTile;
   const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
   Real sum[2][kTile] = {};
@@ -106,6 +111,11 @@ __global__ __launch_bounds__(kThreads) void backward_rows_kernel(Noise noise, co
 template <typename T, typename Real>
 __global__ __launch_bounds__(kThreads) void backward_columns_kernel(Noise noise, const T* grad,
                                                                     int64_t chunks, Real* partial) {
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  grad += problem * noise.dimensions * noise.samples;
+  partial += problem * 2 * chunks * noise.dimensions;
   const int64_t chunk = blockIdx.x % chunks, first = (blockIdx.x / chunks * kThreads + threadIdx.x) * kTile;
   const int64_t tiles = (noise.samples + kTile - 1) / kTile, begin = chunk * (kChunk / kTile);
   Real sum[2][kTile] = {};
@@ -118,19 +128,21 @@ __global__ __launch_bounds__(kThreads) void backward_columns_kernel(Noise noise,
   }
 }
 
-// One thread a dimension sums its chunks.
+// One thread a dimension of a problem sums its chunks.
 template <typename Real>
-__global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t dimensions, Real* mean_grad,
-                                  Real* std_grad) {
-  const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
-  if (i >= dimensions) return;
+__global__ void sum_chunks_kernel(const Real* partial, int64_t chunks, int64_t dimensions, int64_t problems,
+                                  Real* mean_grad, Real* std_grad) {
+  const int64_t index = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+  if (index >= problems * dimensions) return;
+  const int64_t i = index % dimensions;
+  partial += index / dimensions * 2 * chunks * dimensions;
   double sum[2] = {};
   for (int which = 0; which < 2; ++which) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
       sum[which] += partial[(which * chunks + chunk) * dimensions + i];
   }
-  mean_grad[i] = static_cast<Real>(sum[0]);
-  std_grad[i] = static_cast<Real>(sum[1]);
+  mean_grad[index] = static_cast<Real>(sum[0]);
+  std_grad[index] = static_cast<Real>(sum[1]);
 }
 
 template <typename T, typename Real>
@@ -138,13 +150,12 @@ void launch_backward(const Noise& noise, const T* grad, int64_t chunks, Real* pa
                      Real* std_grad, cudaStream_t stream) {
   const int64_t tiles = (noise.dimensions + kTile - 1) / kTile;
   const int64_t blocks = chunks * (noise.dim_first ? tiles : (tiles + kThreads - 1) / kThreads);
-  STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
   auto* kernel = noise.dim_first ? backward_rows_kernel<T, Real> : backward_columns_kernel<T, Real>;
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(noise, grad, chunks, partial);
+  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, stream>>>(noise, grad, chunks, partial);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
-  const unsigned grid = static_cast<unsigned>((noise.dimensions + kThreads - 1) / kThreads);
-  sum_chunks_kernel<Real>
-      <<<grid, kThreads, 0, stream>>>(partial, chunks, noise.dimensions, mean_grad, std_grad);
+  const int64_t sums = noise.problems * noise.dimensions;
+  sum_chunks_kernel<Real><<<grid_of((sums + kThreads - 1) / kThreads, 1), kThreads, 0, stream>>>(
+      partial, chunks, noise.dimensions, noise.problems, mean_grad, std_grad);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

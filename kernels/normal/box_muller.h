@@ -23,9 +23,19 @@ struct Polar {
   Real radius, cosine, sine;
 };
 
+// The nearest float. On the host by halves: AVX2 converts signed integers only.
+NORMAL_FUNCTION float nearest_float(uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<float>(word);
+#else
+  return static_cast<float>(static_cast<int32_t>(word >> 16)) * 0x1p16f +
+         static_cast<float>(static_cast<int32_t>(word & 0xFFFFu));
+#endif
+}
+
 // (word + 1/2) 2^-32, a little less, so that it is at most 1 - 2^-23.
 NORMAL_FUNCTION float open_unit(uint32_t word) {
-  return fmaf(static_cast<float>(word), 0x1.fffffcp-33f, 0x1p-33f);
+  return fmaf(nearest_float(word), 0x1.fffffcp-33f, 0x1p-33f);
 }
 
 // The radius is sqrt(-2 log(u)), from a logarithm that is good to 2^-22 absolutely. That is too little near u
@@ -93,9 +103,9 @@ NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   // The angle or its opposite, whichever is nearer to 0: pi t with |t| <= 1/2; the opposite has both signs
   // changed.
   const float turns = half_turns(angle_word);
-  const bool near = std::fabs(turns) <= 0.5f;
-  const float t = near ? turns : turns - std::copysign(1.0f, turns), t2 = t * t;
-  const uint32_t sign = near ? 0u : 0x80000000u;
+  const uint32_t far = std::fabs(turns) <= 0.5f ? 0u : ~0u;  // a mask, for a loop without branches
+  const float t = turns - as_float(as_bits(std::copysign(1.0f, turns)) & far), t2 = t * t;
+  const uint32_t sign = far & 0x80000000u;
   float cosine = 0x1.c02e2p-3f;  // cos(pi t), 6e-8
   cosine = fmaf(cosine, t2, -0x1.54dcb4p+0f);
   cosine = fmaf(cosine, t2, 0x1.03bc26p+2f);
@@ -111,15 +121,87 @@ NORMAL_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
 
 #endif
 
-// double: 53 bits for each of the two, from a whole block of four words.
+// double: 53 bits for each of the two, from a whole block of four words. IEEE operations alone, in a fixed
+// order, in place of the libraries' functions: the same bits on every processor and on CUDA. The series are
+// cut where what is left out is below 1e-16 of the sum; radius * cosine and radius * sine are good to 1e-15
+// of the radius.
+
+NORMAL_FUNCTION double as_double(uint64_t bits) {
+#if defined(__CUDA_ARCH__)
+  return __longlong_as_double(static_cast<long long>(bits));
+#else
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+#endif
+}
+
+NORMAL_FUNCTION uint64_t as_bits(double value) {
+#if defined(__CUDA_ARCH__)
+  return static_cast<uint64_t>(__double_as_longlong(value));
+#else
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+#endif
+}
+
+// upper * 2^32 + lower + 1/2, rounded once.
+NORMAL_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
+  const double signed_lower = static_cast<double>(static_cast<int32_t>(lower ^ 0x80000000u));
+  return fma(static_cast<double>(upper), 0x1p32, signed_lower + (0x1p31 + 0.5));
+}
+
+// -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e, sqrt(1/2) <= m < sqrt(2), and s = (m - 1) / (m + 1):
+// log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...).
+NORMAL_FUNCTION double minus_two_log(double u) {
+  constexpr uint64_t kRootHalf = 0x3FE6A09E667F3BCDull, kBias = 64, kMagic = 0x4330000000000000ull;  // 2^52
+  constexpr double kTwoLog2 = 0x1.62e42fefa39efp+0;
+  const uint64_t bits = as_bits(u), biased = (bits - kRootHalf + (kBias << 52)) >> 52;
+  const double exponent = as_double(kMagic | biased) - (0x1p52 + static_cast<double>(kBias));
+  const double f = as_double(bits - ((biased - kBias) << 52)) - 1.0, s = f / (2.0 + f), s2 = s * s;
+  double series = 1.0 / 21;
+  series = fma(series, s2, 1.0 / 19);
+  series = fma(series, s2, 1.0 / 17);
+  series = fma(series, s2, 1.0 / 15);
+  series = fma(series, s2, 1.0 / 13);
+  series = fma(series, s2, 1.0 / 11);
+  series = fma(series, s2, 1.0 / 9);
+  series = fma(series, s2, 1.0 / 7);
+  series = fma(series, s2, 1.0 / 5);
+  series = fma(series, s2, 1.0 / 3);
+  return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
+}
+
 NORMAL_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
-  constexpr double kPi = 3.14159265358979323846;
-  const uint64_t n0 = (static_cast<uint64_t>(w0) << 32 | w1) >> 11,
-                 n1 = (static_cast<uint64_t>(w2) << 32 | w3) >> 11;
-  const double u = (static_cast<double>(n0) + 0.5) * 0x1p-53;  // never 0, and 1 only by rounding
-  const double theta = 2.0 * kPi * ((static_cast<double>(n1) + 0.5) * 0x1p-53);
-  const double square = -2.0 * log(u);
-  return {sqrt(square > 0.0 ? square : 0.0), cos(theta), sin(theta)};
+  // u = (n + 1/2) 2^-53 with the upper 53 bits of the first two words: never 0, and 1 only by rounding.
+  const double u = plus_half(static_cast<int32_t>(w0 >> 11), w0 << 21 | w1 >> 11) * 0x1p-53;
+  const double square = minus_two_log(u);
+  // The angle is as many quarters of a turn and x, |x| <= pi / 4; the part of a turn that is left is exact.
+  const uint32_t quarter = ((w2 >> 29) + 1) / 2;
+  const double part = plus_half(static_cast<int32_t>((w2 >> 11) - (quarter << 19)), w2 << 21 | w3 >> 11);
+  const double x = part * 0x1.921fb54442d18p-51, x2 = x * x;  // 2 pi 2^-53
+  double of_sine = -1.0 / 1307674368000;
+  of_sine = fma(of_sine, x2, 1.0 / 6227020800);
+  of_sine = fma(of_sine, x2, -1.0 / 39916800);
+  of_sine = fma(of_sine, x2, 1.0 / 362880);
+  of_sine = fma(of_sine, x2, -1.0 / 5040);
+  of_sine = fma(of_sine, x2, 1.0 / 120);
+  of_sine = fma(of_sine, x2, -1.0 / 6);
+  double of_cosine = 1.0 / 20922789888000;
+  of_cosine = fma(of_cosine, x2, -1.0 / 87178291200);
+  of_cosine = fma(of_cosine, x2, 1.0 / 479001600);
+  of_cosine = fma(of_cosine, x2, -1.0 / 3628800);
+  of_cosine = fma(of_cosine, x2, 1.0 / 40320);
+  of_cosine = fma(of_cosine, x2, -1.0 / 720);
+  of_cosine = fma(of_cosine, x2, 1.0 / 24);
+  const double sine = fma(x * x2, of_sine, x), half = 0.5 * x2, rest = 1.0 - half;
+  const double cosine = rest + fma(x2 * x2, of_cosine, (1.0 - rest) - half);
+  const bool odd = quarter % 2 != 0;
+  const uint64_t along = as_bits(odd ? sine : cosine), across = as_bits(odd ? cosine : sine);
+  return {sqrt(square > 0.0 ? square : 0.0),
+          as_double(along ^ static_cast<uint64_t>((quarter + 1) & 2) << 62),
+          as_double(across ^ static_cast<uint64_t>(quarter & 2) << 62)};
 }
 
 }  // namespace cem_tetris::normal

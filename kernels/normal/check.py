@@ -15,6 +15,8 @@ from kernels.check import Case
 from kernels.normal import sample_normal, sample_normal_reference
 from kernels.philox import philox4x32, split64
 
+_DOMAIN = int.from_bytes(b"normal z", "big")  # separates the keys from those of other users of Philox
+
 
 @functools.lru_cache(maxsize=2)
 def noise(dimensions: int, samples: int, seed: int, generation: int, dtype: torch.dtype) -> Tensor:
@@ -33,7 +35,7 @@ def noise(dimensions: int, samples: int, seed: int, generation: int, dtype: torc
 def _words(seed: int, generation: int, block: int, dimension: int, mark: int = 0) -> tuple[int, ...]:
     """Returns the four words of a block of four samples and a dimension."""
     (b, b_up), (d, d_up), (g, g_up) = split64(block), split64(dimension), split64(generation)
-    return philox4x32((b, d, g, mark | g_up << 24 | d_up << 12 | b_up), split64(seed))
+    return philox4x32((b, d, g, mark | g_up << 24 | d_up << 12 | b_up), split64(seed ^ _DOMAIN))
 
 
 def _uniform_float32(seed: int, generation: int, dimension: int, pair: int) -> tuple[float, float]:

@@ -4,19 +4,13 @@
 // threads share the rows of tiles. Every number is a function of its place alone, so the number of threads
 // changes nothing.
 
-// Without errno a square root is one instruction, which has a vector form.
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno")
-#endif
-
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "arguments.h"
+#include "call.h"
 #include "tile.h"
 
 namespace cem_tetris::normal {
@@ -27,96 +21,121 @@ constexpr int kCells = kTile * kTile;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// One number a dimension and problem in the order of the lanes: of kLanes tiles their first dimensions, then
+// their second ones, and so on. The last tiles are filled up with zeros. Empty where there are no numbers.
 template <typename Real>
-std::vector<Real> converted(Vector v, int64_t size) {
-  std::vector<Real> result(size);
-  dispatch(v.type, [&](auto zero) {
-    const auto* data = static_cast<const decltype(zero)*>(v.data);
-    for (int64_t i = 0; i < size; ++i) result[i] = static_cast<Real>(data[i]);
-  });
-  return result;
-}
+struct ByLane {
+  int64_t size = 0;  // of a problem
+  std::vector<Real> values;
 
-Key key_of(const Noise& noise) {
-  return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(*noise.seed_data) : noise.seed);
-}
+  ByLane(Vector v, int64_t problems, int64_t dimensions) {
+    if (v.data == nullptr) return;
+    size = divide_up(dimensions, kTile * kLanes) * kTile * kLanes;
+    values.resize(problems * size);
+    dispatch(v.type, [&](auto zero) {
+      for (int64_t p = 0; p < problems; ++p) {
+        const auto* data = static_cast<const decltype(zero)*>(v.data) + p * v.stride;
+        for (int64_t i = 0; i < dimensions; ++i) {
+          values[p * size + start(i / kTile) + i % kTile * kLanes] = static_cast<Real>(data[i]);
+        }
+      }
+    });
+  }
 
-// The noise of `lanes` neighbouring tiles: z = radius * direction, in [dimension * kTile + sample][lane].
-// Lane l has the dimensions from (tile + l) * kTile if `across` (the samples from block * kTile), else the
-// samples from (block + l) * kTile. Where the noise is shared, dimension 0 stands for all.
-template <typename Real>
-struct Tiles {
-  Real radius[kCells][kLanes], direction[kCells][kLanes];
+  // Where the first dimension of a tile is; the others follow at distances of kLanes.
+  static int64_t start(int64_t tile) { return tile / kLanes * kTile * kLanes + tile % kLanes; }
 
-  void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across, int lanes);
+  const Real* of(int64_t problem, int64_t tile) const {
+    return values.empty() ? nullptr : values.data() + problem * size + start(tile);
+  }
 };
 
-template <>
-void Tiles<float>::fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across, int) {
-  LateKeys keys;
-  for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
-  const int64_t first = noise.shared ? 0 : tile * kTile;
-  const uint32_t step = across && !noise.shared ? kTile : 0;
-  const uint32_t word3 = upper(noise.generation, first,
-                               block);  // the same for all lanes: a chunk starts at a multiple of kLanes
-  for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-    uint32_t w[4][kLanes];
-    for (int l = 0; l < kLanes; ++l) {
-      const uint32_t dimension = low(first) + j + l * step, b = low(block) + (across ? 0 : l);
-      const Words x = words(keys, dimension_part(key, dimension, noise.generation),
-                            block_part(key, b, noise.generation, word3));
-      for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
-    }
-    for (int half = 0; half < 2; ++half) {
-      const int cell = j * kTile + 2 * half;
-      for (int l = 0; l < kLanes; ++l) {
-        const Polar<float> p = polar(w[2 * half][l], w[2 * half + 1][l]);
-        radius[cell][l] = radius[cell + 1][l] = p.radius;
-        direction[cell][l] = p.cosine;
-        direction[cell + 1][l] = noise.antithetic ? -p.cosine : p.sine;
-      }
-    }
-  }
+Key key_of(const Noise& noise, int64_t problem) {
+  return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(noise.seed_data[problem]) : noise.seed);
 }
 
-template <>
-void Tiles<double>::fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across, int lanes) {
-  for (int l = 0; l < lanes; ++l) {
-    const int64_t at = noise.shared ? 0 : across ? tile + l : tile, b = across ? block : block + l;
-    const auto dimensions = Stream<double>::dimensions(key, at * kTile, noise.generation);
-    const auto samples =
-        Stream<double>::samples(key, b, noise.generation, upper(noise.generation, at * kTile, b));
+// The noise of kLanes neighbouring tiles: z = radius * direction. Lane l has the dimensions from (tile + l) *
+// kTile if `across` (the samples from block * kTile), else the samples from (block + l) * kTile. Where the
+// noise is shared, dimension 0 stands for all.
+template <typename Real>
+struct Tiles {
+  Real radius[kTile][kTile / 2][kLanes], direction[kTile][kTile][kLanes];  // by dimension and sample
+
+  void fill(Key key, const Noise& noise, int64_t tile, int64_t block, bool across) {
+    LateKeys keys;
+    for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
+    const int64_t first = noise.shared ? 0 : tile * kTile;
+    const uint32_t by_dimension = across && !noise.shared ? kTile : 0, by_block = across ? 0 : 1;
+    // The same for all lanes, since a chunk starts at a multiple of kLanes.
+    const uint32_t word3 = upper(noise.generation, first, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-      Polar<double> pair[2];
-      Stream<double>::set(key, dimensions, j, samples, pair);
-      for (int s = 0; s < kTile; ++s) {
-        const Polar<double>& p = pair[s / 2];
-        radius[j * kTile + s][l] = p.radius;
-        direction[j * kTile + s][l] = s % 2 == 0 ? p.cosine : noise.antithetic ? -p.cosine : p.sine;
+      for (int part = 0; part < Stream<Real>::kParts; ++part) {
+        const uint32_t mark = sizeof(Real) == sizeof(float) ? 0 : kOfDouble | (part == 0 ? 0 : kSecondHalf);
+        uint32_t w[4][kLanes];
+        for (int l = 0; l < kLanes; ++l) {
+          const uint32_t dimension = low(first) + j + l * by_dimension, b = low(block) + l * by_block;
+          const Words x = words(keys, dimension_part(key, dimension, noise.generation),
+                                block_part(key, b, noise.generation, word3 | mark));
+          for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
+        }
+        if constexpr (sizeof(Real) == sizeof(float)) {
+          for (int half = 0; half < 2; ++half) set(j, half, w[2 * half], w[2 * half + 1]);
+        } else {
+          set(j, part, w[0], w[1], w[2], w[3]);
+        }
       }
+      if (noise.antithetic) mirror(j);
     }
   }
-}
+
+ private:
+  // A pair of samples of dimension j, from the words of each lane.
+  template <typename... Words>
+  void set(int j, int half, const Words*... words) {
+    polar_lanes(radius[j][half], direction[j][2 * half], direction[j][2 * half + 1], words...);
+  }
+
+  template <typename... Words>
+  static void polar_lanes(Real* __restrict__ to_radius, Real* __restrict__ to_cosine,
+                          Real* __restrict__ to_sine, const Words* __restrict__... words) {
+    for (int l = 0; l < kLanes; ++l) {
+      const Polar<Real> p = polar(words[l]...);
+      to_radius[l] = p.radius;
+      to_cosine[l] = p.cosine;
+      to_sine[l] = p.sine;
+    }
+  }
+
+  void mirror(int j) {
+    for (int s = 0; s < kTile; s += 2) {
+      for (int l = 0; l < kLanes; ++l) direction[j][s + 1][l] = -direction[j][s][l];
+    }
+  }
+};
 
 // A chunk of tiles: x for the samples of a thread's kLanes tiles, then stored.
 template <typename T, typename Real>
 struct Chunk {
   const Noise& noise;
-  const Real *mean, *std, *low, *high;
+  const Real *mean, *std, *low, *high;  // of the first tile, as ByLane has them
   T* out;
   Tiles<Real> z;
   Real x[kCells][kLanes];
 
-  void compute(int64_t tile, bool across, int lanes) {
+  template <bool kAcross>
+  void compute() {
     for (int j = 0; j < kTile; ++j) {
+      const int source = noise.shared ? 0 : j;
+      const auto at = [j](const Real* values, int l) { return values[j * kLanes + (kAcross ? l : 0)]; };
       for (int s = 0; s < kTile; ++s) {
-        const int cell = j * kTile + s, source = (noise.shared ? 0 : j) * kTile + s;
-        for (int l = 0; l < lanes; ++l) {
-          const int64_t i = std::min((across ? tile + l : tile) * kTile + j, noise.dimensions - 1);
-          Real value = std::fma(std[i] * z.radius[source][l], z.direction[source][l], mean[i]);
-          if (low != nullptr && value < low[i]) value = low[i];  // NaN stays
-          if (high != nullptr && value > high[i]) value = high[i];
-          x[cell][l] = value;
+        Real* cell = x[j * kTile + s];
+        const Real *radius = z.radius[source][s / 2], *direction = z.direction[source][s];
+        for (int l = 0; l < kLanes; ++l) cell[l] = std::fma(at(std, l) * radius[l], direction[l], at(mean, l));
+        if (low != nullptr) {  // NaN stays
+          for (int l = 0; l < kLanes; ++l) cell[l] = cell[l] < at(low, l) ? at(low, l) : cell[l];
+        }
+        if (high != nullptr) {
+          for (int l = 0; l < kLanes; ++l) cell[l] = cell[l] > at(high, l) ? at(high, l) : cell[l];
         }
       }
     }
@@ -155,13 +174,10 @@ struct Chunk {
 };
 
 template <typename T>
-void sample(const Noise& noise, Vector mean, Vector std, const std::optional<Tensor>& low,
-            const std::optional<Tensor>& high, T* out) {
+void sample(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, T* out) {
   using Real = typename ComputeType<T>::type;
-  const std::vector<Real> means = converted<Real>(mean, noise.dimensions);
-  const std::vector<Real> stds = converted<Real>(std, noise.dimensions);
-  const Real* lows = low.has_value() ? static_cast<const Real*>(low->const_data_ptr()) : nullptr;
-  const Real* highs = high.has_value() ? static_cast<const Real*>(high->const_data_ptr()) : nullptr;
+  const auto by_lane = [&](Vector v) { return ByLane<Real>(v, noise.problems, noise.dimensions); };
+  const ByLane<Real> means = by_lane(mean), stds = by_lane(std), lows = by_lane(low), highs = by_lane(high);
   const int64_t tiles = divide_up(noise.dimensions, kTile), blocks = divide_up(noise.samples, kTile);
   // Lanes follow the layout, for vectors of stores, unless most of them would be idle there.
   const bool follow = noise.dim_first ? blocks >= std::min<int64_t>(tiles, kLanes / 2)
@@ -169,15 +185,24 @@ void sample(const Noise& noise, Vector mean, Vector std, const std::optional<Ten
   const bool across = follow != noise.dim_first;
   const int64_t along = across ? tiles : blocks, rows = across ? blocks : tiles,
                 chunks = divide_up(along, kLanes);
-  const Key key = key_of(noise);
-  torch::stable::parallel_for(0, rows * chunks, 16, [&](int64_t begin, int64_t end) {
-    Chunk<T, Real> chunk{noise, means.data(), stds.data(), lows, highs, out, {}, {}};
+  torch::stable::parallel_for(0, noise.problems * rows * chunks, 16, [&](int64_t begin, int64_t end) {
+    Chunk<T, Real> chunk{noise, nullptr, nullptr, nullptr, nullptr, nullptr, {}, {}};
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / chunks, column = i % chunks * kLanes;
+      const int64_t problem = i / (rows * chunks);
+      const int64_t row = i / chunks % rows, column = i % chunks * kLanes;
       const int64_t tile = across ? column : row, block = across ? row : column;
+      chunk.mean = means.of(problem, tile);
+      chunk.std = stds.of(problem, tile);
+      chunk.low = lows.of(problem, tile);
+      chunk.high = highs.of(problem, tile);
+      chunk.out = out + problem * noise.dimensions * noise.samples;
       const int lanes = static_cast<int>(std::min<int64_t>(kLanes, along - column));
-      chunk.z.fill(key, noise, tile, block, across, lanes);
-      chunk.compute(tile, across, lanes);
+      chunk.z.fill(key_of(noise, problem), noise, tile, block, across);
+      if (across) {
+        chunk.template compute<true>();
+      } else {
+        chunk.template compute<false>();
+      }
       if (follow) {
         chunk.store(tile, block, across, lanes);
       } else {
@@ -187,91 +212,71 @@ void sample(const Noise& noise, Vector mean, Vector std, const std::optional<Ten
   });
 }
 
-Tensor sample_normal_cpu(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-                         std::optional<Tensor> seed_tensor, int64_t generation, bool shared_noise,
-                         bool antithetic, std::optional<Tensor> low, std::optional<Tensor> high,
-                         bool dim_first, ScalarType dtype) {
-  const int64_t dimensions = mean.numel();
-  const Tensor means = as_vector(mean, mean, mean.scalar_type(), "mean"),
-               stds = as_vector(std, mean, mean.scalar_type(), "std");
-  if (low.has_value()) low = as_vector(*low, mean, compute_type(dtype), "low");
-  if (high.has_value()) high = as_vector(*high, mean, compute_type(dtype), "high");
-  const Noise noise = make_noise(mean, seed_tensor, seed, generation, num_samples, dimensions, shared_noise,
-                                 antithetic, dim_first);
-  Tensor out =
-      dim_first ? empty(mean, dimensions, num_samples, dtype) : empty(mean, num_samples, dimensions, dtype);
-  if (dimensions == 0 || num_samples == 0) return out;
-  dispatch(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    sample<T>(noise, vector_of(means), vector_of(stds), low, high, static_cast<T*>(out.mutable_data_ptr()));
-  });
-  return out;
+// In the host's memory the generation can be read at once.
+Noise with_generation(Noise noise) {
+  if (noise.generation_data != nullptr)
+    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
+  return noise;
 }
 
-Tensor sample_normal_seeded_cpu(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
-                                int64_t generation, bool dim_first) {
-  return sample_normal_cpu(mean, std, num_samples, seed, std::nullopt, generation, false, false, std::nullopt,
-                           std::nullopt, dim_first, mean.scalar_type());
+void draw(const Draw& call, Tensor& out) {
+  const Noise noise = with_generation(call.noise);
+  dispatch(out.scalar_type(), [&](auto zero) {
+    using T = decltype(zero);
+    sample<T>(noise, call.mean, call.std, call.low, call.high, static_cast<T*>(out.mutable_data_ptr()));
+  });
 }
 
 // A thread has whole tiles of dimensions and goes through their samples in order, so the sums are the same
 // for any number of threads.
 template <typename T>
-void backward(const Noise& noise, const T* grad, typename ComputeType<T>::type* mean_grad,
-              typename ComputeType<T>::type* std_grad) {
+void sum_samples(const Noise& noise, const T* grad, typename ComputeType<T>::type* mean_grad,
+                 typename ComputeType<T>::type* std_grad) {
   using Real = typename ComputeType<T>::type;
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
-  const Key key = key_of(noise);
-  torch::stable::parallel_for(0, divide_up(noise.dimensions, kTile), 1, [&](int64_t begin, int64_t end) {
+  const int64_t tiles = divide_up(noise.dimensions, kTile);
+  torch::stable::parallel_for(0, noise.problems * tiles, 1, [&](int64_t begin, int64_t end) {
     Tiles<Real> z;
-    for (int64_t tile = begin; tile < end; ++tile) {
+    for (int64_t i = begin; i < end; ++i) {
       double sum[2][kTile] = {};
-      const int64_t first = tile * kTile;
+      const int64_t problem = i / tiles, tile = i % tiles, first = tile * kTile;
+      const Key key = key_of(noise, problem);
+      const T* of_problem = grad + problem * noise.dimensions * noise.samples;
       const int dimensions = static_cast<int>(std::min<int64_t>(kTile, noise.dimensions - first));
       for (int64_t sample = 0; sample < noise.samples; sample += kTile * kLanes) {
         const int count = static_cast<int>(std::min<int64_t>(kTile * kLanes, noise.samples - sample));
-        z.fill(key, noise, tile, sample / kTile, false, static_cast<int>(divide_up(count, kTile)));
+        z.fill(key, noise, tile, sample / kTile, false);
         for (int j = 0; j < dimensions; ++j) {
           for (int s = 0; s < count; ++s) {
-            const int cell = (noise.shared ? 0 : j) * kTile + s % kTile, lane = s / kTile;
-            const double g = static_cast<Real>(grad[(first + j) * row + (sample + s) * column]);
+            const int source = noise.shared ? 0 : j, lane = s / kTile;
+            const double g = static_cast<Real>(of_problem[(first + j) * row + (sample + s) * column]);
             sum[0][j] += g;
-            sum[1][j] += g * (z.radius[cell][lane] * z.direction[cell][lane]);
+            sum[1][j] += g * (z.radius[source][s % kTile / 2][lane] * z.direction[source][s % kTile][lane]);
           }
         }
       }
       for (int j = 0; j < dimensions; ++j) {
-        mean_grad[first + j] = static_cast<Real>(sum[0][j]);
-        std_grad[first + j] = static_cast<Real>(sum[1][j]);
+        mean_grad[problem * noise.dimensions + first + j] = static_cast<Real>(sum[0][j]);
+        std_grad[problem * noise.dimensions + first + j] = static_cast<Real>(sum[1][j]);
       }
     }
   });
 }
 
-std::tuple<Tensor, Tensor> sample_normal_backward_cpu(const Tensor& grad, int64_t seed,
-                                                      std::optional<Tensor> seed_tensor, int64_t generation,
-                                                      bool shared_noise, bool antithetic, bool dim_first) {
-  const Tensor gradient = torch::stable::contiguous(grad);
-  const int64_t dimensions = grad.size(dim_first ? 0 : 1), samples = grad.size(dim_first ? 1 : 0);
-  const Noise noise = make_noise(grad, seed_tensor, seed, generation, samples, dimensions, shared_noise,
-                                 antithetic, dim_first);
-  const ScalarType type = compute_type(grad.scalar_type());
-  Tensor mean_grad = torch::stable::new_empty(grad, {dimensions}, type),
-         std_grad = torch::stable::new_empty(grad, {dimensions}, type);
+void sum(const Noise& noise, const Tensor& grad, Tensor& mean_grad, Tensor& std_grad) {
   dispatch(grad.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using Real = typename ComputeType<T>::type;
-    backward<T>(noise, static_cast<const T*>(gradient.const_data_ptr()),
+    sum_samples<T>(with_generation(noise), static_cast<const T*>(grad.const_data_ptr()),
                 static_cast<Real*>(mean_grad.mutable_data_ptr()),
                 static_cast<Real*>(std_grad.mutable_data_ptr()));
   });
-  return {mean_grad, std_grad};
 }
 
 constexpr const char* kArguments =
-    "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, Tensor? seed_tensor, SymInt generation, bool "
-    "shared_noise, "
-    "bool antithetic, Tensor? low, Tensor? high, bool dim_first, ScalarType dtype) -> Tensor";
+    "(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, Tensor? seed_tensor, SymInt generation, "
+    "Tensor? generation_tensor, bool shared_noise, bool antithetic, Tensor? low, Tensor? high, "
+    "bool dim_first, ScalarType dtype) -> Tensor";
 
 }  // namespace
 
@@ -279,23 +284,25 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   m.def((std::string("sample_normal") + kArguments).c_str());
   // The same without a derivative: a formula for it puts Python into every call.
   m.def((std::string("sample_normal_no_grad") + kArguments).c_str());
-  // The same again with what a plain call needs: half the arguments cost the host half the time.
+  // The same again with what a plain call needs, of seeds below 2^63, and with what an optimiser needs, as
+  // (..., N, d): every argument that is passed costs the host's time.
   m.def(
-      "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation, "
-      "bool "
-      "dim_first) "
-      "-> Tensor");
+      "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
+      "bool dim_first=True) -> Tensor");
   m.def(
-      "sample_normal_backward(Tensor grad, SymInt seed, Tensor? seed_tensor, SymInt generation, bool "
-      "shared_noise, "
-      "bool antithetic, bool dim_first) -> (Tensor, Tensor)");
+      "sample_normal_rows(Tensor mean, Tensor std, SymInt num_samples, Tensor seed, Tensor generation, "
+      "Tensor? low=None, Tensor? high=None) -> Tensor");
+  m.def(
+      "sample_normal_backward(Tensor grad, SymInt seed, Tensor? seed_tensor, SymInt generation, "
+      "Tensor? generation_tensor, bool shared_noise, bool antithetic, bool dim_first) -> (Tensor, Tensor)");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(cem_tetris, CPU, m) {
-  m.impl("sample_normal", TORCH_BOX(&sample_normal_cpu));
-  m.impl("sample_normal_no_grad", TORCH_BOX(&sample_normal_cpu));
-  m.impl("sample_normal_seeded", TORCH_BOX(&sample_normal_seeded_cpu));
-  m.impl("sample_normal_backward", TORCH_BOX(&sample_normal_backward_cpu));
+  m.impl("sample_normal", TORCH_BOX(&Forward<draw>::all));
+  m.impl("sample_normal_no_grad", TORCH_BOX(&Forward<draw>::all));
+  m.impl("sample_normal_seeded", TORCH_BOX(&Forward<draw>::seeded));
+  m.impl("sample_normal_rows", TORCH_BOX(&Forward<draw>::rows));
+  m.impl("sample_normal_backward", TORCH_BOX(&backward<sum>));
 }
 
 }  // namespace cem_tetris::normal

@@ -32,14 +32,16 @@ _MULTIPLIER_0, _MULTIPLIER_1 = u64(philox.MULTIPLIER_0), u64(philox.MULTIPLIER_1
 _WEYL_0, _WEYL_1 = u64(philox.WEYL_0), u64(philox.WEYL_1)
 _ROUNDS = philox.ROUNDS
 _WORD = u64(philox.WORD)
+_DOMAIN = u64(int.from_bytes(b"normal z", "big"))
 
 
 @cuda.jit(device=True)
 def words(seed: int, generation: int, block: int, dimension: int, mark: int) -> tuple[int, int, int, int]:
-    """Philox4x32-10. Key: the seed. Counter: block, dimension, generation, and a word of their upper bits."""
+    """Philox4x32-10. Key: seed ^ domain. Counter: block, dimension, generation, their upper bits."""
     c0, c1, c2 = block & _WORD, dimension & _WORD, generation & _WORD
     c3 = mark | (generation >> u64(32)) << u64(24) | (dimension >> u64(32)) << u64(12) | block >> u64(32)
-    k0, k1 = seed & _WORD, seed >> u64(32)
+    key = seed ^ _DOMAIN
+    k0, k1 = key & _WORD, key >> u64(32)
     for _ in range(_ROUNDS):
         product_0, product_1 = _MULTIPLIER_0 * c0, _MULTIPLIER_1 * c2
         c0, c1 = (product_1 >> u64(32)) ^ c1 ^ k0, product_1 & _WORD

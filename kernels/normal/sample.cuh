@@ -22,14 +22,21 @@
 namespace cem_tetris::normal {
 
 constexpr int kThreads = 256;
-constexpr int kMaxSteps = 8;
+constexpr int kMaxSteps = 16;
 constexpr int kMaxEntries = 256;  // of the table in shared memory
 constexpr int64_t kGroup = 128;
+
+// Blocks a multiprocessor that leave a thread enough registers.
+template <typename T>
+constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
+template <typename T, bool kPlain>
+constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2 : kPlain ? 4 : 3;
 
 template <typename Real>
 struct Bounds {
   const Real* low;  // null where there are none
   const Real* high;
+  int64_t low_stride, high_stride;  // from one problem to the next
 };
 
 template <typename T>
@@ -110,17 +117,42 @@ __device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Noise
   return column;
 }
 
-__device__ __forceinline__ Key load_key(const Noise& noise) {
-  return make_key(noise.seed_data != nullptr ? static_cast<uint64_t>(*noise.seed_data) : noise.seed);
+// Seed, generation and parameters of one problem of the batch, in place of those of all.
+__device__ __forceinline__ void enter_problem(Noise& noise, int64_t problem) {
+  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
+  if (noise.generation_data != nullptr)
+    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
+}
+
+__device__ __forceinline__ void enter_problem(Vector& v, int64_t problem) {
+  const int bytes = v.type == ScalarType::Double ? 8 : v.type == ScalarType::Float ? 4 : 2;
+  v.data = static_cast<const char*>(v.data) + problem * v.stride * bytes;
+}
+
+template <typename Real>
+__device__ __forceinline__ void enter_problem(Bounds<Real>& bounds, int64_t problem) {
+  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
+  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
+}
+
+// The problem of a block, along the grid's second and third side.
+__device__ __forceinline__ int64_t problem_of_block() {
+  return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+}
+inline dim3 grid_of(int64_t blocks, int64_t problems) {
+  constexpr int64_t kMost = 65535;
+  STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
+  STD_TORCH_CHECK(problems <= kMost * kMost, "sample_normal: expected less than 2^32 problems, got ",
+                  problems);
+  const int64_t layers = (problems + kMost - 1) / kMost;
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>((problems + layers - 1) / layers),
+              static_cast<unsigned>(layers));
 }
 
 // The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
 // computes again in every turn of a loop.
 __device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
   if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
-}
-__device__ __forceinline__ void put_keys(Key key, Key& shared) {
-  if (threadIdx.x == 0) shared = key;
 }
 
 // Word 3 for a tile; its dimensions decide nothing where the noise is shared.
@@ -130,7 +162,7 @@ __device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension,
 
 // x[dimension][sample] of a tile.
 template <typename Real, bool kPlain>
-__device__ __forceinline__ void sample_tile(const typename Stream<Real>::Keys& keys, const Noise& noise,
+__device__ __forceinline__ void sample_tile(const LateKeys& keys, const Noise& noise,
                                             const Column<Real, kPlain>& column,
                                             const typename Stream<Real>::Samples& samples,
                                             Real (&x)[kTile][kTile]) {
@@ -213,13 +245,19 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector mean, Vector std,
-                                                           Bounds<typename ComputeType<T>::type> bounds,
-                                                           Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
-  __shared__ typename Stream<Real>::Keys shared_keys;
-  const Key key = load_key(noise);
+  __shared__ LateKeys shared_keys;
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  enter_problem(mean, problem);
+  enter_problem(std, problem);
+  enter_problem(bounds, problem);
+  out += problem * noise.dimensions * noise.samples;
+  const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
   const int64_t first = static_cast<int64_t>(blockIdx.x / shape.across) * entries * kTile;
@@ -231,7 +269,7 @@ __global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector m
   __syncthreads();
   if (block * kTile >= noise.samples) return;
 
-  const typename Stream<Real>::Keys keys = shared_keys;
+  const LateKeys keys = shared_keys;
   const auto samples = Stream<Real>::samples(key, block, noise.generation, word3(noise, first, block));
   const int64_t count = noise.samples - block * kTile;
   const bool whole = noise.samples % kTile == 0;
@@ -253,14 +291,20 @@ __global__ __launch_bounds__(kThreads, 3) void rows_kernel(Noise noise, Vector m
 
 // (N, d): threads along the dimensions, the table holds blocks of samples.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vector mean, Vector std,
-                                                              Bounds<typename ComputeType<T>::type> bounds,
-                                                              Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
   using Real = typename ComputeType<T>::type;
   using Samples = typename Stream<Real>::Samples;
   __shared__ alignas(16) Samples table[kMaxEntries];
-  __shared__ typename Stream<Real>::Keys shared_keys;
-  const Key key = load_key(noise);
+  __shared__ LateKeys shared_keys;
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  enter_problem(mean, problem);
+  enter_problem(std, problem);
+  enter_problem(bounds, problem);
+  out += problem * noise.dimensions * noise.samples;
+  const Key key = make_key(noise.seed);
   const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
             entries = height * shape.steps;
   const Place place = place_of(shape);
@@ -276,7 +320,7 @@ __global__ __launch_bounds__(kThreads, 3) void columns_kernel(Noise noise, Vecto
   __syncthreads();
   if (first >= noise.dimensions) return;
 
-  const typename Stream<Real>::Keys keys = shared_keys;
+  const LateKeys keys = shared_keys;
   const int64_t count = noise.dimensions - first;
   const bool whole = noise.dimensions % kTile == 0;
   int entry = threadIdx.x >> shape.log_width;

@@ -1,8 +1,8 @@
 // The sampler's random words: Philox4x32-10 (philox.h) at counters made of (generation, sample, dimension).
 //
-// key = seed. Counter word 0: sample div 4, low 32 bits; word 1: the dimension, low 32 bits; word 2: the
-// generation, low 32 bits; word 3: what is left of the three, see upper(). So a number depends neither on how
-// many samples or dimensions there are, nor on the layout, the grid or the device.
+// key = seed ^ kDomain. Counter word 0: sample div 4, low 32 bits; word 1: the dimension, low 32 bits; word
+// 2: the generation, low 32 bits; word 3: what is left of the three, see upper(). So a number depends neither
+// on how many samples or dimensions there are, nor on the layout, the grid or the device.
 //
 // Words 2 and 3 are the same all over a tile of samples and dimensions, word 0 belongs to the sample, word 1
 // to the dimension. Of the first three rounds nearly all depends on one of them alone, and a loop over the
@@ -23,9 +23,11 @@ constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
 constexpr int kFirstLateRound = 3, kRounds = 10;
 
-// Word 3: bit 31 marks the words of doubles, bit 30 the second half of such a block of four samples; then
-// bits 32.. of the generation (6 of them, so it is below 2^38), of the dimension (12) and of the block of
-// samples (12).
+// Word 3: bit 31 marks the words of doubles, bit 30 the second half of such a block of four samples.
+constexpr uint32_t kOfDouble = 1u << 31, kSecondHalf = 1u << 30;
+
+// Below them, bits 32.. of the generation (6 of them, so it is below 2^38), of the dimension (12) and of the
+// block of samples (12).
 NORMAL_FUNCTION uint32_t upper(uint64_t generation, uint64_t dimension, uint64_t block) {
   return static_cast<uint32_t>(generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32);
 }
@@ -49,7 +51,11 @@ struct Key {
   NORMAL_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
 };
 
-NORMAL_FUNCTION Key make_key(uint64_t seed) { return {low(seed), high(seed)}; }
+// "normal z" in ASCII. Other users of Philox in this project (the pieces of tetris/piece_stream.py) take the
+// seed itself for the key and lay their counters out alike: the same seed gives them unrelated words.
+constexpr uint64_t kDomain = 0x6E6F726D616C207Aull;
+
+NORMAL_FUNCTION Key make_key(uint64_t seed) { return {low(seed ^ kDomain), high(seed ^ kDomain)}; }
 
 // The keys of rounds 3 to 9, two a round.
 constexpr int kLateKeys = 2 * (kRounds - kFirstLateRound);

@@ -10,7 +10,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kernels.names import unknown_name
 from tetris.commands.command_line import fail, run
 
-MODULES = ("compare_mdptetris", "equality", "record", "sanitizers", "time_to_target", "training")
+MODULES = (
+    "bbob",
+    "compare_mdptetris",
+    "equality",
+    "planner",
+    "record",
+    "sanitizers",
+    "time_to_target",
+    "training",
+)
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:] or [""]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cem.sampling import make_sampler
+from cem.sampling import TorchSampler
 from kernels.normal import sample_normal
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
@@ -77,7 +77,7 @@ def _ours(*, dim_first: bool = True, shared: bool = False) -> Sample:
 
 
 def _optimizer_torch() -> Sample:
-    return partial(make_sampler("torch", torch.device("cpu")), seed=SEED, generation=0)
+    return partial(TorchSampler(), seed=SEED, generation=0)
 
 
 METHODS = (
@@ -91,7 +91,7 @@ METHODS = (
     Method("ours", "sample_normal", _ours),
     # The optimizer's layout: a candidate a row.
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
-    # Beside the kernel, one of torch's draws a seed from torch's generator.
+    # On CUDA with the generator's own seed and offset, on a CPU with a seed that it draws.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
     Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True), independent=False),
     Method("fill", "fill_, the floor", lambda: _filled, independent=False),

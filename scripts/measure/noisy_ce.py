@@ -27,6 +27,7 @@ from measure.processes import least_lines
 from tetris import Rollout, Rules, Score, feature_names, rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import Limit, streams_for
+from tetris.training.presets import SEARCH
 
 NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
 POPULATION, ELITES, VARIANCE, MEAN_GAMES = 100, 10, 100.0, 30
@@ -69,7 +70,7 @@ class Search(NamedTuple):
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches at their start: every noise schedule for seed 1, then for seed 2, and so on."""
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
-    make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True)
+    make = functools.partial(CrossEntropyMethod, start, VARIANCE**0.5, POPULATION, maximize=True, **SEARCH)
     return [
         Search(noise, seed, make(num_elites=ELITES, noise=noise, seed=seed), {k: [] for k in BY_GENERATION})
         for seed in range(1, plan.seeds + 1)

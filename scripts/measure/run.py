@@ -46,10 +46,13 @@ _NOISY_CE = {"bertsekas_10x10": _CPU, "bcts_10x10": _CPU, "bertsekas_10x20": _GP
 _ALL = (
     Measurement("tests", "measure sanitizers tests", 900.0, _GPU),
     Measurement("sampling", "benchmark_sampling.py --device {device}"),
+    Measurement("generation", "benchmark_generation.py --device {device}"),
+    Measurement("optimizers", "compare_optimizers.py quality behaviour", 7200.0, _CPU),
     Measurement("operators", "benchmark_operators.py --device {device}", 1200.0),
     Measurement("rollout", "benchmark_tetris.py dt20 bcts bdu bertsekas"),
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
+    Measurement("planner", "measure planner --device {device}", 3600.0),
     Measurement("training", "measure training preset --device {device}", 3600.0),
     *(
         Measurement(tool, f"measure sanitizers {tool}", 3600.0, _GPU)

@@ -12,7 +12,10 @@ from pages.wording import markdown
 
 PACKAGES = (
     *("cem", "tetris", "tetris.training", "tetris.envs", "kernels"),
-    *(f"kernels.{name}" for name in ("normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")),
+    *(
+        f"kernels.{name}"
+        for name in ("cem_update", "normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
+    ),
 )
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from measure.benchmark_sampling import LABELS, median, speedups
 
+from pages import planner_blocks
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, arrivals, median_run
+from pages.search_movie import write_movie
 from tetris import LinearController, Rules
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import LEARNED_SCORES
@@ -50,12 +52,14 @@ def draw_pictures(folder: Path) -> None:
     result = load(f"{PROCESSOR}/training")
     run = median_run(result)
     write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
+    write_movie(folder / "search.gif")
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     record = load("h200/record_training")
     draw_learning_curve(record.series(), folder / "record_learning_curve.png", "preset record, seed 1")
     draw_sampling(load("h200/sampling"), folder / "sampling.png")
     draw_targets(load_all("time_to_target"), folder / "time_to_target.png")
+    draw_returns(load(f"{PROCESSOR}/planner"), folder / "planner.png")
     for board in ("10x10", "10x20"):
         draw_searches(experiments(board), folder / f"noisy_ce_{board}.png")
 
@@ -130,6 +134,31 @@ def draw_targets(results: Sequence[Result], picture: Path) -> None:
     axes.grid(axis="x", color="0.9")
     axes.set_title("median, fastest and slowest seed", loc="left", fontsize="medium")
     figure.legend(loc="outside lower center", ncols=2)
+    save_figure(figure, picture)
+
+
+def draw_returns(result: Result, picture: Path) -> None:
+    """Draw by how much each method's return exceeds that of the plain one: a mark for each start."""
+    budgets = result.data["returns"]
+    figure = new_figure(10.0, 3.6)
+    for axes, (budget, returns) in zip(
+        figure.subplots(1, len(budgets), sharey=True), budgets.items(), strict=True
+    ):
+        means = {name: np.mean(rows, axis=0) for name, rows in returns.items()}
+        names = [name for name in planner_blocks.LABELS if name in means and name != "plain"][::-1]
+        for row, name in enumerate(names):
+            gains, color = means[name] - means["plain"], _BLUE if name.startswith("ours") else _VERMILION
+            axes.plot(gains, [row] * len(gains), "o", color=color, markersize=4, alpha=0.5)
+            axes.plot([np.median(gains)], [row], "|", color=_BLACK, markersize=14, markeredgewidth=2)
+        axes.axvline(0.0, color=_BLACK, linewidth=1.0)
+        axes.set_xscale("symlog", linthresh=1.0)
+        axes.set_title(planner_blocks.budget_text(budget), loc="left", fontsize="medium")
+        axes.set_yticks(range(len(names)), [planner_blocks.LABELS[name].replace("`", "") for name in names])
+        axes.tick_params(labelsize="small")
+        axes.grid(axis="x", color="0.9")
+    figure.supxlabel(
+        "return over that of the plain method, a mark a start, a bar at the median", fontsize="medium"
+    )
     save_figure(figure, picture)
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cem import GenerationRecord, MetricsWriter, ProgressBar, RunPlan
+from cem import GenerationRecord, MetricsWriter, ProgressBar
+from cem.callbacks import RunPlan
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cem import Checkpointer, CheckpointError, read_checkpoint, write_checkpoint
+from cem import Checkpointer, CheckpointError
+from cem.checkpoint import read_checkpoint, write_checkpoint
 
 
 def bits(tensor):

@@ -14,17 +14,10 @@ import time
 
 import pytest
 import torch
+from searches import bits
 
-from cem import (
-    Callback,
-    Checkpointer,
-    CrossEntropyMethod,
-    Evaluation,
-    Interrupted,
-    MetricsWriter,
-    Snapshot,
-    Trainer,
-)
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, Interrupted, MetricsWriter, Trainer
+from cem.snapshot import Snapshot
 
 GENERATIONS = 9
 EVENT = 4  # the generation something happens in, counted from 0 as for the objective
@@ -35,12 +28,6 @@ def make():
     return CrossEntropyMethod(
         torch.full((4,), 2.0), 1.0, 40, maximize=False, seed=3, extra_variance="linear:0.5,20", smoothing=0.8
     )
-
-
-def bits(state):
-    return {
-        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
-    }
 
 
 def sphere(candidates, generation):
@@ -219,7 +206,7 @@ def in_objective(act):
 
 DIVISION = ("ZeroDivisionError", "x")
 NAN_FITNESS = (
-    "expected at least one finite fitness and finite elites, got 40 NaN and 0 infinite of 40 fitness values"
+    "expected at least one candidate with a usable fitness, got 40 NaN and 0 infinite of 40 fitness values"
 )
 SITUATIONS = {  # what is done, and how the run ends
     "nothing": ({}, ("finished", None, GENERATIONS)),
@@ -306,7 +293,7 @@ def test_a_refused_generation_rises_one_generation_later_and_is_named(sync, tmp_
     assert endings[1] == endings[0]
     assert endings[0][0] == (
         "ValueError",
-        f"expected at least one finite fitness and finite elites, got none in generation {EVENT + 1}, "
+        f"expected at least one candidate with a usable fitness, got none in generation {EVENT + 1}, "
         "counted from 1",
     )
     assert played == {"immediate": list(range(EVENT + 1)), "deferred": list(range(EVENT + 2))}

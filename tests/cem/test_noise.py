@@ -1,6 +1,7 @@
 import pytest
 
-from cem import ConstantNoise, HyperbolicNoise, LinearNoise, NoNoise, describe_noise, parse_noise
+from cem import describe_noise, parse_noise
+from cem.noise import ConstantNoise, HyperbolicNoise, LinearNoise, NoNoise
 
 
 @pytest.mark.parametrize(

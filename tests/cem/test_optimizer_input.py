@@ -11,8 +11,9 @@ NAN, INF = math.nan, math.inf
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mean": []}, r"expected mean of shape \(dim,\) with dim >= 1, got \(0,\)"),
-        ({"mean": [[1.0, 2.0]]}, r"expected mean of shape \(dim,\)"),
+        ({"mean": []}, r"expected mean of shape \(dim,\) or \(..., dim\) with dim >= 1, got \(0,\)"),
+        ({"mean": 1.0}, r"expected mean of shape \(dim,\) or \(..., dim\) with dim >= 1, got \(\)"),
+        ({"mean": torch.ones(3, 0)}, r"expected mean of shape .* with dim >= 1, got \(3, 0\)"),
         ({"mean": [NAN, 0.0]}, "expected a finite mean"),
         ({"std": [1.0, 2.0, 3.0]}, r"expected std of shape \(2,\), got \(3,\)"),
         ({"std": -1.0}, "expected a finite std >= 0"),
@@ -37,7 +38,21 @@ NAN, INF = math.nan, math.inf
         ({"bounds": ([0.0] * 3, 1.0)}, r"expected bounds\[0\] of shape \(2,\), got \(3,\)"),
         ({"std_floor": -0.1}, "expected std_floor finite and >= 0"),
         ({"mean_averaging": 1.5}, "expected mean_averaging finite and >= 0 and <= 1, got 1.5"),
-        ({"backend": "abacus"}, "expected a backend among auto, cuda, torch; got 'abacus'"),
+        ({"backend": "abacus"}, "expected a backend among auto, cpu, cuda, torch; got 'abacus'"),
+        ({"backend": "cuda"}, "expected a CUDA device for backend 'cuda', got 'cpu': take device 'cuda', or"),
+        ({"weights": "lgo"}, "expected a value for weights among equal, log; got 'lgo'"),
+        ({"variance_about": "mean"}, "expected a value for variance_about among old_mean, new_mean"),
+        ({"covariance": "sparse"}, "expected a value for covariance among diagonal, full; got 'sparse'"),
+        (
+            {"bound_handling": "wrap"},
+            "expected a value for bound_handling among clamp, reflect, resample, transform",
+        ),
+        ({"std_smoothing": 0.0}, "expected std_smoothing finite and > 0 and <= 1, got 0.0"),
+        ({"relative_std_floor": -1.0}, "expected relative_std_floor finite and >= 0"),
+        ({"extra_variance": lambda t: -1.0}, "expected the extra variance of generation 0 finite and >= 0"),
+        ({"seed": [1, 2]}, r"expected one seed, or seeds of shape \(\), got \(2,\)"),
+        ({"mean": torch.zeros(3, 2), "seed": [1, 2]}, r"expected one seed, or seeds of shape \(3,\), got"),
+        ({"mean": torch.zeros(2, 2), "seed": [1, -2]}, "expected seed from 0 to .*, got -2"),
         ({"device": "quantum"}, "expected a device such as 'cpu' or 'cuda', got 'quantum'"),
         (
             {"dtype": torch.float16},
@@ -67,6 +82,8 @@ def test_values_out_of_range_are_refused_with_what_was_expected_and_got(options,
         ({"bounds": 1.0}, r"expected \(low, high\) for bounds, got 1.0"),
         ({"maximize": 1}, "expected a bool for maximize, got 1"),
         ({"seed": 1.5}, "expected seed to be an int, got 1.5"),
+        ({"mean": torch.zeros(2, 2), "seed": [1.5, 2.5]}, "expected seed to be an int, got 1.5"),
+        ({"paths": 1}, "expected a bool for paths, got 1"),
     ],
 )
 def test_values_of_the_wrong_type_are_refused_with_what_was_expected_and_got(options, message):

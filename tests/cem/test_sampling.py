@@ -2,23 +2,24 @@ import math
 
 import pytest
 import torch
+from searches import bits
 
-from cem import CrossEntropyMethod, available_backends, register_backend
-from cem.sampling import _FACTORIES, make_sampler, mix_seed
+import cem.sampling
+from cem import CrossEntropyMethod
+from cem.sampling import TorchSampler, choose_backend, mix_seed
+from kernels import BuildError, CompilerMissingError
 
 CPU = torch.device("cpu")
 
 
 def draw(dim=4, population=1000, dtype=torch.float32, seed=0, generation=0, mean=0.0, std=1.0):
     vector = torch.ones(dim, dtype=dtype)
-    return make_sampler("torch", CPU)(
-        vector * mean, vector * std, population, seed=seed, generation=generation
-    )
+    return TorchSampler()(vector * mean, vector * std, population, seed=seed, generation=generation)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_sample_is_a_function_of_seed_and_generation(dtype):
-    sampler = make_sampler("torch", CPU)
+    sampler = TorchSampler()
     mean, std = torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)
     first = sampler(mean, std, 10, seed=1, generation=5).clone()
     other = [
@@ -51,7 +52,7 @@ def test_generations_and_seeds_are_uncorrelated():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_mean_and_std_shift_and_scale_each_dimension(dtype):
-    sampler = make_sampler("torch", CPU)
+    sampler = TorchSampler()
     mean, std = torch.tensor([5.0, -2.0, 0.0], dtype=dtype), torch.tensor([0.1, 3.0, 0.0], dtype=dtype)
     zero, one = torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)
     z = sampler(zero, one, 50, seed=0, generation=0)
@@ -72,18 +73,18 @@ def test_bits_do_not_depend_on_the_number_of_threads(dtype):
 
 
 def test_memory_is_not_handed_out_again_while_a_view_of_it_lives():
-    sampler = make_sampler("torch", CPU)
+    sampler = TorchSampler()
     mean, std = torch.zeros(6), torch.ones(6)
     rows = [sampler(mean, std, 5, seed=0, generation=g)[2] for g in range(6)]  # only a view of each is kept
     arrays = [sampler(mean, std, 5, seed=0, generation=g).numpy()[2] for g in range(6)]
     for g in range(6):
-        fresh = make_sampler("torch", CPU)(mean, std, 5, seed=0, generation=g)[2]
+        fresh = TorchSampler()(mean, std, 5, seed=0, generation=g)[2]
         assert torch.equal(rows[g], fresh)
         assert torch.equal(torch.from_numpy(arrays[g]), fresh)
 
 
 def test_memory_is_handed_out_again_once_nobody_holds_it():
-    sampler = make_sampler("torch", CPU)
+    sampler = TorchSampler()
     places = set()
     for generation in range(20):
         sample = sampler(torch.zeros(100), torch.ones(100), 100, seed=0, generation=generation)
@@ -104,32 +105,109 @@ def test_mixed_seed_is_splitmix64_twice():
     assert mix_seed(0, (1234567 - first_of_0) % 2**64) == first_of_1234567
 
 
-def test_an_unknown_backend_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="expected a backend among auto, cuda, torch; got 'numpy'"):
-        make_sampler("numpy", CPU)
+def test_a_sampler_of_ones_own_draws_each_problem_with_its_seed_and_the_generation():
+    def sampler(mean, std, population_size, *, seed, generation):
+        return torch.full((population_size, len(mean)), float(seed + generation))
+
+    optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 3, maximize=True, sampler=sampler, seed=40)
+    optimizer.tell([1, 2, 3], optimizer.ask())
+    assert torch.equal(optimizer.ask(), torch.full((3, 2), 41.0))
+    batch = CrossEntropyMethod(torch.zeros(2, 2), 1.0, 3, maximize=True, sampler=sampler, seed=[40, 50])
+    batch.tell(torch.arange(6.0).view(2, 3), batch.ask())
+    assert batch.ask()[:, 0, 0].tolist() == [41.0, 51.0]
 
 
-def test_a_registered_backend_is_made_for_the_device_and_used():
-    devices = []
+def test_what_a_sampler_of_ones_own_draws_is_clamped():
+    def sampler(mean, std, population_size, *, seed, generation):
+        return torch.linspace(-9.0, 9.0, population_size).unsqueeze(1)
 
-    def factory(device):
-        devices.append(device)
-        return lambda mean, std, population_size, *, seed, generation: torch.full(
-            (population_size, len(mean)), float(seed + generation)
-        )
-
-    register_backend("constant", factory)
-    try:
-        assert "constant" in available_backends()
-        optimizer = CrossEntropyMethod([0.0, 0.0], 1.0, 3, maximize=True, backend="constant", seed=40)
-        optimizer.tell([1, 2, 3], optimizer.ask())
-        assert torch.equal(optimizer.ask(), torch.full((3, 2), 41.0))
-        assert devices == [CPU]
-    finally:
-        del _FACTORIES["constant"]
+    optimizer = CrossEntropyMethod([0.0], 1.0, 5, maximize=True, sampler=sampler, bounds=(-1.0, 2.0))
+    assert optimizer.ask().flatten().tolist() == [-1.0, -1.0, 0.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("name", ["", "auto"])
-def test_a_backend_without_a_name_of_its_own_is_refused(name):
-    with pytest.raises(ValueError, match=f"expected a name for the backend, .* got '{name}'"):
-        register_backend(name, lambda device: None)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_backend_torch_draws_the_sampler_of_torch(dtype):
+    optimizer = CrossEntropyMethod([3.0, 4.0], 2.0, 10, maximize=True, backend="torch", dtype=dtype, seed=7)
+    expected = TorchSampler()(optimizer.mean, optimizer.std, 10, seed=7, generation=0)
+    assert torch.equal(optimizer.ask(), expected)
+
+
+def cpu_search(backend="auto", **options):
+    return CrossEntropyMethod([2.0, 2.0], 3.0, 20, maximize=False, backend=backend, seed=1, **options)
+
+
+def test_auto_is_settled_from_the_start():
+    search = cpu_search()
+    assert search.backend == "cpu"
+    assert search.state_dict()["settings"]["backend"] == "cpu"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_backend_cpu_draws_by_the_operator(dtype):
+    from kernels.normal import sample_normal
+
+    search = cpu_search("cpu", dtype=dtype)
+    expected = sample_normal(search.mean, search.std, 20, seed=1, generation=0, dim_first=False)
+    assert torch.equal(search.ask(), expected)
+
+
+def test_backends_draw_other_candidates_and_refuse_each_others_states():
+    ours, theirs = cpu_search("cpu"), cpu_search("torch")
+    assert not torch.equal(ours.ask(), theirs.ask())
+    with pytest.raises(ValueError, match="saved with backend = 'cpu', got 'torch'"):
+        ours.load_state_dict(theirs.state_dict())
+
+
+def test_backends_learn_the_same_from_the_same_candidates():
+    ours, theirs = cpu_search("cpu"), cpu_search("torch")
+    for _ in range(5):
+        candidates = ours.ask()
+        fitness = candidates.square().sum(dim=1)
+        for search in (ours, theirs):
+            search.tell(fitness, candidates)
+    found, expected = bits(ours), bits(theirs)
+    assert found.pop("settings") != expected.pop("settings")
+    torch.testing.assert_close(ours.std, theirs.std)  # torch's square root may be a bit off
+    assert {**found, "std": None} == {**expected, "std": None}
+
+
+@pytest.fixture
+def without_operators(monkeypatch):
+    """Let the operators fail as they do where they cannot be built: call it with the error."""
+
+    def fail(error):
+        def refuse(extensions):
+            raise error
+
+        monkeypatch.setattr("kernels.ahead.build_missing", refuse)
+        monkeypatch.setattr(cem.sampling, "_prepared", set())
+
+    return fail
+
+
+def test_without_a_compiler_a_backend_asked_for_is_refused_with_the_remedy_in_one_line(without_operators):
+    without_operators(CompilerMissingError("no C++ compiler found", "install g++"))
+    with pytest.raises(ValueError, match=r"no C\+\+ compiler.*install g\+\+.*; or use backend 'torch'$") as e:
+        cpu_search("cpu")
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_auto_takes_torch_where_there_is_no_compiler(without_operators, device):
+    without_operators(CompilerMissingError("no C++ compiler found", "install g++"))
+    assert choose_backend("auto", torch.device(device)) == "torch"
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_auto_takes_torch_and_warns_where_the_operators_do_not_compile(without_operators, device):
+    without_operators(BuildError("g++ failed", "see the log"))
+    with pytest.warns(RuntimeWarning, match="taking backend 'torch': .*g\\+\\+ failed"):
+        assert choose_backend("auto", torch.device(device)) == "torch"
+
+
+def test_other_devices_take_torch_and_no_operators():
+    assert choose_backend("auto", torch.device("meta")) == "torch"
+    assert choose_backend("torch", CPU) == "torch"
+    for name in ("cpu", "cuda"):
+        with pytest.raises(ValueError, match=f"for backend '{name}', got 'meta'"):
+            choose_backend(name, torch.device("meta"))

@@ -9,17 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from cem import (
-    Callback,
-    Checkpointer,
-    CrossEntropyMethod,
-    Evaluation,
-    GenerationRecord,
-    RunPlan,
-    TensorBoardWriter,
-    Trainer,
-)
-from cem.tensorboard import check_tensorboard
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, GenerationRecord, Trainer
+from cem.callbacks import RunPlan
+from cem.tensorboard import TensorBoardWriter, check_tensorboard
 
 REASON = 'needs tensorboard: pip install -e ".[tensorboard]"'
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+from searches import bits
 
 from cem import (
     Callback,
@@ -24,13 +25,6 @@ def make(**options):
 
 def sphere(candidates, generation):
     return candidates.square().sum(dim=1)
-
-
-def bits(optimizer):
-    state = optimizer.state_dict()
-    return {
-        name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
-    }
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["immediate", "deferred"])
@@ -125,9 +119,45 @@ class TestLoop:
         assert optimizer.generation == 1
         assert recorder.calls[-1] == ("end",)
 
+    @pytest.mark.parametrize("generations", [1, 9, 10])
+    def test_generations_without_a_record_are_the_same_generations(self, tmp_path, generations):
+        states, recorders = [], []
+        for every in (1, 3):
+            optimizer, recorder = make(extra_variance="linear:1,5"), Recorder()
+            checkpointer = Checkpointer(tmp_path / str(every), keep=100)
+            result = Trainer(
+                optimizer,
+                lambda x, g: Evaluation(sphere(x, g), {"generation": g + 1}),
+                generations=generations,
+                callbacks=[recorder],
+                checkpointer=checkpointer,
+                record_every=every,
+            ).run()
+            assert (result.reason, result.generation) == ("finished", generations)
+            states.append(bits(optimizer))
+            recorders.append({record.generation: record for record in recorder.records})
+            wanted = sorted({*range(every, generations + 1, every), generations})
+            assert list(recorders[-1]) == sorted(checkpointer.paths()) == wanted
+        assert states[0] == states[1]
+        for generation, record in recorders[1].items():
+            before = recorders[0][generation]
+            assert (record.best_fitness, record.elite_mean) == (before.best_fitness, before.elite_mean)
+            assert record.metrics == before.metrics == {"generation": generation}
+
+    def test_a_stop_comes_after_the_generations_of_a_record(self):
+        optimizer = make()
+
+        class Enough(Callback):
+            def on_generation(self, record):
+                trainer.stop.request()
+
+        trainer = Trainer(optimizer, sphere, generations=20, callbacks=[Enough()], record_every=4)
+        assert trainer.run().generation == optimizer.generation == 4
+
     @pytest.mark.parametrize(
         ("options", "error", "message"),
         [
+            ({"record_every": 0}, ValueError, "expected record_every >= 1, got 0"),
             ({"generations": -1}, ValueError, "expected generations >= 0, got -1"),
             ({"generations": 1.5}, TypeError, "expected generations to be an int, got 1.5"),
             ({"time_limit_s": -1}, ValueError, "expected time_limit_s finite and >= 0, got -1"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from kernels.normal import sample_normal, sample_normal_reference
 
@@ -206,6 +207,28 @@ def test_a_generator_of_its_own(device: str) -> None:
 
 
 @cuda
+def test_calls_without_a_seed_move_the_generator_on() -> None:
+    """As torch's kernels do, so that they and the calls have no number twice."""
+    mean, std = parameters(3, device="cuda")
+    sample_normal(mean, std, 8)
+    generator = torch.cuda.default_generators[0]
+    before = generator.get_offset()
+    sample_normal(mean, std, 8)
+    assert generator.get_offset() == before + 4
+    first = torch.randn(8, device="cuda")
+    generator.set_offset(before + 4)
+    assert torch.equal(torch.randn(8, device="cuda"), first)
+
+
+def test_tracing_sees_the_seed_being_drawn() -> None:
+    """A seed that is drawn by the host would be a constant of the graph."""
+    mean, std = parameters(3)
+    sample_normal(mean, std, 8)  # loads it
+    graph = make_fx(lambda mean, std: sample_normal(mean, std, 8))(mean, std)
+    assert not bool((graph(mean, std) == graph(mean, std)).any())
+
+
+@cuda
 def test_replays_of_a_graph_without_a_seed_differ() -> None:
     mean, std = parameters(8, device="cuda")
     sample_normal(mean, std, 64)
@@ -233,13 +256,13 @@ def test_opcheck(device: str) -> None:
     seeded(mean, std)
     operators = torch.ops.cem_tetris
     seed_tensor = torch.tensor([9], device=device)
-    rest = (0, False, True, None, std, False, torch.float32)
+    rest = (0, None, False, True, None, std, False, torch.float32)
     contract.check_opcheck(operators.sample_normal_no_grad.default, (mean, std, 6, 2, None, *rest))
     mean.requires_grad_()
     contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, 0, seed_tensor, *rest))
     grad = torch.ones(6, 5, device=device, requires_grad=True)
     contract.check_opcheck(
-        operators.sample_normal_backward.default, (grad, 0, seed_tensor, 0, False, True, False)
+        operators.sample_normal_backward.default, (grad, 0, seed_tensor, 0, None, False, True, False)
     )
 
 
@@ -306,7 +329,7 @@ def test_the_backward_pass_is_the_same_every_time() -> None:
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"mean": torch.zeros(2, 2)}, ValueError, r"one shape \(d,\), got \(2, 2\) and \(3,\)"),
+    ({"mean": torch.zeros(2, 2)}, ValueError, r"one shape \(\.\.\., d\), got \(2, 2\) and \(3,\)"),
     ({"std": torch.ones(4)}, ValueError, r"got \(3,\) and \(4,\)"),
     ({"std": torch.ones(3).double()}, TypeError, "got torch.float32 and torch.float64"),
     ({"mean": torch.zeros(3).long(), "std": torch.ones(3).long()}, TypeError, "floating.*got torch.int64"),
@@ -355,7 +378,7 @@ def test_integers_of_any_kind_will_do() -> None:
 
 def test_direct_calls_check_what_they_read() -> None:
     mean, std = parameters(3)
-    noise = (4, 1, None, 0, False, False)
+    noise = (4, 1, None, 0, None, False, False)
     sample = torch.ops.cem_tetris.sample_normal_no_grad
     sample_normal(mean, std, 4, seed=1)  # loads it
     with pytest.raises(RuntimeError, match="another type of low"):

@@ -15,14 +15,15 @@ from kernels.normal import sample_normal
 from kernels.philox import philox4x32, split64
 
 SEED = 0xFEDCBA9876543210
+DOMAIN = 0x6E6F726D616C207A
 GOLDEN = {  # seed 1, generation 2: two dimensions, four samples, by the Python implementation below
     torch.float32: [
-        [-0.4288630, -0.1408464, 1.6236723, 0.4085276],
-        [0.4746537, 0.9105213, 1.6969387, 1.5647134],
+        [-2.4534883, 0.1879210, 0.6629715, -1.3458884],
+        [-0.9011083, -0.3755864, 0.2901840, -0.6302912],
     ],
     torch.float64: [
-        [-0.8795171764545379, -0.4465238923972138, -1.2875499793070058, 1.4780550167646278],
-        [-1.1693008099072575, -0.5540111246828795, -0.2882445664748014, -1.8932515973708264],
+        [-1.4721979169026085, 0.4125404998641237, 0.5913949031077345, 0.8454934854459383],
+        [0.082562367069479, -0.7255375719675448, 1.7352174411174064, -0.5289297207026384],
     ],
 }
 
@@ -40,7 +41,7 @@ def words(seed: int, generation: int, sample: int, dimension: int, mark: int = 0
     block = sample // 4
     upper = mark | (generation >> 32) << 24 | (dimension >> 32) << 12 | block >> 32
     counter = (block & 0xFFFFFFFF, dimension & 0xFFFFFFFF, generation & 0xFFFFFFFF, upper)
-    return philox4x32(counter, split64(seed))
+    return philox4x32(counter, split64(seed ^ DOMAIN))
 
 
 def float32_noise(seed: int, generation: int, sample: int, dimension: int) -> tuple[float, float]:
@@ -118,14 +119,13 @@ def test_the_plain_case_is_the_others(device: str, dtype: torch.dtype, d: int, n
     assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n])
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("d", "n"), [(3, 7), (9, 132), (3301, 1024)])
-def test_a_generator_gives_a_seed(device: str, d: int, n: int) -> None:
-    mean, std = torch.zeros(d, device=device), torch.ones(d, device=device)
-    generator = torch.Generator(device).manual_seed(3)
-    seed = int(torch.randint(0, 2**63 - 1, (1,), device=device, generator=generator))
+def test_a_generator_gives_a_seed(d: int, n: int) -> None:
+    mean, std = torch.zeros(d), torch.ones(d)
+    generator = torch.Generator().manual_seed(3)
+    seed = int(torch.randint(0, 2**63 - 1, (1,), generator=generator))
     x = sample_normal(mean, std, n, generator=generator.manual_seed(3))
-    assert torch.equal(x, noise(d, n, device=device, seed=seed))
+    assert torch.equal(x, noise(d, n, seed=seed))
 
 
 def test_seeds_and_generations_have_no_number_in_common() -> None:
@@ -153,7 +153,7 @@ def test_cpu_and_cuda_draw_the_same(dtype: torch.dtype, options: dict[str, Any])
         plain = {k: v for k, v in options.items() if k != "bounds"}
         z = sample_normal(torch.zeros_like(mean), torch.ones_like(std), n, seed=SEED, generation=9, **plain)
         scale = mean.abs()[:, None] + std[:, None] * z.abs().clamp(min=1)
-        tolerance = 4e-6 if dtype is torch.float32 else 1e-14
+        tolerance = 4e-6 if dtype is torch.float32 else 0.0  # float64 is IEEE operations alone
         assert float(((cpu - gpu).abs() / scale).max()) <= tolerance
 
 

@@ -76,7 +76,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
     machine = parser.add_argument_group("machine")
     machine.add_argument("--device", metavar="NAME", help=f"engine: {', '.join(DEVICES)} (default: auto)")
-    machine.add_argument("--backend", metavar="NAME", help="sampler: auto, torch, cuda (default: auto)")
+    machine.add_argument(
+        "--backend", metavar="NAME", help="what draws and updates: auto, cpu, cuda, torch (default: auto)"
+    )
 
     output = parser.add_argument_group("run")
     where = output.add_mutually_exclusive_group()

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +21,8 @@ from tetris.training.recipe import Recipe, Stage
 
 MOST_LINES = 1e12
 """Lines per game of a candidate for which splitting saw no game end."""
+
+_LEAST_LENGTH = 1e-12
 
 
 def piece_seed(seed: int) -> int:
@@ -32,8 +35,17 @@ def piece_seed(seed: int) -> int:
 
 
 def unit_length(weights: Tensor) -> Tensor:
-    """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero."""
-    return torch.nn.functional.normalize(weights, dim=1)
+    """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero.
+
+    Squares are added in float64 as a tree, and NumPy takes the root on the CPU: IEEE operations in a fixed
+    order, so that every processor has the same bits. Torch's own follow the width of its vectors.
+    """
+    total = weights.double().square()
+    while (count := total.shape[1]) > 1:
+        half = (count + 1) // 2
+        total = total[:, :half] + torch.nn.functional.pad(total[:, half:], (0, 2 * half - count))
+    length = torch.from_numpy(np.sqrt(total.numpy())) if total.device.type == "cpu" else total.sqrt()
+    return (weights / length.clamp(min=_LEAST_LENGTH)).to(weights.dtype)
 
 
 def learned_weights(state: Mapping[str, Any]) -> Tensor:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from cem import available_backends, describe_noise, parse_noise
-from cem.sampling import AUTO
+from cem import describe_noise, parse_noise
+from cem.sampling import AUTO, BACKENDS
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
@@ -341,9 +341,9 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
 
 def _settled_backend(requested: str, engine: str) -> str:
     """Return the backend that draws the candidates; ``auto`` is the one of the engine."""
-    known = (AUTO, *available_backends())
+    known = (AUTO, *BACKENDS)
     if requested not in known:
         raise unknown_name("backend", requested, known)
     if requested != AUTO:
         return requested
-    return "cuda" if engine == "cuda" else "torch"  # what compiles the engine compiles the sampler
+    return engine if engine in BACKENDS else "torch"  # what compiles the engine compiles the operators

@@ -18,19 +18,19 @@ from cem import (
     CrossEntropyMethod,
     MetricsWriter,
     ProgressBar,
-    RejectedCheckpoint,
     StopRequest,
-    TensorBoardWriter,
     Trainer,
 )
-from cem.tensorboard import check_tensorboard
+from cem.checkpoint import RejectedCheckpoint
+from cem.sampling import OPERATORS
+from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels import library
 from kernels.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines
 from tetris.training.objective import LinesPerGame, learned_weights
-from tetris.training.presets import DEFAULT_PRESET, Setting
+from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
 from tetris.versions import versions
@@ -100,8 +100,9 @@ def prepare_engine(recipe: Recipe) -> None:
     cuda = recipe.device == "cuda"
     needed = native.libraries(names, cuda=cuda) if recipe.device in NATIVE else []
     needed += [native.resampling_extension()] if cuda and splits else []
-    if recipe.backend == "cuda":
-        needed += [library.extension("normal", device) for device in NATIVE]
+    if recipe.backend != "torch":
+        kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
+        needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
     build_missing(needed)
     Rollout([[0.0] * len(names)], recipe.rules, device=recipe.device, features=recipe.features)
     if cuda and splits:
@@ -163,8 +164,9 @@ class Training:
             extra_variance=recipe.noise,
             mean_averaging=recipe.averaging,
             backend=recipe.backend,
-            device="cuda" if "cuda" in (recipe.device, recipe.backend) else "cpu",
+            device="cuda" if "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu" else "cpu",
             seed=recipe.seed,
+            **SEARCH,
         )
         self.trainer = Trainer(
             self.optimizer,

@@ -63,9 +63,6 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr("measure.processes.python", python)
     monkeypatch.setattr(training, "prepare_engine", lambda recipe: None)
     monkeypatch.setattr(training, "watch_training", lambda recipe, folder: busy)
-    monkeypatch.setattr(
-        "cem.sampling._FACTORIES", {"cuda": lambda device: None, "torch": lambda device: None}
-    )
     return given
 
 

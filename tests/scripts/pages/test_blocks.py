@@ -129,4 +129,4 @@ def test_the_model_card_shows_the_scores_on_other_boards(
 def test_the_api_page_has_every_public_name() -> None:
     text = api_blocks.api()
     assert all(f"| `{name}` |" in text for name in cem.__all__)
-    assert "| `NoiseSchedule` | value | Anything that maps the generation" in text
+    assert "| `IDS` | value | The ids of the environments" in text

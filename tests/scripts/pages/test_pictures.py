@@ -1,18 +1,36 @@
-"""The pictures that are drawn from result files."""
+"""The pictures of the pages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pages import literature_blocks, pictures, result_files
+from pages import literature_blocks, pictures, result_files, search_movie
 
 pytest.importorskip("matplotlib")
+
+PROJECT = Path(__file__).parents[3]
 
 
 def test_every_picture_is_a_png(tmp_path: Path) -> None:
     pictures.draw_sampling(result_files.load("h200/sampling"), tmp_path / "a.png")
     pictures.draw_targets(result_files.load_all("time_to_target"), tmp_path / "b.png")
     pictures.draw_searches(literature_blocks.experiments("10x10"), tmp_path / "c.png")
-    for picture in ("a.png", "b.png", "c.png"):
+    pictures.draw_returns(result_files.load("epyc-2core/planner"), tmp_path / "d.png")
+    for picture in ("a.png", "b.png", "c.png", "d.png"):
         assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_moving_picture_shows_every_step_of_a_generation(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason='needs Pillow: pip install -e ".[watch]"')
+    search_movie.write_movie(tmp_path / "a.gif", 2)
+    with image.open(tmp_path / "a.gif") as gif:
+        assert gif.n_frames == 2 * 4 + 1  # draw, elites, two of the way; the end
+    with image.open(PROJECT / "docs" / "search.gif") as gif:
+        assert gif.size == (900, 440)
+
+
+def test_the_moving_picture_shows_a_collapse_beside_the_default() -> None:
+    textbook, default = (search_movie.generations(30, each)[-1] for each in search_movie.PANELS.values())
+    assert textbook.std.max() < 1e-6 < 5 < search_movie.banana(textbook.mean)
+    assert search_movie.banana(default.mean) < 1e-2

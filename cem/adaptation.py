@@ -1,0 +1,199 @@
+"""What the update takes from CMA-ES: full covariance matrices, evolution paths and step-size control.
+
+With y_k = x_k - mu_t, the elites' weights w_k of sum 1, mu_eff = 1 / sum w_k^2 and Sigma = L L^T:
+
+    without paths   V = sum w_k y_k y_k^T, about mu_t; about the elites' mean m with y_k = x_k - m
+                    Sigma' = Sigma + alpha (V - Sigma) + Z_t I
+    with paths      p = (1 - c_s) p + sqrt(c_s (2 - c_s) mu_eff) L^-1 (m - mu_t)
+                    q = (1 - c_c) q + h sqrt(c_c (2 - c_c) mu_eff) (m - mu_t)
+                    r = exp(min(1, (c_s / d_s) (|p| / chi - 1)))
+                    V = sum v_k y_k y_k^T over all candidates
+                    Sigma' = r^2 ((1 - c_1 - c_mu sum v) Sigma + c_1 (q q^T + (1 - h) c_c (2 - c_c) Sigma)
+                                  + c_mu V)
+                    q' = r q
+
+v_k are the weights of all candidates by rank, negative for the worse ones, and those y_k have length sqrt(d)
+in the norm of Sigma. chi = E|N(0, I)|, and h is 1 unless p is so long that q would grow too fast. The rates
+are those of N. Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, table 1; L in place
+of the symmetric root after O. Krause, D. Arbonès and C. Igel, CMA-ES with Optimal Covariance Update and
+Storage Complexity, NeurIPS 2016. A diagonal covariance learns (d + 2) / 3 times as fast: R. Ros and N.
+Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity, PPSN 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Learning rates, functions of d and mu_eff.
+
+    Attributes:
+        mu_eff: The effective number of elites.
+        c_s: The rate of the step-size path.
+        d_s: The damping of the step size.
+        c_c: The rate of the covariance path.
+        c_1: The rate of its rank-one update.
+        c_mu: The rate of the rank-mu update.
+        chi: The expected length of a standard normal vector.
+    """
+
+    mu_eff: float
+    c_s: float
+    d_s: float
+    c_c: float
+    c_1: float
+    c_mu: float
+    chi: float
+
+
+def rates(dim: int, weights: list[float], *, diagonal: bool) -> Rates:
+    """Return the rates of a search.
+
+    Args:
+        dim: d.
+        weights: The weights of the elites, of any positive sum.
+        diagonal: Whether the covariance is diagonal.
+    """
+    mu = effective(weights)
+    c_s = (mu + 2) / (dim + mu + 5)
+    c_1 = 2 / ((dim + 1.3) ** 2 + mu)
+    c_mu = 2 * (0.25 + mu - 2 + 1 / mu) / ((dim + 2) ** 2 + mu)
+    if diagonal:
+        c_1, c_mu = c_1 * (dim + 2) / 3, c_mu * (dim + 2) / 3
+    c_1 = min(c_1, 1.0)
+    return Rates(
+        mu_eff=mu,
+        c_s=c_s,
+        d_s=1 + 2 * max(0.0, math.sqrt((mu - 1) / (dim + 1)) - 1) + c_s,
+        c_c=(4 + mu / dim) / (dim + 4 + 2 * mu / dim),
+        c_1=c_1,
+        c_mu=min(1 - c_1, c_mu),
+        chi=math.sqrt(dim) * (1 - 1 / (4 * dim) + 1 / (21 * dim * dim)),
+    )
+
+
+def effective(weights: list[float]) -> float:
+    """Return the effective number of candidates, (sum w)^2 / sum w^2."""
+    return math.fsum(weights) ** 2 / math.fsum(w * w for w in weights)
+
+
+def all_weights(dim: int, population_size: int, elites: list[float], rates: Rates) -> list[float]:
+    """Return the weights of all candidates by rank: those of the elites, and negative ones of the others.
+
+    Args:
+        dim: d.
+        population_size: N.
+        elites: The weights of the elites, of sum 1.
+        rates: The rates.
+    """
+    count = len(elites)
+    others = [math.log(count + 0.5) - math.log(rank) for rank in range(count + 1, population_size + 1)]
+    if not others or rates.c_mu <= 0.0:
+        return elites + [0.0] * len(others)
+    scale = min(
+        1 + rates.c_1 / rates.c_mu,
+        1 + 2 * effective(others) / (rates.mu_eff + 2),
+        max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu)),
+    )
+    total = -math.fsum(others)
+    return elites + [scale * weight / total for weight in others]
+
+
+def with_paths(
+    factor: Tensor,
+    candidates: Tensor,
+    weights: Tensor,
+    old_mean: Tensor,
+    new_mean: Tensor,
+    paths: Tensor,
+    generation: Tensor,
+    rates: Rates,
+) -> tuple[Tensor, Tensor]:
+    """Return the next covariance and paths; all tensors float64, any leading batch dimensions.
+
+    Args:
+        factor: L, shape (..., d, d), or the standard deviations, shape (..., d).
+        candidates: In rank order, shape (..., N, d).
+        weights: Their weights, shape (..., N).
+        old_mean: mu_t, shape (..., d).
+        new_mean: m, shape (..., d).
+        paths: p and q, shape (..., 2, d).
+        generation: t, shape ().
+        rates: The rates.
+
+    Returns:
+        Sigma, shape (..., d, d), or its diagonal, shape (..., d); and the paths.
+    """
+    step = new_mean - old_mean
+    y = candidates - old_mean.unsqueeze(-2)
+    diagonal = factor.shape == step.shape
+    rows = torch.cat([y, step.unsqueeze(-2)], dim=-2)
+    if diagonal:
+        white = rows / factor.clamp(min=torch.finfo(factor.dtype).tiny).unsqueeze(-2)
+        covariance = factor.square()
+    else:
+        still = (factor.diagonal(dim1=-2, dim2=-1) == 0).to(factor.dtype)  # dimensions of no width
+        white = torch.linalg.solve_triangular(factor + torch.diag_embed(still), rows.mT, upper=False).mT
+        covariance = factor @ factor.mT
+    lengths = white[..., :-1, :].square().sum(-1).clamp(min=torch.finfo(white.dtype).tiny)
+    dim = step.shape[-1]
+    bounded = torch.where(weights < 0, weights * dim / lengths, weights).unsqueeze(-1)
+    rank_mu = (bounded * y.square()).sum(-2) if diagonal else (y * bounded).mT @ y
+    p, q = paths.unbind(-2)
+    p = (1 - rates.c_s) * p + math.sqrt(rates.c_s * (2 - rates.c_s) * rates.mu_eff) * white[..., -1, :]
+    length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
+    warm = 1 - (1 - rates.c_s) ** (2 * (generation + 1))
+    h = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
+    q = (1 - rates.c_c) * q + h * math.sqrt(rates.c_c * (2 - rates.c_c) * rates.mu_eff) * step
+    ratio = torch.exp((rates.c_s / rates.d_s * (length / rates.chi - 1)).clamp(max=1.0))
+    kept = 1 - rates.c_1 - rates.c_mu * weights.sum(-1, keepdim=True)
+    kept = kept + rates.c_1 * (1 - h) * rates.c_c * (2 - rates.c_c)
+    rank_one = q.square() if diagonal else q.unsqueeze(-1) * q.unsqueeze(-2)
+    scale = ratio.square()
+    if not diagonal:
+        kept, scale = kept.unsqueeze(-1), scale.unsqueeze(-1)
+    mixed = scale * (kept * covariance + rates.c_1 * rank_one + rates.c_mu * rank_mu)
+    return mixed, torch.stack([p, ratio * q], dim=-2)
+
+
+def of_elites(
+    factor: Tensor, elites: Tensor, weights: Tensor, old_mean: Tensor, variance_about: str
+) -> Tensor:
+    """Return the covariance of the elites, shape (..., d, d); all tensors float64.
+
+    Args:
+        factor: L, shape (..., d, d).
+        elites: Shape (..., K, d).
+        weights: Their weights, of sum 1, shape (..., K).
+        old_mean: mu_t, shape (..., d).
+        variance_about: As in ``CrossEntropyMethod``.
+    """
+    centre = old_mean
+    if variance_about != "old_mean":
+        centre = (weights.unsqueeze(-1) * elites).sum(-2)
+    y = elites - centre.unsqueeze(-2)
+    found = (y * weights.unsqueeze(-1)).mT @ y
+    if variance_about != "new_mean_unbiased":
+        return found
+    share = (1 - weights.square().sum(-1))[..., None, None]
+    return torch.where(share > 0, found / share, factor @ factor.mT)
+
+
+def factorised(covariance: Tensor, old: Tensor) -> Tensor:
+    """Return L with L L^T = covariance, shape (..., d, d), float64; ``old`` where there is none.
+
+    A matrix of too few elites is singular: a share of 1e-12 of each variance is added to the diagonal. A
+    dimension of variance 0 keeps it.
+    """
+    variances = covariance.diagonal(dim1=-2, dim2=-1)
+    ridge = 1e-12 * variances + torch.finfo(covariance.dtype).tiny
+    factor, failed = torch.linalg.cholesky_ex(covariance + torch.diag_embed(ridge))
+    good = (failed == 0) & factor.isfinite().all(-1).all(-1)
+    factor = torch.where(variances.unsqueeze(-1) > 0, factor, 0.0)
+    return torch.where(good[..., None, None], factor, old)

@@ -1,0 +1,93 @@
+"""Bounds of a search: how candidates of a normal distribution are kept inside a box.
+
+    "clamp"      the nearest point of the box; the elites are clamped ones. Mass gathers on the faces.
+    "reflect"    folded back at the faces like a billiard ball.
+    "resample"   drawn again until inside, by the inverse of the distribution function: the truncated normal.
+                 With full covariance each coordinate that is outside is drawn again by itself.
+    "transform"  the search has no bounds, and a smooth increasing map takes its points into the box: a tanh
+                 between two finite bounds, a softplus at one. Nothing gathers at the faces.
+
+``low <= high`` for each dimension; infinities stand for no bound.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BOUND_HANDLING = ("clamp", "reflect", "resample", "transform")
+_EDGE = 1e-6  # of half a width: how near to a face the transform of a point is told apart from it
+
+
+def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
+    """Return candidates inside the bounds.
+
+    Args:
+        x: Draws of N(mean, std^2), shape (..., N, d).
+        mean: Shape (..., d).
+        std: Shape (..., d).
+        low: The least values, broadcastable to (..., d).
+        high: The greatest values, like ``low``.
+        handling: One of ``BOUND_HANDLING``.
+    """
+    low, high = low.unsqueeze(-2), high.unsqueeze(-2)
+    if handling == "reflect":
+        return _reflected(x, low, high)
+    if handling == "resample":
+        return _truncated(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
+    if handling == "transform":
+        return into_box(x, low, high)
+    return torch.minimum(torch.maximum(x, low), high)
+
+
+def _reflected(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    width = high - low
+    both = low.isfinite() & high.isfinite()
+    start = torch.where(low.isfinite(), low, torch.zeros_like(low))
+    period = 2 * torch.where(both, width, torch.ones_like(width)).clamp(min=torch.finfo(x.dtype).tiny)
+    folded = torch.remainder(x - start, period)
+    folded = start + torch.minimum(folded, 2 * width - folded)
+    below, above = torch.where(x < low, 2 * low - x, x), torch.where(x > high, 2 * high - x, x)
+    once = torch.where(low.isfinite(), below, torch.where(high.isfinite(), above, x))
+    inside = torch.where(both, torch.where((x < low) | (x > high), folded, x), once)
+    return torch.minimum(torch.maximum(inside, low), high)
+
+
+def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    # Outside, the part of its tail that a point leaves above it is uniform; it becomes the place of a new
+    # point in the mass of the box.
+    scale = torch.where(std > 0, std, torch.ones_like(std)).double()
+    z, a, b = ((end.double() - mean.double()) / scale for end in (x, low, high))
+    below, above = torch.special.ndtr(a), torch.special.ndtr(b)
+    share = torch.where(z < a, torch.special.ndtr(z) / below, torch.special.ndtr(-z) / torch.special.ndtr(-b))
+    new = mean + scale * torch.special.ndtri(below + share * (above - below))
+    inside = torch.where((x < low) | (x > high), new.to(x.dtype), x)
+    return torch.minimum(torch.maximum(inside, low), high)
+
+
+def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return the points of the box for points without bounds; increasing, and smooth."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    both = middle + half * torch.tanh((y - middle) / half)
+    above, below = low + torch.nn.functional.softplus(y - low), high - torch.nn.functional.softplus(high - y)
+    return _choose(y, low, high, both, above, below)
+
+
+def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Return the inverse of ``into_box``; a point on a face counts as one very near to it."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    both = middle + half * torch.atanh(((x - middle) / half).clamp(-1 + _EDGE, 1 - _EDGE))
+    above, below = low + _inverse_softplus(x - low), high - _inverse_softplus(high - x)
+    return _choose(x, low, high, both, above, below)
+
+
+def _choose(x: Tensor, low: Tensor, high: Tensor, both: Tensor, above: Tensor, below: Tensor) -> Tensor:
+    has_low, has_high = low.isfinite(), high.isfinite()
+    one = torch.where(has_low, above, torch.where(has_high, below, x))
+    box = torch.where(low == high, low + torch.zeros_like(x), both)
+    return torch.where(has_low & has_high, box, one)
+
+
+def _inverse_softplus(x: Tensor) -> Tensor:
+    x = x.clamp(min=_EDGE)
+    return x + torch.log(-torch.expm1(-x))

@@ -1,0 +1,124 @@
+"""Whole generations in a CUDA graph: ask, objective and tell are captured once and replayed."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cem.evaluation import Evaluation, Objective
+from cem.functional import State, ask, told
+
+_WARM_UP = 2  # calls before the capture: libraries and caches of the objective are made then
+
+
+class GenerationGraph:
+    """A CUDA graph of ``count`` generations of a search.
+
+    >>> import torch
+    >>> from cem.functional import init
+    >>> from cem.graph import GenerationGraph
+    >>> state = init(torch.zeros(100), 1.0, 1024, maximize=False, device="cuda")  # doctest: +SKIP
+    >>> step = GenerationGraph(state, lambda x, t: x.square().sum(-1), count=10)  # doctest: +SKIP
+    >>> state = step(state)  # 10 generations  # doctest: +SKIP
+
+    A replay launches what the functions launch, without Python between: results are those of ``ask`` and
+    ``tell`` bit for bit, as long as the objective's are.
+
+    Attributes:
+        count: The generations of one replay.
+        evaluation: What the objective returned for the last generation; the next call overwrites its tensors.
+        elites: The indices of the elites of the last generation, shape (..., K), overwritten, too.
+    """
+
+    def __init__(self, state: State, objective: Objective, count: int = 1) -> None:
+        """Capture.
+
+        Args:
+            state: A state on a CUDA device, with the operators as backend. Not changed.
+            objective: Maps candidates (..., N, d) and the number of the generation, here a tensor of shape
+                (), to fitness or an ``Evaluation``. It launches the same work every time and never waits for
+                the device.
+            count: The generations of one replay, ``>= 1``.
+
+        Raises:
+            ValueError: If the state is not on a CUDA device or has backend ``"torch"``.
+            RuntimeError: If the objective cannot be captured; torch says why.
+        """
+        device = state.distribution.device
+        if device.type != "cuda" or state.settings.backend == "torch":
+            raise ValueError(
+                f"expected a search with backend 'cuda' for a CUDA graph, "
+                f"got {state.settings.backend!r} on {str(device)!r}"
+            )
+        self.count = count
+        self._static = _copied(state)
+        self._objective = objective
+        self._last: Tensor | None = None  # the distribution that the last call returned
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._generation(self._static)
+        torch.cuda.current_stream(device).wait_stream(stream)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            moved = self._static
+            for _ in range(count):
+                moved, self.evaluation, self.elites = self._generation(moved)
+            for to, new in zip(_changing(self._static), _changing(moved), strict=True):
+                to.copy_(new)
+
+    def __call__(self, state: State, replays: int = 1) -> State:
+        """Run ``count`` generations from a state ``replays`` times, and return the state after them.
+
+        Args:
+            state: A state of the captured search, with its settings, seed and bounds; not changed. One that
+                the last call returned need not be copied.
+            replays: The replays, ``>= 1``.
+        """
+        if state.distribution is not self._last:
+            for to, new in zip(_changing(self._static), _changing(state), strict=True):
+                to.copy_(new)
+        for _ in range(replays):
+            self._graph.replay()
+        after = _copied(self._static)
+        self._last = after.distribution
+        return after
+
+    def fits(self, state: State) -> bool:
+        """Return whether a state has the very constants that were captured: settings, seed, bounds, ..."""
+        return state.settings == self._static.settings and all(
+            given is captured
+            for given, captured in zip(_constant(state), _constant(self._static), strict=True)
+        )
+
+    def _generation(self, state: State) -> tuple[State, Evaluation, Tensor]:
+        candidates, state = ask(state)
+        found = self._objective(candidates, state.generation)
+        evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
+        new, elites = told(state, candidates, evaluation.fitness, evaluation.candidates)
+        return new, evaluation, elites
+
+
+def _changing(state: State) -> list[Tensor]:
+    """Return the tensors of a state that a generation changes."""
+    found = (state.distribution, state.record, state.generation, state.factor, state.paths)
+    return [tensor for tensor in found if tensor is not None]
+
+
+def _constant(state: State) -> tuple[Tensor | None, ...]:
+    """Return the tensors of a state that a generation leaves as they are."""
+    return (
+        *(state.seed, state.extra_variance, state.weights, state.all_weights),
+        *(state.std_floor, state.low, state.high),
+    )
+
+
+def _copied(state: State) -> State:
+    return state._replace(
+        distribution=state.distribution.clone(),
+        record=state.record.clone(),
+        generation=state.generation.clone(),
+        factor=None if state.factor is None else state.factor.clone(),
+        paths=None if state.paths is None else state.paths.clone(),
+    )

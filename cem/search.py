@@ -1,0 +1,315 @@
+"""``minimize`` and ``maximize``: a whole search in one call, with restarts, reasons to stop and a result."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cem._checks import as_real, check_real
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, belongs
+from cem.checkpoint import Checkpointer
+from cem.evaluation import Objective
+from cem.optimizer import CrossEntropyMethod
+from cem.sampling import mix_seed
+from cem.stopping import Interrupted, StopRequest
+from cem.termination import Termination
+from cem.trainer import Trainer
+from kernels.checks import check_integer
+
+CHECKPOINT_SECONDS = 1.0
+PATHS_POPULATION = 40
+_FOLDER, _METRICS = "restart-{:03d}", "metrics.jsonl"
+_RECORDED = tuple(
+    name for name in GenerationRecord.__dataclass_fields__ if name not in ("metrics", "distribution")
+)
+_COLUMNS = ("evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a search ended.
+
+    Attributes:
+        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
+        fun: Its fitness.
+        mean: The last mean of the restart that found it: the answer where the fitness is noisy.
+        std: The last standard deviation of that restart, shape (dim,).
+        reason: Why the last restart ended: a reason of ``cem.termination``, ``"budget"``, ``"time_limit"``,
+            ``"signal"`` or ``"requested"``.
+        evaluations: The candidates evaluated.
+        restarts: The restarts made, 0 for a single search.
+        history: Lists of one entry a recorded generation: ``evaluations``, ``best_fitness`` of all restarts,
+            ``generation_best``, ``elite_mean``, ``std_mean``, ``population_size``.
+    """
+
+    x: Any
+    fun: float
+    mean: Any
+    std: Any
+    reason: str
+    evaluations: int
+    restarts: int
+    history: dict[str, list[float]] = field(repr=False)
+
+
+def minimize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: Any) -> Result:
+    """Search for the least value of a function.
+
+    >>> import torch
+    >>> from cem import minimize
+    >>> result = minimize(lambda x: (x - 3.0).square().sum(-1), torch.zeros(5), 1.0, budget=20_000, seed=1)
+    >>> bool((result.x - 3.0).abs().max() < 1e-3)
+    True
+
+    Args:
+        objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
+            is one. With ``vectorize`` it maps one candidate, shape (dim,), to a number.
+        mean: The first mean, shape (dim,).
+        std: The first standard deviation, a number or shape (dim,).
+        options: Those of ``search``, and of ``CrossEntropyMethod``.
+
+    Raises:
+        TypeError: As ``search``.
+        ValueError: As ``search``.
+    """
+    return search(objective, mean, std, maximize=False, **options)
+
+
+def maximize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: Any) -> Result:
+    """Search for the greatest value of a function; see ``minimize``."""
+    return search(objective, mean, std, maximize=True, **options)
+
+
+def search(
+    objective: Callable[[Any], Any],
+    mean: Any,
+    std: Any,
+    *,
+    maximize: bool,
+    budget: int | None = None,
+    population_size: int | None = None,
+    restarts: int = 0,
+    target: float | None = None,
+    time_limit_s: float | None = None,
+    vectorize: bool = False,
+    callbacks: Sequence[Callback] = (),
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+    record_every: int = 1,
+    graph: bool = False,
+    seed: int | None = None,
+    **options: Any,
+) -> Result:
+    """Search for the best value of a function.
+
+    A search ends for a reason of ``cem.termination``, at the budget, at the time limit or on Ctrl-C; what is
+    found by then is returned. With restarts the next search begins at the start again with twice the
+    population, as in A. Auger and N. Hansen, A Restart CMA Evolution Strategy with Increasing
+    Population Size, CEC 2005.
+
+    Args:
+        objective: As in ``minimize``.
+        mean: The first mean, shape (dim,).
+        std: The first standard deviation, a number or shape (dim,).
+        maximize: True if a greater value is better.
+        budget: The most evaluations; whole generations within it are made. None: 10,000 dim.
+        population_size: Candidates a generation; None: 10 dim, or 40 with ``paths``.
+        restarts: The most restarts, ``>= 0``.
+        target: A value at which the search ends; None: none.
+        time_limit_s: The most seconds; None: no limit.
+        vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population.
+        callbacks: Called as by ``Trainer``; the generations are those of the current restart.
+        progress: Whether to show a progress bar on stderr.
+        checkpoint: A folder to save to and, where it holds this search, to resume from; None: no checkpoints.
+        record_every: The generations from one test of the reasons, and entry of the history, to the next.
+        graph: Whether generations run as a CUDA graph; needs ``device="cuda"`` and an objective of PyTorch
+            operations.
+        seed: The seed of all restarts. None: that of the search that is resumed, or else one that torch's
+            global generator draws.
+        options: Others of ``CrossEntropyMethod``: ``bounds``, ``covariance``, ``paths``, ``device``, ...
+
+    Raises:
+        CheckpointError: If ``checkpoint`` holds another search.
+        TypeError: If an argument has the wrong type.
+        ValueError: If one is out of range, or every candidate of a generation has failed.
+    """
+    restarts = check_integer("restarts", restarts, 0)
+    shape = tuple(as_real("mean", mean).shape)
+    if len(shape) != 1:
+        raise ValueError(f"expected mean of shape (dim,), got {shape}")
+    (dim,) = shape
+    if population_size is None:
+        population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
+    first = check_integer("population_size", population_size, 2)
+    left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
+    history = _History(maximize, target)
+    best: CrossEntropyMethod | None = None
+    with StopRequest() as stop:
+        if time_limit_s is not None:
+            stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
+        for restart in range(restarts + 1):
+            size = first << restart
+            if restart and left < size:
+                break
+            optimizer = CrossEntropyMethod(
+                mean,
+                std,
+                size,
+                maximize=maximize,
+                seed=seed if seed is None or restart == 0 else mix_seed(seed, restart),
+                **options,
+            )
+            folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
+            watch = _Watch(optimizer, history)
+            trainer = Trainer(
+                optimizer,
+                _population_objective(objective, vectorize),
+                generations=left // size,
+                callbacks=[
+                    *([] if folder is None else [MetricsWriter(folder / _METRICS, distribution=True)]),
+                    watch,
+                    *([ProgressBar()] if progress else []),
+                    *callbacks,
+                    _Halt(watch),
+                ],
+                checkpointer=None
+                if folder is None
+                else Checkpointer(folder, fingerprint={"restart": restart}, interval_s=CHECKPOINT_SECONDS),
+                stop=stop,
+                record_every=record_every,
+                graph=graph,
+            )
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                if any(folder.glob("checkpoint-*.json")):
+                    trainer.resume()
+                    watch.replay(folder / _METRICS, optimizer.generation)
+            if restart == 0:
+                seed = optimizer.seed  # of the search that is resumed, if none was given
+            ended = trainer.run().reason if watch.reason is None else "requested"
+            left -= optimizer.generation * size
+            history.evaluations += optimizer.generation * size
+            made = restart + 1
+            reason = watch.reason or ("budget" if ended == "finished" else ended)
+            if best is None or history.is_better(optimizer.best_fitness, best.best_fitness):
+                best = optimizer
+            if reason in ("target", "time_limit", "signal", "requested"):
+                break
+    assert best is not None
+    return Result(
+        x=best.best,
+        fun=best.best_fitness,
+        mean=best.mean,
+        std=best.std,
+        reason=reason,
+        evaluations=history.evaluations,
+        restarts=made - 1,
+        history=history.columns,
+    )
+
+
+class _History:
+    """What is recorded over all restarts."""
+
+    def __init__(self, maximize: bool, target: float | None) -> None:
+        self.maximize = maximize
+        self.target = target
+        self.evaluations = 0  # of the restarts before
+        self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
+
+    def is_better(self, a: float, b: float) -> bool:
+        return a > b if self.maximize else a < b
+
+    def add(self, record: GenerationRecord, size: int) -> None:
+        before = self.columns["best_fitness"][-1:]
+        best = record.best_fitness
+        if before and not self.is_better(best, before[0]):
+            best = before[0]
+        evaluations = self.evaluations + record.generation * size
+        row = (evaluations, best, record.generation_best, record.elite_mean, record.std_mean, size)
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)
+
+
+class _Watch(Callback):
+    """Records the history, and looks for a reason of ``cem.termination`` to end the search."""
+
+    def __init__(self, optimizer: CrossEntropyMethod, history: _History) -> None:
+        self.reason: str | None = None
+        self._history = history
+        self._size = optimizer.population_size
+        self._good = math.inf if optimizer.maximize else -math.inf
+        self._first_std = torch.as_tensor(optimizer.std).cpu()
+        self._termination = Termination(
+            optimizer.dim,
+            optimizer.population_size,
+            optimizer.maximize,
+            history.target,
+            optimizer.relative_std_floor,
+        )
+
+    def replay(self, path: Path, generations: int) -> None:
+        """Record the generations that a resumed run had recorded by its checkpoint."""
+        for line in path.read_bytes().splitlines():
+            if not belongs(line, generations):
+                break
+            values = json.loads(line)
+            # What is not finite is null there, and can only be infinity on the good side.
+            numbers: dict[str, Any] = {
+                name: self._good if values[name] is None else values[name] for name in _RECORDED
+            }
+            mean, std = (torch.tensor(values[name], dtype=torch.float64) for name in ("mean", "std"))
+            self.on_generation(GenerationRecord(**numbers, distribution=(mean, std)))
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Record the generation."""
+        assert record.distribution is not None
+        self._history.add(record, self._size)
+        std = record.distribution[1].double()
+        moving = self._first_std > 0
+        share = (std[moving] / self._first_std[moving]).max() if bool(moving.any()) else torch.tensor(0.0)
+        reasons = self._termination.reasons(
+            record.generation,
+            record.best_fitness,
+            record.generation_best,
+            record.elite_threshold,
+            float(share),
+        )
+        self.reason = reasons[0] if reasons else None
+
+
+class _Halt(Callback):
+    """Ends a search that has a reason, after all other callbacks."""
+
+    def __init__(self, watch: _Watch) -> None:
+        self._watch = watch
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Look for a reason.
+
+        Raises:
+            Interrupted: If there is one.
+        """
+        if self._watch.reason is not None:
+            raise Interrupted(self._watch.reason)
+
+
+def _population_objective(objective: Callable[[Any], Any], vectorize: bool) -> Objective:
+    if not vectorize:
+        return lambda candidates, _: objective(candidates)
+    vectorized = torch.func.vmap(objective)
+
+    def evaluate(candidates: Any, _: Any) -> Any:
+        if isinstance(candidates, np.ndarray):
+            return np.array([objective(candidate) for candidate in candidates])
+        return vectorized(candidates)
+
+    return evaluate

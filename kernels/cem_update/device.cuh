@@ -1,0 +1,188 @@
+// What the CUDA kernels of the update share: the job, keys of any fitness, and sums of warps and blocks in
+// the order of update.h.
+#pragma once
+
+#include <torch/headeronly/core/ScalarType.h>
+
+#include "update.h"
+
+namespace cem_tetris::update {
+
+using torch::headeronly::ScalarType;
+
+constexpr int kWarp = 32, kMaxWarps = 32, kThreads = 1024;  // of a block at most
+constexpr unsigned kAll = 0xffffffffu;
+
+// The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
+struct Job {
+  Settings settings;
+  ScalarType type;  // of the fitness
+  bool can_fail;    // whether it is a float
+  const void *fitness, *candidates, *distribution, *floors;
+  const double *record, *extra_variance, *weights;
+  const int64_t* generation;
+  void* new_distribution;
+  double* new_record;
+  int64_t *new_generation, *elites;
+};
+
+// The shared memory whose size the launch gives.
+#if defined(__CUDACC__)
+__device__ __forceinline__ double* dynamic_shared() {
+  extern __shared__ __align__(16) double dynamic_memory[];
+  return dynamic_memory;
+}
+#else
+double* dynamic_shared();  // a test that runs the kernels on a CPU has its own
+#endif
+
+template <typename Type>
+__device__ __forceinline__ typename Type::Bits load(const void* data, int64_t i) {
+  return static_cast<const typename Type::Bits*>(data)[i];
+}
+
+// Calls f(Type{}) with the type of a fitness whose keys are of the type Key.
+template <typename Key, typename F>
+__device__ __forceinline__ auto visit(ScalarType type, const F& f) {
+  if constexpr (sizeof(Key) == 8) {
+    return type == ScalarType::Double ? f(Double{}) : f(Integer<int64_t, uint64_t>{});
+  } else {
+    switch (type) {
+      case ScalarType::Half: return f(Half{});
+      case ScalarType::BFloat16: return f(BFloat16{});
+      case ScalarType::Float: return f(Float{});
+      case ScalarType::Char: return f(Integer<int8_t, uint32_t>{});
+      case ScalarType::Short: return f(Integer<int16_t, uint32_t>{});
+      case ScalarType::Int: return f(Integer<int32_t, uint32_t>{});
+      default: return f(Integer<uint8_t, uint32_t>{});
+    }
+  }
+}
+
+template <typename Key>
+__device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
+  return visit<Key>(job.type, [&](auto type) {
+    return type.key(load<decltype(type)>(job.fitness, i), job.settings.maximize);
+  });
+}
+
+template <typename Key>
+__device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
+  return visit<Key>(job.type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
+}
+
+__device__ __forceinline__ double extra_variance_of(const Job& job, int64_t generation) {
+  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
+                                       : 0.0;
+}
+
+// Reductions of a warp, for all of its lanes.
+__device__ __forceinline__ int warp_sum(int x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(kAll, x);
+#else
+  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(kAll, x, step);
+  return x;
+#endif
+}
+
+__device__ __forceinline__ uint32_t warp_max(uint32_t x) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(kAll, x);
+#else
+  for (int step = kWarp / 2; step > 0; step /= 2) x = max(x, __shfl_xor_sync(kAll, x, step));
+  return x;
+#endif
+}
+
+__device__ __forceinline__ uint64_t warp_max(uint64_t x) {
+  const uint32_t high = static_cast<uint32_t>(x >> 32), most = warp_max(high);
+  return uint64_t{most} << 32 | warp_max(high == most ? static_cast<uint32_t>(x) : 0u);
+}
+
+template <typename Key>
+__device__ __forceinline__ Key warp_min(Key x) {
+  return ~warp_max(static_cast<Key>(~x));
+}
+
+// The residues of a fold, one a lane, added as a tree; lane 0 has the sum.
+__device__ __forceinline__ double warp_fold(double x) {
+#pragma unroll
+  for (int step = kResidues / 2; step > 0; step /= 2) x += __shfl_down_sync(kAll, x, step);
+  return x;
+}
+
+// The fold of the places first to last of a row of numbers, by one warp; lane 0 has it.
+template <typename Number>
+__device__ __forceinline__ double warp_folded(int64_t first, int64_t last, const Number& number) {
+  double sum = 0.0;
+#pragma unroll 4
+  for (int64_t p = first + threadIdx.x % kWarp; p < last; p += kWarp) sum += number(p);
+  return warp_fold(sum);
+}
+
+// The residue class of a chunk's elites that begins at place p: moments in one dimension.
+// rows: the candidates of the problem in this dimension, `stride` apart. index(p), weight(p): of a place.
+template <typename T, typename Index, typename Weights>
+__device__ __forceinline__ Moments class_moments(const T* rows, int64_t stride, T best, int p, int end,
+                                                 const Index& index, const Weights& weight) {
+  constexpr int kAtOnce = 8;  // loads in flight
+  const double base = static_cast<double>(best);
+  Moments sums{0.0, 0.0};
+  for (; p < end; p += kAtOnce * kResidues) {
+    T value[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int place = p + u * kResidues;
+      if (place < end) value[u] = rows[static_cast<int64_t>(index(place)) * stride];
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int place = p + u * kResidues;
+      if (place >= end) break;  // conversions to double are scarce
+      const double x = static_cast<double>(value[u]) - base;
+      const double weighted = weight(place) * x;
+      sums.first += weighted;
+      sums.second += weighted * x;
+    }
+  }
+  return sums;
+}
+
+// Writes one dimension of the next distribution. `at` is its place in the distribution's first row.
+template <typename T>
+__device__ __forceinline__ void write_marginal(const Job& job, int64_t at, Weight weight, Moments sums,
+                                               T best, bool better, const T (&old)[kRows],
+                                               double extra_variance, double floor, double newest) {
+  const Marginal next = updated(job.settings, weight, sums, static_cast<double>(best),
+                                {static_cast<double>(old[kMean]), static_cast<double>(old[kStd]),
+                                 static_cast<double>(old[kAveragedMean])},
+                                extra_variance, floor, newest);
+  T* row = static_cast<T*>(job.new_distribution) + at;
+  const int64_t dimensions = job.settings.dimensions;
+  row[kMean * dimensions] = rounded<T>(next.mean);
+  row[kStd * dimensions] = rounded<T>(next.std);
+  row[kAveragedMean * dimensions] = rounded<T>(next.averaged_mean);
+  row[kBest * dimensions] = better ? best : old[kBest];
+}
+
+// Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
+__device__ __forceinline__ void write_record(const Job& job, int64_t problem, int64_t usable, double top,
+                                             double sum, double threshold, int64_t generation) {
+  const double* old = job.record + problem * kFigures;
+  double* record = job.new_record + problem * kFigures;
+  top += 0.0;  // -0 becomes 0: equals may stand in for each other
+  threshold += 0.0;
+  const double known = old[kBestFitness], nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
+  record[kBestFitness] = usable > 0 && is_better(top, known, job.settings.maximize) ? top : known;
+  record[kGenerationBest] = usable > 0 ? top : nan;
+  record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
+  record[kEliteThreshold] = usable > 0 ? threshold : nan;
+  record[kRefused] = usable > 0 ? old[kRefused] : static_cast<double>(generation + 1);
+  if (problem == 0) *job.new_generation = generation + 1;
+}
+
+// All that is left of an update of no problems.
+__global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
+
+}  // namespace cem_tetris::update

@@ -1,0 +1,213 @@
+// Which kernels an update on CUDA is, and their grids.
+#pragma once
+
+#include <torch/csrc/stable/stableivalue_conversions.h>
+
+#include <algorithm>
+#include <array>
+
+#include "arguments.h"
+#include "rank.cuh"
+#include "single.cuh"
+#include "small.cuh"
+#include "sums.cuh"
+
+namespace cem_tetris::update {
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline Job make_job(Arguments& arguments) {
+  bool can_fail = false;
+  visit_fitness(arguments.fitness_type, [&](auto type) { can_fail = decltype(type)::kCanFail; });
+  return {arguments.settings,
+          arguments.fitness_type,
+          can_fail,
+          arguments.fitness.const_data_ptr(),
+          arguments.candidates.const_data_ptr(),
+          arguments.distribution.const_data_ptr(),
+          Arguments::data<void>(arguments.std_floor),
+          static_cast<const double*>(arguments.record.const_data_ptr()),
+          Arguments::data<double>(arguments.extra_variance),
+          Arguments::data<double>(arguments.weights),
+          static_cast<const int64_t*>(arguments.generation.const_data_ptr()),
+          arguments.new_distribution.mutable_data_ptr(),
+          static_cast<double*>(arguments.new_record.mutable_data_ptr()),
+          static_cast<int64_t*>(arguments.new_generation.mutable_data_ptr()),
+          static_cast<int64_t*>(arguments.elites.mutable_data_ptr())};
+}
+
+// Narrow tiles spread the rows of many elites over the device; wide ones select less often.
+inline Grid make_grid(const Settings& settings, int multiprocessors) {
+  const int64_t full = 2 * multiprocessors;
+  const bool narrow =
+      settings.elites > kChunk && settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
+  const int width = narrow ? kMinWidth : kMaxWidth;
+  const int64_t tiles = divide_up(settings.dimensions, width);
+  const int64_t most = std::max<int64_t>(1, full / settings.problems);
+  int64_t blocks = std::max<int64_t>(1, std::min(tiles, most));
+  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
+  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
+  return {static_cast<int>(tiles), width, static_cast<int>(blocks + (separate ? 1 : 0)),
+          static_cast<int>(separate ? blocks : 0)};
+}
+
+// The places in the list of each rank: a stable sort of keys (problems, K) by torch.
+inline Tensor sorted_places(const Tensor& keys) {
+  using torch::stable::detail::from;
+  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}),
+                                    from(false)};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::sort", "stable", stack.data(), TORCH_ABI_VERSION));
+  const Tensor values = torch::stable::detail::to<Tensor>(stack[0]);  // owned from here on
+  return torch::stable::detail::to<Tensor>(stack[1]);
+}
+
+// Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
+template <typename Device>
+void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like,
+                  double* weight) {
+  const Settings& settings = job.settings;
+  if (settings.elites <= kRankedByCounting) {
+    const int64_t blocks = divide_up(settings.elites, kRankThreads / kRankLanes);
+    device.launch(rank_kernel, settings.problems * blocks, kRankThreads, 0, job, index, weight,
+                  static_cast<int32_t>(blocks));
+    return;
+  }
+  const int64_t count = settings.problems * settings.elites, blocks = divide_up(count, kRankThreads);
+  Tensor keys = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
+  device.launch(key_kernel, blocks, kRankThreads, 0, job, index,
+                static_cast<int64_t*>(keys.mutable_data_ptr()), count);
+  const Tensor places = packed(sorted_places(keys));
+  device.launch(scatter_kernel, blocks, kRankThreads, 0, job, index, weight,
+                static_cast<const int64_t*>(places.const_data_ptr()), count);
+}
+
+template <typename Key, typename T, typename Device>
+void launch_single(const Device& device, Job job, const Tensor& like) {
+  const Settings& settings = job.settings;
+  const Job ranked = job;
+  std::optional<Tensor> list;
+  const bool apart = settings.ranked && settings.elites > kSingleRanked;  // a block would need too long
+  if (apart) {
+    list = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
+    job.elites = static_cast<int64_t*>(list->mutable_data_ptr());
+    job.settings.ranked = false;
+  }
+  const Grid grid = make_grid(settings, device.multiprocessors);
+  const bool few = settings.problems * grid.blocks <= 2 * device.multiprocessors;
+  const int64_t population = settings.population;
+  const int threads = static_cast<int>(
+      std::min<int64_t>(kThreads, std::max<int64_t>(divide_up(population, kWarp) * kWarp, few ? 512 : 128)));
+  auto* kernel = population <= kThreads       ? single_kernel<Key, T, 1>
+                 : population <= 4 * kThreads ? single_kernel<Key, T, 4>
+                                              : single_kernel<Key, T, 16>;
+  const int64_t bytes = single_bytes<Key>(settings.elites, settings.ranked || job.weights != nullptr);
+  device.launch(kernel, settings.problems * grid.blocks, threads, bytes, job, grid);
+  if (apart) launch_ranks(device, ranked, job.elites, like, nullptr);
+}
+
+// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
+// for the record where there is room.
+template <typename Key, typename T, typename Device>
+void launch_small(const Device& device, const Job& job, const Tensor&) {
+  const Settings& settings = job.settings;
+  const int64_t full = 2 * device.multiprocessors, tiles = std::max<int64_t>(1, divide_up(settings.dimensions, kWarp));
+  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::min(tiles, std::max<int64_t>(1, full / settings.problems));
+  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool few = settings.problems * blocks <= full;
+  const int64_t least = divide_up(settings.population, kWarp) * kWarp;
+  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 672 : 128)));
+  const int warps = threads / kWarp;
+  const int64_t listed = settings.population <= kCounted ? settings.population : settings.elites;
+  const int groups = static_cast<int>(divide_up(listed, kWarp)), parts = std::max(1, warps / groups);
+  const int step = static_cast<int>(divide_up(divide_up(listed, parts), 4) * 4);
+  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0),
+                       static_cast<int>(blocks + (separate ? 1 : 0)),
+                       static_cast<int>(separate ? blocks : 0),
+                       groups,
+                       parts,
+                       step,
+                       (65536 + groups - 1) / groups};
+  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads,
+                small_bytes<Key>(threads, settings.elites), job, grid);
+}
+
+template <typename T, typename Device>
+void launch_large(const Device& device, const Job& job, const Tensor& like) {
+  const Settings& settings = job.settings;
+  const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
+  const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
+  const int64_t slice =
+      divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads), kSearchThreads) *
+      kSearchThreads;
+  const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
+
+  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
+                told_bytes = problems * blocks * 8;
+  Tensor zeros = empty(like, 0, (search_bytes + told_bytes) / 8, -1, ScalarType::Long);
+  Tensor sums = empty(like, 0, problems * chunks * (2 * dimensions + kScalars), -1, ScalarType::Double);
+  std::optional<Tensor> list, weight;
+  if (settings.ranked) list = empty(like, 0, problems, elites, ScalarType::Long);
+  if (job.weights != nullptr) weight = empty(like, 0, problems, elites, ScalarType::Double);
+  auto* memory = static_cast<char*>(zeros.mutable_data_ptr());
+  auto* doubles = static_cast<double*>(sums.mutable_data_ptr());
+  const Workspace work{reinterpret_cast<Search*>(memory),
+                       reinterpret_cast<unsigned long long*>(memory + search_bytes),
+                       list.has_value() ? static_cast<int64_t*>(list->mutable_data_ptr()) : job.elites,
+                       weight.has_value() ? static_cast<double*>(weight->mutable_data_ptr()) : nullptr,
+                       doubles,
+                       doubles + problems * chunks * 2 * dimensions,
+                       slice,
+                       static_cast<int32_t>(blocks),
+                       static_cast<int32_t>(chunks)};
+  device.zero(memory, search_bytes + told_bytes);
+  const bool wide = job.type == ScalarType::Double || job.type == ScalarType::Long;
+  for (int top = 64; top > (wide ? 0 : 32); top -= kDigit) {
+    const int bits = std::min(kDigit, top - (wide ? 0 : 32));
+    device.launch(digit_kernel, problems * blocks, kSearchThreads, 0, job, work, top - bits, bits);
+  }
+  device.launch(list_kernel, problems * blocks, kSearchThreads, 0, job, work);
+  if (settings.ranked || weight.has_value()) {
+    // The list is in job.elites itself where nobody wants it ranked.
+    launch_ranks(device, job, work.index, like, work.weight);
+  }
+  constexpr int kPack = 16 / sizeof(T);
+  const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
+                         reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  const int width = wide_rows ? kPack * kWarp : dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
+  const int64_t tiles = divide_up(dimensions, width),
+                groups = wide_rows ? chunks : divide_up(chunks, kEntries / (kResidues * width));
+  const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
+  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, problems * groups * (tiles + 1), kThreads,
+                0, job, work, grid);
+  const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
+  device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
+}
+
+// The whole operator; `Device` has a number of multiprocessors, launches kernels and zeroes memory.
+template <typename Device>
+Outputs run(const Device& device, Arguments& arguments) {
+  const Job job = make_job(arguments);
+  const Settings& settings = job.settings;
+  const bool wide = job.type == ScalarType::Double || job.type == ScalarType::Long,
+             doubles = arguments.type == ScalarType::Double;
+  if (settings.problems == 0) {
+    device.launch(count_kernel, 1, 1, 0, job);
+  } else if (settings.population <= kSmallPopulation) {
+    auto* launch =
+        wide ? (doubles ? launch_small<uint64_t, double, Device> : launch_small<uint64_t, float, Device>)
+             : (doubles ? launch_small<uint32_t, double, Device> : launch_small<uint32_t, float, Device>);
+    launch(device, job, arguments.fitness);
+  } else if (settings.population <= kSinglePopulation && settings.elites <= kSingleElites &&
+             (job.weights == nullptr || settings.elites <= kSingleRanked)) {
+    auto* launch =
+        wide ? (doubles ? launch_single<uint64_t, double, Device> : launch_single<uint64_t, float, Device>)
+             : (doubles ? launch_single<uint32_t, double, Device> : launch_single<uint32_t, float, Device>);
+    launch(device, job, arguments.fitness);
+  } else {
+    (doubles ? launch_large<double, Device> : launch_large<float, Device>)(device, job, arguments.fitness);
+  }
+  return {arguments.new_distribution, arguments.new_record, arguments.new_generation, arguments.elites};
+}
+
+}  // namespace cem_tetris::update

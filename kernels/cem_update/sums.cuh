@@ -1,0 +1,215 @@
+// The sums over a long list of elites, and the marginals and the record that they give.
+//
+// sums_kernel: a block has `at_once` chunks and a tile of `width` dimensions, or, as the last block of a
+// group of chunks, the sums of fitness and weights. wide_sums_kernel is the same for rows of many 16-byte
+// packs: a warp has a residue class of one chunk, a lane a pack. Both are bound by the bandwidth of the
+// memory. finish_kernel: a block has 32 dimensions; its threads add the chunks' sums, a residue class a warp.
+#pragma once
+
+#include "search.cuh"
+
+namespace cem_tetris::update {
+
+constexpr int kScalars = 3;
+enum Scalar { kFitness, kWeight, kWeightSquared };
+
+struct SumGrid {
+  int32_t tiles, width, groups;  // of dimensions, of chunks
+};
+
+// The sums of fitness, weight and its square over a chunk, a warp each.
+__device__ __forceinline__ void scalar_sums(const Job& job, const Workspace& work, int64_t problem,
+                                            int64_t chunk) {
+  const int scalar = threadIdx.x / kWarp;
+  if (scalar >= kScalars) return;
+  const int64_t usable = usable_of(job, work.search[problem]), first = problem * job.settings.elites;
+  const double sum = warp_folded(chunk * kChunk, min(usable, (chunk + 1) * kChunk), [&](int64_t p) {
+    if (scalar == kFitness) {
+      return wide_fitness(job, problem * job.settings.population + work.index[first + p]);
+    }
+    const double w = job.weights != nullptr ? job.weights[p] : 1.0;  // by rank
+    return scalar == kWeight ? w : w * w;
+  });
+  if (threadIdx.x % kWarp == 0) work.scalar[(problem * work.chunks + chunk) * kScalars + scalar] = sum;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, SumGrid grid) {
+  __shared__ double part[2][kEntries + kEntries / kMinWidth];
+  __shared__ uint32_t index[kEntries / kMinWidth / kResidues * kChunk];
+  const Settings& settings = job.settings;
+  const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
+            warps = threads / kWarp;
+  const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
+  const int64_t problem = rest / grid.groups, group = rest % grid.groups;
+  const Search& search = work.search[problem];
+  const int width = grid.width, stride = width + 1, at_once = kEntries / (kResidues * width);
+  const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
+  const int64_t first_chunk = group * at_once, first = first_chunk * kChunk;
+  if (first >= usable) return;
+  const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(at_once) * kChunk));
+  const int64_t* places = work.index + problem * wanted + first;
+  const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
+
+  if (tile == grid.tiles) {
+    for (int chunk = 0; chunk * kChunk < count; ++chunk) scalar_sums(job, work, problem, first_chunk + chunk);
+    return;
+  }
+  for (int p = thread; p < count; p += threads) index[p] = static_cast<uint32_t>(places[p]);
+  __syncthreads();
+  const int64_t left = tile * width, column = min(left + thread % width, dimensions - 1);
+  const auto* rows =
+      static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
+  const T best = rows[static_cast<int64_t>(~search.best_complement) * dimensions];
+  for (int entry = thread; entry < kEntries; entry += threads) {
+    const int row = entry / width, chunk = row / kResidues;
+    const Moments sums = class_moments(
+        rows, dimensions, best, chunk * kChunk + row % kResidues, min(count, (chunk + 1) * kChunk),
+        [&](int p) { return index[p]; }, [&](int p) { return weights != nullptr ? weights[p] : 1.0; });
+    part[0][row * stride + thread % width] = sums.first;
+    part[1][row * stride + thread % width] = sums.second;
+  }
+  __syncthreads();
+  for (int sum = warp; sum < at_once * width; sum += warps) {
+    const int chunk = sum / width, j = sum % width, at = (chunk * kResidues + lane) * stride + j;
+    const double one = warp_fold(part[0][at]), two = warp_fold(part[1][at]);
+    if (lane == 0 && chunk * kChunk < count && left + j < dimensions) {
+      double* to = work.partial + (problem * work.chunks + first_chunk + chunk) * 2 * dimensions + left + j;
+      to[0] = one;
+      to[dimensions] = two;
+    }
+  }
+}
+
+// The dimensions are a multiple of those of a pack, and the rows aligned to packs.
+template <typename T>
+__global__ void __launch_bounds__(1024) wide_sums_kernel(Job job, Workspace work, SumGrid grid) {
+  constexpr int kPack = 16 / sizeof(T), kWidth = kPack * kWarp, kAtOnce = 4;  // packs in flight
+  struct alignas(16) Pack {
+    T value[kPack];
+  };
+  __shared__ double part[kResidues][kWidth + 1];
+  __shared__ uint32_t index[kChunk];
+  const Settings& settings = job.settings;
+  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
+  const int64_t problem = rest / grid.groups, chunk = rest % grid.groups, first = chunk * kChunk;
+  const Search& search = work.search[problem];
+  const int64_t wanted = settings.elites, usable = usable_of(job, search), dimensions = settings.dimensions;
+  if (first >= usable) return;
+  if (tile == grid.tiles) return scalar_sums(job, work, problem, chunk);
+  const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(kChunk)));
+  const int64_t* places = work.index + problem * wanted + first;
+  const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
+  for (int p = thread; p < count; p += kThreads) index[p] = static_cast<uint32_t>(places[p]);
+  __syncthreads();
+
+  const int64_t left = tile * kWidth, column = min(left + lane * kPack, dimensions - kPack);
+  const T* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
+  const auto row = [&](uint32_t i) { return *reinterpret_cast<const Pack*>(rows + i * dimensions); };
+  const Pack best = row(~search.best_complement);
+  double sums[2][kPack] = {};
+  for (int from = warp; from < count; from += kAtOnce * kResidues) {
+    Pack pack[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int p = from + u * kResidues;
+      pack[u] = p < count ? row(index[p]) : best;  // which adds 0
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int p = from + u * kResidues;
+      const double weight = weights != nullptr ? weights[p < count ? p : from] : 1.0;
+#pragma unroll
+      for (int j = 0; j < kPack; ++j) {
+        const double x = static_cast<double>(pack[u].value[j]) - static_cast<double>(best.value[j]);
+        const double weighted = weight * x;
+        sums[0][j] += weighted;
+        sums[1][j] += weighted * x;
+      }
+    }
+  }
+#pragma unroll
+  for (int moment = 0; moment < 2; ++moment) {
+    if (moment > 0) __syncthreads();
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) part[warp][lane + j * kWarp] = sums[moment][j];
+    __syncthreads();
+    double* to = work.partial + ((problem * work.chunks + chunk) * 2 + moment) * dimensions + left;
+    for (int entry = warp; entry < kWidth; entry += kResidues) {
+      const double sum = warp_fold(part[lane][entry]);
+      const int j = entry % kWarp * kPack + entry / kWarp;
+      if (lane == 0 && left + j < dimensions) to[j] = sum;
+    }
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
+  __shared__ double part[2][kResidues][kWarp + 1];
+  __shared__ double total[kScalars];
+  const Settings& settings = job.settings;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int64_t problem = blockIdx.x / tiles, left = blockIdx.x % tiles * kWarp;
+  const int64_t dimensions = settings.dimensions, column = left + lane;
+  const Search& search = work.search[problem];
+  const int64_t usable = usable_of(job, search), generation = *job.generation;
+  const int64_t chunks = (usable + kChunk - 1) / kChunk, first = problem * settings.population;
+  const int64_t best = usable > 0 ? static_cast<int64_t>(~search.best_complement) : 0;
+  const double top = usable > 0 ? wide_fitness(job, first + best) : 0.0;
+  const double* partial = work.partial + problem * work.chunks * 2 * dimensions;
+  const double* scalars = work.scalar + problem * work.chunks * kScalars;
+
+  double sum[2] = {0.0, 0.0};
+  if (column < dimensions) {
+#pragma unroll 4
+    for (int64_t c = warp; c < chunks; c += kResidues) {
+      sum[0] += partial[c * 2 * dimensions + column];
+      sum[1] += partial[(c * 2 + 1) * dimensions + column];
+    }
+  }
+  part[0][warp][lane] = sum[0];
+  part[1][warp][lane] = sum[1];
+  if (warp < kScalars) {
+    const double folded = warp_folded(0, chunks, [&](int64_t c) { return scalars[c * kScalars + warp]; });
+    if (lane == 0) total[warp] = folded;
+  }
+  __syncthreads();
+  sum[0] = warp_fold(part[0][lane][warp]);  // a warp has a dimension now
+  sum[1] = warp_fold(part[1][lane][warp]);
+  __syncthreads();
+  if (lane == 0) {
+    part[0][0][warp] = sum[0];
+    part[1][0][warp] = sum[1];
+  }
+  __syncthreads();
+  if (warp != 0) return;
+  if (column < dimensions) {
+    const int64_t at = problem * kRows * dimensions + column;
+    T old[kRows];
+    for (int row = 0; row < kRows; ++row) {
+      old[row] = static_cast<const T*>(job.distribution)[at + row * dimensions];
+    }
+    if (usable == 0) {
+      for (int row = 0; row < kRows; ++row)
+        static_cast<T*>(job.new_distribution)[at + row * dimensions] = old[row];
+    } else {
+      const auto* floors = static_cast<const T*>(job.floors);
+      const double floor = floors != nullptr
+                               ? static_cast<double>(floors[problem * settings.floor_stride + column])
+                               : -HUGE_VAL;
+      const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
+      write_marginal(job, at, make_weight(total[kWeight], total[kWeightSquared]),
+                     Moments{part[0][0][lane], part[1][0][lane]},
+                     static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
+                     extra_variance_of(job, generation), floor,
+                     newest_share(settings, generation));
+    }
+  }
+  if (left == 0 && lane == 0) {
+    write_record(job, problem, usable, top, total[kFitness],
+                 usable > 0 ? wide_fitness(job, first + search.worst) : 0.0, generation);
+  }
+}
+
+}  // namespace cem_tetris::update

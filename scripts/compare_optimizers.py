@@ -1,0 +1,22 @@
+"""Compare the optimiser with ten lines of NumPy and PyTorch, evotorch, cmaes and pycma.
+
+python scripts/compare_optimizers.py --json optimizers.json
+python scripts/compare_optimizers.py speed --device cuda
+
+quality: the share of BBOB's targets that are reached. speed: microseconds of a generation on the sphere.
+behaviour: fitness that fails, is flat or integer, bounds, and resumption. Peers that are not installed are
+left out: pip install cma cmaes evotorch
+"""
+
+from measure.cli import choice, measurement
+
+from tetris.commands.command_line import positive_int, run
+
+OPTIONS = {
+    "parts": {**choice("part", ("quality", "speed", "behaviour")), "nargs": "*"},
+    "--jobs": {"type": positive_int, "default": 1, "help": "processes for the quality (default: 1)"},
+}
+main = measurement("compare_optimizers", __doc__, OPTIONS, "[PART ...]")
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,197 @@
+"""Bounds: every candidate is inside, and distributed as ``cem.bounds`` says."""
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+from searches import CLASSIC
+
+from cem import CrossEntropyMethod
+from cem.bounds import BOUND_HANDLING, into_box, keep_inside, out_of_box
+
+INF = math.inf
+ALPHA = 1e-6
+"""The error probability of each statistical test; the seeds are fixed."""
+LOW = [-1.0, -INF, 0.5, -INF, 2.0, -3.0]
+HIGH = [2.0, 1.0, INF, INF, 2.0, 1e3]
+START = [0.0, 0.5, 0.5, 0.0, 2.0, 999.0]
+"""An interval, an upper bound, a lower bound, none, a single point, a wide interval near its end."""
+
+
+def make(handling, population_size=500, std=5.0, **options):
+    return CrossEntropyMethod(
+        START,
+        std,
+        population_size,
+        **{"maximize": False, "seed": 1, "bounds": (LOW, HIGH), "bound_handling": handling, **options},
+    )
+
+
+def assert_inside(x):
+    low, high = torch.tensor(LOW, dtype=x.dtype), torch.tensor(HIGH, dtype=x.dtype)
+    assert bool(((x >= low) & (x <= high)).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+@pytest.mark.parametrize("std", [0.0, 1e-3, 5.0, 1e4])
+@pytest.mark.parametrize("handling", BOUND_HANDLING)
+def test_all_candidates_and_means_are_inside(handling, std, covariance, dtype):
+    search = make(handling, std=std, covariance=covariance, dtype=dtype)
+    for _ in range(8):
+        candidates = search.ask()
+        assert_inside(candidates)
+        search.tell((candidates - 3.0).square().sum(-1))
+        for x in (search.mean, search.averaged_mean, search.best):
+            assert_inside(x)
+        assert search.std.isfinite().all()
+
+
+@pytest.mark.parametrize("handling", BOUND_HANDLING)
+def test_backends_agree_on_where_the_bounds_are(handling):
+    search = make(handling, backend="torch", std=50.0)
+    for _ in range(5):
+        candidates = search.ask()
+        assert_inside(candidates)
+        search.tell(candidates.square().sum(-1))
+
+
+@pytest.mark.parametrize("handling", BOUND_HANDLING)
+def test_bounds_of_a_batch_are_those_of_each_problem(handling):
+    low, high = torch.tensor([[-1.0, -1.0], [2.0, 2.0]]), torch.tensor([[1.0, 1.0], [3.0, 5.0]])
+    search = CrossEntropyMethod(
+        (low + high) / 2, 4.0, 200, maximize=True, bounds=(low, high), bound_handling=handling, seed=1
+    )
+    for _ in range(3):
+        candidates = search.ask()
+        assert bool(((candidates >= low[:, None]) & (candidates <= high[:, None])).all())
+        search.tell(candidates.sum(-1))
+
+
+@pytest.mark.parametrize("handling", BOUND_HANDLING)
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_finds_an_optimum_on_a_face_and_one_inside(handling, covariance):
+    search = CrossEntropyMethod(
+        [0.0, 0.0],
+        1.0,
+        100,
+        maximize=False,
+        bounds=(-2.0, [1.0, 4.0]),
+        bound_handling=handling,
+        covariance=covariance,
+        dtype=torch.float64,
+        seed=1,
+    )
+    for _ in range(80):
+        x = search.ask()
+        search.tell((x[:, 0] - 9.0).square() + (x[:, 1] - 3.0).square())
+    assert search.best.tolist() == pytest.approx([1.0, 3.0], abs=1e-2)
+
+
+def draws(handling, mean, std, low, high, count=20_000):
+    search = CrossEntropyMethod(
+        [mean], std, count, maximize=True, bounds=(low, high), bound_handling=handling, seed=4,
+        dtype=torch.float64,
+    )  # fmt: skip
+    return search.ask()[:, 0].numpy()
+
+
+def reflected(mean, std, low, high):
+    """The distribution function of a normal variable that is folded back at the faces."""
+
+    def cdf(x):
+        normal, width = stats.norm(mean, std), high - low
+        images = range(-20, 21) if math.isfinite(width) else [0]
+        if not math.isfinite(width):
+            if math.isfinite(low):
+                return normal.cdf(x) - normal.cdf(2 * low - x)
+            return normal.cdf(x) + normal.sf(2 * high - x)
+        return sum(
+            normal.cdf(low + 2 * k * width + (x - low)) - normal.cdf(low + 2 * k * width - (x - low))
+            for k in images
+        )
+
+    return cdf
+
+
+BOXES = [(0.3, 1.0, -1.0, 2.0), (0.0, 1.0, 0.0, 0.1), (1.0, 3.0, -INF, 1.5), (0.0, 2.0, 0.0, INF)]
+
+
+@pytest.mark.parametrize(("mean", "std", "low", "high"), BOXES)
+def test_resampled_candidates_are_truncated_normal(mean, std, low, high):
+    expected = stats.truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
+    assert stats.kstest(draws("resample", mean, std, low, high), expected.cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(("mean", "std", "low", "high"), BOXES)
+def test_reflected_candidates_are_folded_normal(mean, std, low, high):
+    expected = reflected(mean, std, low, high)
+    assert stats.kstest(draws("reflect", mean, std, low, high), expected).pvalue > ALPHA
+
+
+@pytest.mark.parametrize(("mean", "std", "low", "high"), BOXES)
+def test_clamped_candidates_gather_on_the_faces(mean, std, low, high):
+    x, normal = draws("clamp", mean, std, low, high), stats.norm(mean, std)
+    for face, share in ((low, normal.cdf(low)), (high, normal.sf(high))):
+        on_it = int((x == face).sum())
+        assert stats.binomtest(on_it, len(x), share).pvalue > ALPHA if 0 < share < 1 else on_it == 0
+
+
+def test_transformed_candidates_are_the_map_of_a_normal():
+    low, high, mean, std = -1.0, 2.0, 0.3, 1.0
+    box = [torch.tensor([x], dtype=torch.float64) for x in (low, high)]
+    start = out_of_box(torch.tensor([mean], dtype=torch.float64), *box)
+    y = out_of_box(torch.from_numpy(draws("transform", mean, std, low, high))[:, None], *box)
+    assert stats.kstest(y[:, 0].numpy(), stats.norm(float(start), std).cdf).pvalue > ALPHA
+
+
+@pytest.mark.parametrize("handling", BOUND_HANDLING)
+def test_points_inside_stay_where_they_are_but_for_the_transform(handling):
+    low, high = (torch.tensor(x) for x in (LOW, HIGH))
+    mean, std = torch.tensor(START), torch.ones(6)
+    x = torch.stack([mean, torch.where(low.isfinite(), low, mean), torch.where(high.isfinite(), high, mean)])
+    kept = keep_inside(x, mean, std, low, high, handling)
+    assert torch.equal(kept, x) == (handling != "transform")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+class TestTransform:
+    def box(self, dtype):
+        return torch.tensor(LOW, dtype=dtype), torch.tensor(HIGH, dtype=dtype)
+
+    def test_it_is_increasing_and_takes_everything_inside(self, dtype):
+        y = torch.linspace(-50.0, 50.0, 2001, dtype=dtype)[:, None].expand(-1, 6)
+        x = into_box(y, *self.box(dtype))
+        assert_inside(x)
+        assert bool((x.diff(dim=0) >= 0).all())
+        assert_inside(into_box(torch.full((6,), 1e30, dtype=dtype), *self.box(dtype)))
+        assert_inside(into_box(torch.full((6,), -1e30, dtype=dtype), *self.box(dtype)))
+
+    def test_there_and_back(self, dtype):
+        low, high = self.box(dtype)
+        floor, ceiling = torch.where(low.isfinite(), low, -30.0), torch.where(high.isfinite(), high, 30.0)
+        share = torch.linspace(0.0, 1.0, 1001, dtype=dtype)[:, None]
+        x = floor + share * (ceiling - floor)
+        there = out_of_box(x, low, high)
+        assert there.isfinite().all()
+        width = (ceiling - floor).clamp(max=1e3)
+        assert bool(((into_box(there, low, high) - x).abs() <= 2e-6 * width.clamp(min=1.0)).all())
+
+    def test_the_search_has_no_bounds_of_its_own(self, dtype):
+        search = make("transform", std=1.0, dtype=dtype)
+        torch.testing.assert_close(search.mean, torch.tensor(START, dtype=dtype), rtol=1e-5, atol=2e-6)
+        candidates = search.ask()
+        fitness = candidates.square().sum(-1)
+        search.tell(fitness)
+        # The best candidate is the one evaluated, up to the rounding of the map.
+        torch.testing.assert_close(search.best, candidates[fitness.argmin()], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("handling", ["clamp", "reflect", "resample"])
+def test_elites_are_the_candidates_inside(handling):
+    search = make(handling, population_size=10, num_elites=4, **CLASSIC)
+    candidates = search.ask()
+    search.tell(candidates[:, 0])
+    elites = candidates[candidates[:, 0].sort(stable=True).indices[:4]].double()
+    torch.testing.assert_close(search.mean.double(), elites.mean(dim=0), rtol=1e-6, atol=1e-6)

@@ -1,0 +1,215 @@
+"""The functions of a state: batches, purity, and the transforms of PyTorch."""
+
+import math
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from cem import CrossEntropyMethod
+from cem.functional import State, ask, init, tell
+
+MEANS = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0], [-5.0, 3.0, 2.0, 1.0]])
+STDS = torch.tensor([[1.0], [2.0], [0.5]]).expand(3, 4)
+SEEDS = [5, 2**63 + 9, 7]
+OPTIONS = {
+    "default": {},
+    "classic": {
+        "variance_about": "new_mean_unbiased",
+        "weights": "equal",
+        "extra_variance": "linear:1,3",
+        "smoothing": 0.7,
+        "std_smoothing": 0.5,
+        "mean_averaging": 0.3,
+    },
+    "paths": {"paths": True},
+    "clamp": {"bounds": (-6.0, 5.0)},
+    "reflect": {"bounds": (-6.0, 5.0), "bound_handling": "reflect"},
+    "resample": {"bounds": (-6.0, 5.0), "bound_handling": "resample"},
+    "transform": {"bounds": (-6.0, 5.0), "bound_handling": "transform"},
+    "full": {"covariance": "full"},
+    "full paths": {"covariance": "full", "paths": True, "bounds": (-6.0, 5.0), "bound_handling": "reflect"},
+}
+ROUNDED = ("transform", "full", "full paths")
+"""What runs through vectorised operations of torch: a batch differs from single searches in the last bits."""
+
+
+def quadratic(x):
+    """Ill-conditioned, and added in one order, whatever the shape."""
+    return sum(10.0**i * (x[..., i] - i).square() for i in range(x.shape[-1]))
+
+
+def make(options="default", mean=MEANS, std=STDS, seed=SEEDS, **more):
+    return CrossEntropyMethod(mean, std, 23, maximize=False, seed=seed, **OPTIONS[options], **more)
+
+
+def generation(state):
+    candidates, state = ask(state)
+    return tell(state, candidates, quadratic(candidates))
+
+
+def tensors(state):
+    return [leaf for leaf in pytree.tree_leaves(state) if leaf is not None]
+
+
+def assert_equal(found, expected, **tolerances):
+    torch.testing.assert_close(
+        tensors(found), tensors(expected), equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0})
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_problems_of_a_batch_are_searches_of_their_own(options, backend, dtype):
+    batch = make(options, backend=backend, dtype=dtype)
+    singles = [
+        make(options, mean, std, seed, backend=backend, dtype=dtype)
+        for mean, std, seed in zip(MEANS, STDS, SEEDS, strict=True)
+    ]
+    for _ in range(6):
+        for search in (batch, *singles):
+            search.tell(quadratic(search.ask()))
+    tolerances = {"rtol": 1e-3, "atol": 1e-3} if options in ROUNDED else {"rtol": 0, "atol": 0}
+    for name in ("mean", "std", "averaged_mean", "best", "best_fitness", "elite_fitness", "covariance"):
+        found = getattr(batch, name)
+        expected = [torch.as_tensor(getattr(single, name), dtype=found.dtype) for single in singles]
+        torch.testing.assert_close(found, torch.stack(expected), **tolerances)
+
+
+def test_a_failure_in_one_problem_leaves_the_others_alone():
+    batch, other = make(), make()
+    candidates = batch.ask()
+    fitness = quadratic(candidates)
+    other.tell(fitness.clone(), candidates)
+    fitness[1] = math.nan
+    batch.tell(fitness, candidates)
+    assert torch.equal(batch.mean[1], MEANS[1])
+    assert torch.equal(batch.std[1], STDS[1])
+    assert batch.best[1].isnan().all()
+    assert batch.state.record[:, 4].tolist() == [0.0, 1.0, 0.0]
+    for problem in (0, 2):
+        assert torch.equal(batch.mean[problem], other.mean[problem])
+    batch.check()
+
+
+def test_one_seed_of_a_batch_gives_each_problem_another_one():
+    batch, again = make(mean=torch.zeros(3, 4), seed=1), make(mean=torch.zeros(3, 4), seed=1)
+    candidates = batch.ask()
+    assert torch.equal(candidates, again.ask())
+    noise = candidates / STDS[:, None]
+    assert len({row.numpy().tobytes() for row in noise.view(-1, 4)}) == 3 * 23
+
+
+def test_batches_have_any_number_of_dimensions():
+    nested = make(mean=MEANS.view(3, 1, 4), std=1.0, seed=[[seed] for seed in SEEDS])
+    flat = make(std=1.0)
+    for search in (nested, flat):
+        search.tell(quadratic(search.ask()))
+    assert nested.ask().shape == (3, 1, 23, 4)
+    assert torch.equal(nested.mean[:, 0], flat.mean)
+    assert nested.statistics() == flat.statistics()
+
+
+def test_a_batch_is_saved_and_loaded():
+    whole, other = make(), make()
+    for _ in range(3):
+        whole.tell(quadratic(whole.ask()))
+    other.load_state_dict(whole.state_dict())
+    for search in (whole, other):
+        search.tell(quadratic(search.ask()))
+    assert_equal(other.state, whole.state)
+    with pytest.raises(ValueError, match="expected a state saved with batch"):
+        make(mean=MEANS[:2], std=1.0, seed=1).load_state_dict(whole.state_dict())
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_class_is_the_functions(options):
+    optimizer = make(options, backend="cpu")
+    state = init(MEANS, STDS, 23, maximize=False, seed=SEEDS, backend="cpu", **OPTIONS[options])
+    for _ in range(4):
+        optimizer.tell(quadratic(optimizer.ask()))
+        state = generation(state)
+    assert_equal(state._replace(extra_variance=None), optimizer.state._replace(extra_variance=None))
+    assert torch.equal(state.mean, optimizer.mean)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_nothing_is_changed_in_place(options, backend):
+    state = generation(make(options, backend=backend).state)
+    candidates, same = ask(state)
+    fitness = quadratic(candidates)
+    assert same is state
+    inputs = [*tensors(state), candidates, fitness]
+    copies = [tensor.clone() for tensor in inputs]
+    after = tell(state, candidates, fitness)
+    torch.testing.assert_close(inputs, copies, rtol=0, atol=0, equal_nan=True)
+    memory = {tensor.data_ptr() for tensor in (state.distribution, state.record, state.generation)}
+    assert not memory & {tensor.data_ptr() for tensor in (after.distribution, after.record, after.generation)}
+
+
+def test_a_state_is_a_structure_of_tensors():
+    state = make("full paths").state
+    leaves, structure = pytree.tree_flatten(state)
+    assert all(leaf is None or isinstance(leaf, torch.Tensor) for leaf in leaves)
+    assert_equal(pytree.tree_unflatten(leaves, structure), state)
+    moved = pytree.tree_map_only(torch.Tensor, torch.clone, state)
+    assert isinstance(moved, State)
+    assert moved.settings == state.settings
+
+
+def check_compiles(options, backend, compiler):
+    torch.compiler.reset()
+    compiled = torch.compile(generation, fullgraph=True, backend=compiler)
+    state = make(options, backend=backend).state
+    found = expected = state
+    torch.manual_seed(0)
+    for _ in range(3):
+        found = compiled(found)
+    torch.manual_seed(0)
+    for _ in range(3):
+        expected = generation(expected)
+    # The compiler may fuse a product and a sum.
+    tolerances = {} if compiler == "aot_eager" else {"rtol": 1e-3, "atol": 1e-3}
+    assert_equal(found, expected, **tolerances)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+@pytest.mark.parametrize("options", ["default", "full paths"])
+def test_a_generation_is_one_graph_for_the_compiler(options, backend):
+    check_compiles(options, backend, "aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_generation_compiles(options):
+    check_compiles(options, "cpu", "inductor")
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_tell_of_backend_torch_is_mapped_over_problems(options):
+    state = make(options, backend="torch").state
+    candidates, state = ask(state)
+    fitness = quadratic(candidates)
+    shared = ("generation", "weights", "all_weights", "extra_variance", "settings")
+    dims = State(
+        *(
+            None if value is None or name in shared else 0
+            for name, value in zip(State._fields, state, strict=True)
+        )
+    )
+    mapped = torch.func.vmap(tell, in_dims=(dims, 0, 0), out_dims=dims)(state, candidates, fitness)
+    assert isinstance(mapped, State)
+    assert_equal(mapped, tell(state, candidates, fitness), rtol=1e-6, atol=1e-6)
+
+
+def test_fitness_of_backend_torch_may_be_ranked_after_a_gradient():
+    # A planner that improves its candidates by a gradient step tells those.
+    state = make(backend="torch").state
+    candidates, state = ask(state)
+    x = candidates.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(quadratic(x).sum(), x)
+    improved = candidates - 1e-4 * gradient
+    after = tell(state, improved, quadratic(improved))
+    assert (after.best_fitness < quadratic(candidates).amin(-1)).all()

@@ -1,0 +1,285 @@
+"""Generations in a CUDA graph: what the functions do, bit for bit; batches on a GPU."""
+
+import math
+
+import pytest
+import torch
+from searches import bits
+
+from cem import CrossEntropyMethod, Evaluation, MetricsWriter, Trainer, minimize
+from cem.functional import ask, init, tell
+from cem.graph import GenerationGraph
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+OPTIONS = {
+    "default": {},
+    "double": {"dtype": torch.float64},
+    "classic": {
+        "weights": "equal",
+        "variance_about": "new_mean_unbiased",
+        "extra_variance": "linear:0.5,20",
+        "smoothing": 0.8,
+        "mean_averaging": 0.3,
+    },
+    "clamp": {"bounds": (-3.0, 3.0)},
+    "reflect": {"bounds": (-3.0, 3.0), "bound_handling": "reflect"},
+    "resample": {"bounds": (-3.0, 3.0), "bound_handling": "resample"},
+    "transform": {"bounds": (-3.0, 3.0), "bound_handling": "transform"},
+    "paths": {"paths": True},
+    "full": {"covariance": "full"},
+    "full paths": {"covariance": "full", "paths": True},
+}
+
+
+def make(options="default", mean=(2.0, 2.0, 2.0, 2.0), population_size=48, device="cuda", **more):
+    settings = {"maximize": False, "seed": 3, **OPTIONS[options], **more}
+    return CrossEntropyMethod(torch.tensor(mean), 1.0, population_size, device=device, **settings)
+
+
+def sphere(candidates, generation):
+    return candidates.square().sum(-1)
+
+
+def step(search, objective=sphere):
+    search.tell(objective(search.ask(), search.generation))
+
+
+class NoWait:
+    """Raises where the host waits for the device."""
+
+    def __enter__(self):
+        torch.cuda.set_sync_debug_mode("error")
+
+    def __exit__(self, *_):
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_graph_is_refused_on_the_cpu():
+    search = make(device="cpu")
+    step_ = search.capture(sphere)
+    with pytest.raises(ValueError, match="expected a search with backend 'cuda' for a CUDA graph, got 'cpu'"):
+        step_()
+    with pytest.raises(ValueError, match="expected generations >= 1, got 0"):
+        search.capture(sphere, 0)
+    with pytest.raises(ValueError, match="expected a search with backend 'cuda' for a CUDA graph"):
+        Trainer(search, sphere, generations=1, graph=True).run()
+
+
+@pytest.mark.cuda
+@cuda
+class TestGraph:
+    @pytest.mark.parametrize("options", OPTIONS)
+    @pytest.mark.parametrize("count", [1, 7])
+    def test_is_the_generations_one_by_one(self, options, count):
+        eager, graph = make(options), make(options)
+        captured = graph.capture(sphere, count)
+        for _ in range(14 // count):
+            captured()
+        for _ in range(14):
+            step(eager)
+        assert graph.generation == eager.generation == 14
+        assert bits(graph) == bits(eager)
+        assert torch.equal(graph.ask(), eager.ask())
+
+    def test_of_a_batch_is_the_generations_of_each_problem(self):
+        mean = torch.arange(12.0).view(3, 4)
+        eager, graph = (make(mean=mean.tolist(), seed=[1, 2, 3]) for _ in range(2))
+        captured = graph.capture(sphere, 5)
+        for _ in range(2):
+            captured()
+        for _ in range(10):
+            step(eager)
+        assert bits(graph) == bits(eager)
+
+    def test_an_evaluation_has_metrics_and_other_candidates(self):
+        def objective(candidates, generation):
+            repaired = candidates.round(decimals=1)
+            return Evaluation(
+                sphere(repaired, generation), {"mean": repaired.mean(), "t": generation}, repaired
+            )
+
+        eager, graph = make(), make()
+        captured = graph.capture(objective, 3)
+        evaluation = captured()
+        for _ in range(3):
+            found = objective(eager.ask(), torch.tensor(eager.generation))
+            eager.tell(found.fitness, found.candidates)
+        assert bits(graph) == bits(eager)
+        assert torch.equal(evaluation.fitness, found.fitness)
+        assert torch.equal(evaluation.candidates, found.candidates)
+        assert evaluation.metrics["t"].item() == 2
+        assert evaluation.metrics["mean"].item() == found.metrics["mean"].item()
+
+    def test_steps_may_be_mixed_with_generations_resets_and_loading(self):
+        eager, graph = make("classic"), make("classic")
+        captured = graph.capture(sphere, 2)
+        for search in (eager, graph):
+            step(search)
+        state = None
+        for turn in range(120):  # beyond the first table of extra variances
+            captured()
+            step(eager)
+            step(eager)
+            if turn == 20:
+                state = graph.state_dict()
+            if turn == 40:
+                for search in (eager, graph):
+                    search.reset(mean=[1.0, 0.0, 2.0, 1.0])
+            if turn == 60:
+                for search in (eager, graph):
+                    step(search)
+            if turn == 80:
+                for search in (eager, graph):
+                    search.load_state_dict(state)
+        assert bits(graph) == bits(eager)
+
+    def test_a_search_that_takes_another_seed_on_loading_is_captured_again(self):
+        whole, other = make(seed=5), make(seed=None)
+        captured = other.capture(sphere)
+        captured()
+        step(whole)
+        other.load_state_dict(whole.state_dict())
+        captured()
+        step(whole)
+        assert bits(other) == bits(whole)
+
+    def test_a_replay_does_not_wait(self):
+        search = make()
+        captured = search.capture(sphere, 2)
+        captured()
+        with NoWait():
+            captured()
+            search.snapshot()
+        assert search.statistics()["best_fitness"] >= 0.0
+
+    def test_a_refused_generation_is_told_of_later(self):
+        search = make()
+        captured = search.capture(lambda x, t: torch.full_like(x[:, 0], math.nan))
+        captured()
+        with pytest.raises(ValueError, match="got none in generation 1, counted from 1"):
+            search.check()
+        assert search.mean.tolist() == [2.0] * 4
+
+    def test_a_state_of_its_own_is_moved_by_the_functions_graph(self):
+        state = init(torch.full((5, 8), 2.0), 1.0, 32, maximize=False, seed=1, device="cuda")
+        graph = GenerationGraph(state, sphere, count=4)
+        kept = state.distribution.clone()
+        once, twice = graph(state), graph(graph(state))
+        torch.testing.assert_close(state.distribution, kept, rtol=0, atol=0, equal_nan=True)
+        expected = state
+        for generation in range(8):
+            if generation == 4:
+                assert torch.equal(once.distribution, expected.distribution)
+            candidates, expected = ask(expected)
+            expected = tell(expected, candidates, sphere(candidates, generation))
+        assert torch.equal(twice.distribution, expected.distribution)
+        assert torch.equal(twice.record, expected.record)
+        assert torch.equal(graph(state, replays=2).distribution, expected.distribution)
+        assert graph.fits(twice)
+        assert not graph.fits(twice._replace(seed=twice.seed.clone()))
+
+    @pytest.mark.parametrize("record_every", [1, 4])
+    def test_a_trainer_runs_it(self, tmp_path, record_every):
+        outcomes = []
+        for graph in (False, True):
+            folder = tmp_path / str(graph)
+            folder.mkdir()
+            search = make("classic")
+            result = Trainer(
+                search,
+                lambda x, t: Evaluation(sphere(x, t), {"worst": sphere(x, t).max()}),
+                generations=30,
+                callbacks=[MetricsWriter(folder / "metrics.jsonl")],
+                record_every=record_every,
+                graph=graph,
+            ).run()
+            assert (result.reason, result.generation) == ("finished", 30)
+            lines = (folder / "metrics.jsonl").read_text().splitlines()
+            figures = [line.split('"seconds"')[0] + line.split('"worst"')[1] for line in lines]
+            outcomes.append((bits(search), figures))
+        assert outcomes[0] == outcomes[1]
+        assert len(outcomes[0][1]) == {1: 30, 4: 8}[record_every]
+
+    def test_minimize_runs_it(self):
+        results = [
+            minimize(
+                lambda x: x.square().sum(-1), [1.0] * 5, 1.0, seed=1, device="cuda", budget=5000, graph=graph,
+                record_every=5,
+            )
+            for graph in (False, True)
+        ]  # fmt: skip
+        assert torch.equal(results[0].x, results[1].x)
+        assert results[0].history == results[1].history
+        assert results[0].reason == results[1].reason
+
+
+@pytest.mark.cuda
+@cuda
+class TestOnAGpu:
+    @pytest.mark.parametrize("options", OPTIONS)
+    def test_ask_and_tell_do_not_wait(self, options):
+        search = make(options)
+        step(search)
+        with NoWait():
+            for _ in range(70):  # beyond the first table of extra variances
+                step(search)
+        search.check()
+
+    @pytest.mark.parametrize("options", ["default", "double", "classic", "clamp"])
+    def test_a_search_has_the_bits_of_the_cpu(self, options):
+        def objective(x, generation):
+            return sum((x[..., i] - i).abs() for i in range(x.shape[-1]))
+
+        found, expected = make(options), make(options, device="cpu")
+        for _ in range(20):
+            candidates = expected.ask()
+            torch.testing.assert_close(found.ask().cpu(), candidates, rtol=1e-5, atol=1e-5)
+            fitness = objective(candidates, 0)
+            expected.tell(fitness, candidates)
+            found.tell(fitness.cuda(), candidates.cuda())
+            assert torch.equal(found.mean.cpu(), expected.mean)
+            assert torch.equal(found.std.cpu(), expected.std)
+            assert torch.equal(found.averaged_mean.cpu(), expected.averaged_mean)
+
+    @pytest.mark.parametrize("options", OPTIONS)
+    def test_problems_of_a_batch_are_searches_of_their_own(self, options):
+        mean, seeds = torch.arange(12.0).view(3, 4) / 4, [5, 2**63 + 9, 7]
+        batch = make(options, mean=mean.tolist(), seed=seeds)
+        singles = [make(options, mean=row.tolist(), seed=seed) for row, seed in zip(mean, seeds, strict=True)]
+        for _ in range(6):
+            for search in (batch, *singles):
+                step(search, lambda x, t: sum((x[..., i] - i).square() for i in range(4)))
+        tolerance = 1e-3 if options in ("full", "full paths", "transform", "paths", "resample") else 0.0
+        for name in ("mean", "std", "best"):
+            expected = torch.stack([getattr(single, name) for single in singles])
+            torch.testing.assert_close(getattr(batch, name), expected, rtol=tolerance, atol=tolerance)
+
+    def test_thousands_of_problems_are_solved_side_by_side(self):
+        search = make(mean=torch.ones(2000, 10).tolist(), population_size=100, seed=1)
+        for _ in range(60):
+            step(search)
+        assert int((search.mean.abs().amax(-1) > 1e-3).sum()) == 0
+
+    def test_a_problem_that_fails_leaves_the_others_alone(self):
+        search = make(mean=[[2.0] * 4, [3.0] * 4])
+        fitness = sphere(search.ask(), 0)
+        fitness[0] = math.nan
+        with NoWait():
+            search.tell(fitness)
+        assert search.mean[0].tolist() == [2.0] * 4
+        assert search.mean[1].tolist() != [3.0] * 4
+        search.check()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("options", ["default", "full paths"])
+    def test_a_generation_compiles(self, options):
+        def generation(state):
+            candidates, state = ask(state)
+            return tell(state, candidates, sphere(candidates, state.generation))
+
+        state = make(options).state
+        compiled = torch.compile(generation, fullgraph=True)
+        found = expected = state
+        for _ in range(3):
+            found, expected = compiled(found), generation(expected)
+        torch.testing.assert_close(found.distribution, expected.distribution, rtol=1e-3, atol=1e-3)

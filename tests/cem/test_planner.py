@@ -1,0 +1,385 @@
+"""cem.Planner: warm start, memory, noise, batches, graphs; cem.rollout_cost; cem.colored_noise."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from cem import Planner, rollout_cost
+from cem.colored_noise import coloring_matrix
+
+
+def cuda(test: Any) -> Any:
+    """Marks a test that needs a GPU; it skips itself where there is none."""
+    skip = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+    return pytest.mark.cuda(skip(test))
+
+
+GOAL = torch.tensor([0.5, -0.5])
+
+
+def quadratic(state: Tensor, plans: Tensor) -> Tensor:
+    """The best plan is 0.5 and -0.5 all the time."""
+    return ((plans[..., 0] - 0.5).square() + (plans[..., 1] + 0.5).square()).sum(-1)
+
+
+class Recorder:
+    """A cost that keeps what it is asked for."""
+
+    def __init__(self, cost: Any = quadratic) -> None:
+        self.cost = cost
+        self.states: list[Tensor] = []
+        self.plans: list[Tensor] = []
+        self.costs: list[Tensor] = []
+
+    def __call__(self, state: Tensor, plans: Tensor) -> Tensor:
+        costs: Tensor = self.cost(state, plans)
+        self.states.append(state.clone())
+        self.plans.append(plans.clone())
+        self.costs.append(costs.clone())
+        return costs
+
+    def best(self, iteration: int, count: int) -> Tensor:
+        """The best plans of an iteration, shape (count, horizon, A); without a leading dimension."""
+        order = self.costs[iteration].sort(stable=True).indices[:count]
+        return self.plans[iteration][order]
+
+
+def make(cost: Any = quadratic, **options: Any) -> Planner:
+    """A planner of 40 plans of five actions with two numbers each."""
+    settings: dict[str, Any] = {"bounds": (-1.0, 1.0), "num_samples": 40, "seed": 1, **options}
+    return Planner(cost, horizon=5, action_dim=2, **settings)
+
+
+def steps(planner: Planner, count: int, state: Any = 0.0) -> Tensor:
+    """The actions of some steps from one state."""
+    return torch.stack([planner.plan(torch.as_tensor(state)) for _ in range(count)])
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+@pytest.mark.parametrize("execute", ["best", "mean"])
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_the_action_comes_near_the_best_one(execute: str, beta: float, backend: str) -> None:
+    planner = make(execute=execute, beta=beta, backend=backend, iterations=8)
+    assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
+
+
+def test_with_maximize_the_greatest_is_best() -> None:
+    planner = make(lambda state, plans: -quadratic(state, plans), maximize=True, iterations=8)
+    assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_a_seed_gives_the_same_actions_again(backend: str) -> None:
+    actions = steps(make(backend=backend), 3)
+    assert torch.equal(steps(make(backend=backend), 3), actions)
+    assert not torch.equal(steps(make(backend=backend, seed=2), 3), actions)
+
+
+def test_without_a_seed_torch_draws_one() -> None:
+    torch.manual_seed(5)
+    first, other = make(seed=None), make(seed=None)
+    torch.manual_seed(5)
+    assert make(seed=None).seed == first.seed != other.seed
+
+
+def test_the_noise_is_another_one_in_every_iteration_step_and_episode() -> None:
+    recorder = Recorder()
+    planner = make(recorder, iterations=2, keep=0.0)
+    for _ in range(3):
+        planner.plan(torch.zeros(()))
+        planner.reset()
+    firsts = [plans[-1].flatten().tolist() for plans in recorder.plans[::2]]
+    assert len({tuple(each) for each in firsts}) == 3
+    assert not torch.equal(recorder.plans[0], recorder.plans[1])
+
+
+def test_torchs_global_generator_is_not_used() -> None:
+    before = torch.get_rng_state()
+    steps(make(), 2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_plans_lie_within_the_bounds_of_each_dimension() -> None:
+    recorder = Recorder()
+    low, high = torch.tensor([-1.0, 2.0]), np.array([0.0, 3.0])
+    make(recorder, bounds=(low, high), std=5.0).plan(torch.zeros(()))
+    plans = torch.cat(recorder.plans)
+    assert torch.equal(plans.amin((0, 1)), low)
+    assert plans.amax((0, 1)).tolist() == high.tolist()
+
+
+def test_the_best_plans_are_candidates_of_the_next_iteration() -> None:
+    recorder = Recorder()
+    make(recorder, num_elites=6, keep=0.5, iterations=3).plan(torch.zeros(()))
+    for iteration in (1, 2):
+        assert torch.equal(recorder.plans[iteration][:3], recorder.best(iteration - 1, 3))
+
+
+def test_the_best_plans_are_shifted_to_the_next_step() -> None:
+    recorder = Recorder()
+    planner = make(recorder, num_elites=6, keep=0.5, iterations=2)
+    steps(planner, 2)
+    assert torch.equal(recorder.plans[2][:3, :-1], recorder.best(1, 3)[:, 1:])
+    last = recorder.plans[2][:3, -1]
+    assert not torch.equal(last, recorder.best(1, 3)[:, -1])
+    assert len(last.unique(dim=0)) == 3
+
+
+def test_the_mean_is_a_candidate_of_the_last_iteration() -> None:
+    recorder = Recorder()
+    planner = make(recorder, num_elites=6, keep=0.5, momentum=0.25, iterations=2)
+    planner.plan(torch.zeros(()))
+    first = 0.75 * recorder.best(0, 6).mean(0)  # the first mean is 0
+    assert torch.allclose(recorder.plans[1][3], first, atol=1e-6)
+    last = 0.75 * recorder.best(1, 6).mean(0) + 0.25 * recorder.plans[1][3]
+    assert torch.allclose(planner.mean, last, atol=1e-6)
+
+
+def test_the_search_begins_at_the_shifted_mean_with_the_first_std() -> None:
+    recorder = Recorder(lambda state, plans: plans[..., 0, 0] * 0)  # the first plans win
+    planner = make(recorder, iterations=1, num_samples=4000, num_elites=2000, keep=0.0, std=0.1)
+    planner.plan(torch.zeros(()))
+    mean = planner.mean
+    planner.plan(torch.zeros(()))
+    drawn = recorder.plans[1][1:]  # the first one is the mean
+    assert torch.equal(recorder.plans[1][0], torch.cat([mean[1:], mean[-1:]]))
+    # Means of 3,999 numbers with a standard deviation of 0.1: five standard errors are 0.008. The error
+    # probability of the ten means is 6e-6, that of the ten standard deviations as small.
+    assert torch.allclose(drawn.mean(0), recorder.plans[1][0], atol=0.008)
+    assert torch.allclose(drawn.std(0), torch.tensor(0.1), atol=0.006)
+
+
+def test_the_population_shrinks_to_twice_the_elites() -> None:
+    recorder = Recorder()
+    make(recorder, num_elites=5, shrink=2.0, iterations=4).plan(torch.zeros(()))
+    assert [len(plans) for plans in recorder.plans] == [40, 20, 10, 10]
+
+
+def test_best_plan_and_cost_are_the_best_evaluated() -> None:
+    recorder = Recorder()
+    planner = make(recorder)
+    action = planner.plan(torch.zeros(()))
+    lowest = min(range(4), key=lambda iteration: float(recorder.costs[iteration].min()))
+    assert torch.equal(planner.best_plan, recorder.best(lowest, 1)[0])
+    assert torch.equal(action, planner.best_plan[0])
+    assert float(planner.best_cost) == float(recorder.costs[lowest].min())
+
+
+def test_a_plan_whose_cost_is_nan_is_never_chosen() -> None:
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return torch.where(plans[..., 0, 0] < 0.3, torch.nan, quadratic(state, plans))
+
+    assert steps(make(cost), 5)[:, 0].min() >= 0.3
+
+
+def test_where_no_cost_is_usable_the_plan_goes_on() -> None:
+    bad = False
+    planner = make(lambda state, plans: quadratic(state, plans) * (torch.nan if bad else 1.0))
+    planner.plan(torch.zeros(()))
+    mean, bad = planner.mean, True
+    assert torch.equal(planner.plan(torch.zeros(())), mean[1])
+    assert torch.equal(planner.plan(torch.zeros(())), mean[2])
+    assert bool(planner.best_cost.isnan())
+
+
+def test_environments_are_planned_for_side_by_side() -> None:
+    def cost(goals: Tensor, plans: Tensor) -> Tensor:
+        assert goals.shape[:-1] == plans.shape[:-3]
+        return (plans - goals[..., None, None, :]).square().sum((-2, -1))
+
+    goals = torch.tensor([[0.5, -0.5], [-0.9, 0.0], [0.0, 0.2]])
+    planner = make(cost, num_envs=3, iterations=8)
+    actions = steps(planner, 4, goals)[-1]
+    assert torch.allclose(actions, goals, atol=0.05)
+    assert planner.mean.shape == planner.best_plan.shape == (3, 5, 2)
+    assert planner.best_cost.shape == (3,)
+    assert make(cost, num_envs=1).plan(goals[:1]).shape == (1, 2)
+
+
+def test_environments_have_noise_of_their_own() -> None:
+    recorder = Recorder()
+    make(recorder, num_envs=3, iterations=1).plan(torch.zeros(3))
+    assert not torch.equal(recorder.plans[0][0], recorder.plans[0][1])
+
+
+def test_the_first_environment_is_planned_for_as_a_single_one() -> None:
+    batch, single = make(num_envs=3), make()
+    for _ in range(3):
+        assert torch.equal(batch.plan(torch.zeros(3))[0], single.plan(torch.zeros(())))
+
+
+@pytest.mark.parametrize("env_ids", [[1], torch.tensor([False, True, False]), np.array([1])])
+def test_reset_forgets_the_plans_of_the_environments_named(env_ids: Any) -> None:
+    recorder = Recorder()
+    planner = make(recorder, num_envs=3, iterations=1, num_elites=4, keep=0.5)
+    planner.plan(torch.zeros(3))
+    mean = planner.mean
+    planner.reset(env_ids)
+    planner.plan(torch.zeros(3))
+    candidate = recorder.plans[1][:, 2]  # the mean at the beginning
+    assert torch.equal(candidate[1], torch.zeros(5, 2))
+    assert torch.equal(candidate[[0, 2], :-1], mean[[0, 2], 1:])
+
+
+def test_a_numpy_state_gives_a_numpy_action() -> None:
+    recorder = Recorder()
+    action = make(recorder).plan(np.zeros(3))
+    assert isinstance(action, np.ndarray)
+    assert (action.shape, action.dtype) == ((2,), np.float32)
+    assert recorder.states[0].dtype == torch.float64  # as it was given
+
+
+def test_a_cost_in_numpy_and_float64_plans() -> None:
+    planner = make(lambda state, plans: np.square(plans.numpy()).sum((1, 2)), dtype=torch.float64)
+    assert planner.plan([0.0]).dtype == torch.float64
+
+
+def test_results_are_copies() -> None:
+    planner = make()
+    planner.plan(torch.zeros(())).zero_()
+    planner.mean.zero_(), planner.best_plan.zero_()
+    other = make()
+    other.plan(torch.zeros(()))
+    assert torch.equal(steps(planner, 1), steps(other, 1))
+
+
+def test_a_copy_goes_on_as_the_original() -> None:
+    planner = make()
+    planner.plan(torch.zeros(()))
+    copies = [copy.deepcopy(planner), pickle.loads(pickle.dumps(planner))]
+    expected = steps(planner, 2)
+    for each in copies:
+        assert torch.equal(steps(each, 2), expected)
+
+
+def test_a_plan_in_inference_mode_leaves_a_planner_that_can_be_reset() -> None:
+    planner = make()
+    with torch.inference_mode():
+        planner.plan(torch.zeros(()))
+    planner.reset()
+    planner.plan(torch.zeros(()))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"cost": 3}, TypeError, "expected a function for cost, got int"),
+        ({"horizon": 0}, ValueError, "horizon"),
+        ({"bounds": (1.0, -1.0)}, ValueError, "expected finite bounds with low < high"),
+        ({"bounds": (-1.0, float("inf"))}, ValueError, "expected finite bounds with low < high"),
+        ({"bounds": 1.0}, TypeError, r"expected \(low, high\) for bounds, got 1.0"),
+        ({"bounds": ([0.0] * 3, 1.0)}, ValueError, r"expected bounds\[0\] of shape \(2,\), got \(3,\)"),
+        ({"mean": 2.0}, ValueError, "expected a mean within the bounds"),
+        ({"std": -1.0}, ValueError, "std >= 0"),
+        ({"num_samples": 3}, ValueError, "num_samples"),
+        ({"num_elites": 21}, ValueError, "num_elites"),
+        ({"iterations": 0}, ValueError, "iterations"),
+        ({"keep": 1.5}, ValueError, "keep"),
+        ({"beta": -1.0}, ValueError, "beta"),
+        ({"shrink": 0.5}, ValueError, "shrink"),
+        ({"momentum": 1.0}, ValueError, "momentum"),
+        ({"execute": "last"}, ValueError, "expected 'best' or 'mean' for execute, got 'last'"),
+        ({"maximize": 1}, TypeError, "expected a bool for maximize, got 1"),
+        ({"seed": -1}, ValueError, "seed"),
+        ({"dtype": torch.float16}, ValueError, "expected torch.float32 or torch.float64"),
+        ({"graph": True}, ValueError, "expected backend 'cuda' for graph=True, got"),
+    ],
+)
+def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    arguments = {"cost": quadratic, "horizon": 5, "action_dim": 2, "bounds": (-1.0, 1.0), "num_samples": 40}
+    with pytest.raises(error, match=message):
+        Planner(**{**arguments, **options})
+
+
+def test_wrong_shapes_of_states_and_costs_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected states of shape \(3, ...\), got \(2, 4\)"):
+        make(num_envs=3).plan(torch.zeros(2, 4))
+    with pytest.raises(ValueError, match=r"expected costs of shape \(40,\), got \(\)"):
+        make(lambda state, plans: plans.sum()).plan(torch.zeros(()))
+    with pytest.raises(RuntimeError, match=r"expected plan\(\) before"):
+        _ = make().best_plan
+
+
+def test_rollout_cost_sums_what_single_steps_cost() -> None:
+    def model(state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        state = state + action
+        return state, state.square().sum(-1)
+
+    for batch in ((), (3,)):
+        state, plans = torch.rand(*batch, 2), torch.rand(*batch, 7, 5, 2)
+        positions = state[..., None, None, :] + plans.cumsum(-2)
+        squares = positions.square().sum(-1)
+        assert torch.allclose(rollout_cost(model)(state, plans), squares.sum(-1))
+        final = rollout_cost(model, lambda last: 10 * last[..., 0])(state, plans)
+        assert torch.allclose(final, squares.sum(-1) + 10 * positions[..., -1, 0])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_a_compiled_cost_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    assert torch.allclose(steps(make(compile=True), 2), steps(make(), 2), atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 30])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 2.5])
+def test_coloured_noise_has_the_spectrum_that_is_asked_for(length: int, beta: float) -> None:
+    matrix = coloring_matrix(length, beta)
+    covariance = matrix @ matrix.T
+    assert torch.allclose(covariance.diagonal(), torch.ones(length, dtype=torch.float64))
+    power = torch.fft.rfft(covariance[0]).real
+    frequency = torch.fft.rfftfreq(length, dtype=torch.float64)
+    expected = power[1:2] * (frequency[1:] / frequency[1:2]) ** -beta
+    assert torch.allclose(power[1:], expected)
+    assert torch.allclose(power[:1], power[min(1, length // 2)])
+    if beta == 0.0:
+        assert torch.allclose(matrix, torch.eye(length, dtype=torch.float64), atol=1e-12)
+
+
+@cuda
+@pytest.mark.parametrize("options", [{}, {"beta": 1.0, "shrink": 1.5}, {"num_envs": 3}, {"execute": "mean"}])
+def test_a_graph_finds_what_single_launches_find(options: dict[str, Any]) -> None:
+    state = torch.zeros(3, device="cuda")
+    eager, graph = (make(device="cuda", graph=graph, **options) for graph in (False, True))
+    for step in range(6):
+        if step == 3:
+            eager.reset()
+            graph.reset()
+        if step == 4 and "num_envs" not in options:
+            state = torch.zeros(2, 2, device="cuda")  # captured again
+        assert torch.equal(eager.plan(state), graph.plan(state))
+        assert torch.equal(eager.mean, graph.mean)
+        assert torch.equal(eager.best_cost, graph.best_cost)
+
+
+@cuda
+def test_a_graph_reads_the_state_and_the_tensors_of_the_cost_anew() -> None:
+    weight = torch.ones((), device="cuda")
+
+    def cost(goal: Tensor, plans: Tensor) -> Tensor:
+        return (plans - weight * goal).square().sum((-2, -1))
+
+    planner = make(cost, device="cuda", iterations=8)
+    for goal in (0.5, -0.5):
+        actions = steps(planner, 4, torch.tensor([goal, goal], device="cuda"))
+        assert torch.allclose(actions[-1], torch.full_like(actions[-1], goal), atol=0.05)
+    weight.fill_(-1.0)
+    actions = steps(planner, 4, torch.tensor([-0.5, -0.5], device="cuda"))
+    assert torch.allclose(actions[-1], torch.full_like(actions[-1], 0.5), atol=0.05)
+
+
+@cuda
+@pytest.mark.slow
+def test_a_compiled_cost_is_captured() -> None:
+    compiled, plain = (make(device="cuda", compile=compiles) for compiles in (True, False))
+    state = torch.zeros((), device="cuda")
+    for _ in range(3):
+        assert torch.allclose(compiled.plan(state), plain.plan(state), atol=1e-4)

@@ -1,0 +1,382 @@
+"""minimize and maximize: results, reasons to end, restarts, budgets, resumption."""
+
+import math
+import os
+import signal
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+import cem
+from cem import Callback, Interrupted, StopRequest, maximize, minimize
+from cem.checkpoint import CheckpointError
+
+COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
+START = (1.0, 2.0, 3.0)
+
+
+def sphere(x):
+    return (x**2).sum(-1)
+
+
+def rastrigin(x):
+    """A sphere covered with local minima; a large population sees the sphere."""
+    return (x * x - 10 * torch.cos(2 * math.pi * x) + 10).sum(-1)
+
+
+def same(one, other):
+    """Whether two results are the same, bit for bit."""
+    assert one.reason == other.reason
+    assert (one.evaluations, one.restarts, one.fun) == (other.evaluations, other.restarts, other.fun)
+    for name in ("x", "mean", "std"):
+        assert torch.equal(getattr(one, name), getattr(other, name))
+    assert one.history == other.history
+    return True
+
+
+class TestResult:
+    @pytest.mark.parametrize("search", [minimize, maximize])
+    def test_has_the_best_candidate_and_how_it_was_found(self, search):
+        sign = 1.0 if search is minimize else -1.0
+        result = search(lambda x: sign * sphere(x - 1.0), START, 1.0, budget=3000, seed=1)
+        assert torch.allclose(result.x, torch.ones(3), atol=1e-2)
+        assert result.fun == pytest.approx(sign * float(sphere(result.x - 1.0)), abs=1e-12)
+        assert torch.allclose(result.mean, torch.ones(3), atol=1e-2)
+        assert (result.std < 1.0).all()
+        assert result.restarts == 0
+        assert list(result.history) == COLUMNS
+        assert "history" not in repr(result)
+
+    def test_the_history_has_an_entry_a_generation(self):
+        result = minimize(sphere, START, 1.0, budget=1000, population_size=30, seed=1)
+        assert (result.reason, result.evaluations) == ("budget", 990)
+        assert result.history["evaluations"] == list(range(30, 1000, 30))
+        best = result.history["best_fitness"]
+        assert best == sorted(best, reverse=True)
+        assert best[-1] == result.fun
+        assert best == list(np.minimum.accumulate(result.history["generation_best"]))
+        assert result.history["population_size"] == [30] * 33
+        assert {len(column) for column in result.history.values()} == {33}
+
+    def test_every_third_generation_is_recorded(self):
+        whole = minimize(sphere, START, 1.0, budget=1000, population_size=30, seed=1)
+        third = minimize(sphere, START, 1.0, budget=1000, population_size=30, seed=1, record_every=3)
+        assert third.history["evaluations"] == [90 * k for k in range(1, 12)]
+        assert third.history["best_fitness"] == whole.history["best_fitness"][2::3]
+        assert torch.equal(third.x, whole.x)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    def test_arrays_come_out_where_an_array_went_in(self, dtype):
+        seen = []
+
+        def objective(x):
+            seen.append(x)
+            return np.square(x).sum(axis=1)
+
+        result = minimize(objective, np.array(START, dtype=dtype), 1.0, budget=300, seed=1)
+        assert all(isinstance(x, np.ndarray) and x.dtype == dtype for x in seen)
+        for x in (result.x, result.mean, result.std):
+            assert isinstance(x, np.ndarray)
+
+    @pytest.mark.parametrize("start", [torch.tensor(START), np.array(START, dtype=np.float32)])
+    def test_a_function_of_one_candidate_is_vectorized(self, start):
+        shapes = []
+
+        def of_one(x):
+            shapes.append(tuple(x.shape))
+            return (x * x).sum()
+
+        one = minimize(of_one, start, 1.0, budget=600, seed=1, vectorize=True)
+        many = minimize(sphere, start, 1.0, budget=600, seed=1)
+        assert set(shapes) == {(3,)}
+        assert float(one.fun) == pytest.approx(float(many.fun), rel=1e-5)
+
+    def test_seeds(self):
+        torch.manual_seed(7)
+        free = [minimize(sphere, START, 1.0, budget=300) for _ in range(2)]
+        assert free[0].fun != free[1].fun
+        fixed = [minimize(sphere, START, 1.0, budget=300, seed=5) for _ in range(2)]
+        assert same(*fixed)
+
+    def test_options_go_to_the_optimizer(self):
+        result = minimize(
+            sphere, START, 1.0, budget=400, seed=1, bounds=(0.5, 4.0), covariance="full",
+            dtype=torch.float64, elite_fraction=0.3, population_size=20,
+        )  # fmt: skip
+        assert result.x.dtype == torch.float64
+        assert (result.x >= 0.5).all()
+        with pytest.raises(TypeError, match="elite_share"):
+            minimize(sphere, START, 1.0, elite_share=0.3)
+
+    def test_callbacks_see_every_generation_the_last_one_too(self):
+        generations = []
+
+        class Seen(Callback):
+            def on_generation(self, record):
+                generations.append(record.generation)
+
+        result = minimize(sphere, START, 1.0, target=0.01, seed=1, callbacks=[Seen()])
+        assert result.reason == "target"
+        assert generations == list(range(1, len(generations) + 1))
+        assert len(generations) == len(result.history["evaluations"])
+
+    def test_progress_is_shown_on_stderr(self, capsys):
+        minimize(sphere, START, 1.0, budget=300, seed=1, progress=True)
+        assert "generation" in capsys.readouterr().err
+
+
+class TestReasons:
+    @pytest.mark.parametrize("budget", [30, 31, 59, 60, 1000])
+    def test_the_budget_is_never_exceeded(self, budget):
+        calls = []
+
+        def objective(x):
+            calls.append(len(x))
+            return sphere(x)
+
+        result = minimize(objective, START, 1.0, budget=budget, population_size=30, restarts=3, seed=1)
+        assert sum(calls) == result.evaluations <= budget
+        assert result.evaluations > budget - 30
+
+    @pytest.mark.parametrize("restarts", [0, 5])
+    def test_restarts_keep_to_the_budget(self, restarts):
+        calls = []
+
+        def plateau(x):
+            calls.append(len(x))
+            return torch.zeros(len(x))
+
+        result = minimize(plateau, START, 1.0, budget=5000, population_size=10, restarts=restarts, seed=1)
+        assert sum(calls) == result.evaluations <= 5000
+        assert result.history["evaluations"][-1] == result.evaluations
+        assert result.restarts == (5 if restarts else 0)
+        assert sorted(set(calls)) == [10 * 2**k for k in range(result.restarts + 1)]
+
+    def test_target(self):
+        result = minimize(sphere, START, 1.0, target=0.1, seed=1)
+        assert result.reason == "target"
+        assert result.fun <= 0.1
+        assert all(best > 0.1 for best in result.history["best_fitness"][:-1])
+        result = maximize(lambda x: -sphere(x), START, 1.0, target=-0.1, seed=1, restarts=3)
+        assert (result.reason, result.restarts) == ("target", 0)
+        assert result.fun >= -0.1
+
+    def test_std(self):
+        result = minimize(lambda x: 1e20 * sphere(x), START, 1.0, seed=1)
+        assert result.reason == "std"
+        assert (result.std <= 1.001e-6).all()
+
+    def test_fitness_range(self):
+        assert minimize(lambda x: torch.zeros(len(x)), START, 1.0, seed=1).reason == "fitness_range"
+        result = minimize(lambda x: 1e-30 * sphere(x), START, 1.0, seed=1)
+        assert result.reason == "fitness_range"
+
+    def test_stagnation(self):
+        noise = torch.Generator().manual_seed(1)
+        result = minimize(
+            lambda x: torch.rand(len(x), generator=noise), START, 1.0, seed=1, extra_variance="constant:1"
+        )
+        assert result.reason == "stagnation"
+        assert result.evaluations < 30_000
+
+    def test_time_limit(self):
+        def slow(x):
+            time.sleep(0.01)
+            return sphere(x)
+
+        began = time.monotonic()
+        result = minimize(slow, START, 1.0, time_limit_s=0.2, seed=1, restarts=3)
+        assert 0.2 <= time.monotonic() - began < 5.0
+        assert (result.reason, result.restarts) == ("time_limit", 0)
+        assert result.evaluations > 0
+        assert math.isfinite(result.fun)
+
+    def test_ctrl_c_returns_what_was_found(self):
+        calls = []
+
+        def objective(x):
+            calls.append(len(x))
+            if len(calls) == 4:
+                os.kill(os.getpid(), signal.SIGINT)
+            return sphere(x)
+
+        result = minimize(objective, START, 1.0, seed=1, restarts=3)
+        assert (result.reason, result.evaluations, result.restarts) == ("signal", 120, 0)
+        assert len(result.history["evaluations"]) == 4
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_a_callback_ends_the_search(self):
+        class Enough(Callback):
+            def on_generation(self, record):
+                if record.generation == 5:
+                    raise Interrupted
+
+        result = minimize(sphere, START, 1.0, seed=1, callbacks=[Enough()], restarts=3)
+        assert (result.reason, result.evaluations, result.restarts) == ("requested", 150, 0)
+        assert len(result.history["evaluations"]) == 5
+
+    def test_failures_of_all_candidates_are_an_error(self):
+        with pytest.raises(ValueError, match="expected at least one candidate with a usable fitness"):
+            minimize(lambda x: torch.full((len(x),), math.nan), START, 1.0)
+
+    def test_infinity_on_the_good_side_is_a_result(self):
+        result = minimize(
+            lambda x: torch.where(x[:, 0] < 0, -math.inf, sphere(x)), START, 1.0, budget=3000, seed=1
+        )
+        assert result.fun == -math.inf
+        assert result.x[0] < 0
+
+
+class TestRestarts:
+    @pytest.mark.parametrize("paths", [False, True])
+    def test_a_function_with_many_minima_needs_them(self, paths):
+        found = [
+            [
+                minimize(
+                    rastrigin,
+                    [2.5] * 4,
+                    2.0,
+                    budget=60_000,
+                    population_size=20,
+                    seed=seed,
+                    restarts=restarts,
+                    target=1e-4,
+                    paths=paths,
+                ).fun
+                for seed in range(4)
+            ]
+            for restarts in (0, 7)
+        ]
+        assert all(fun > 0.9 for fun in found[0])
+        assert all(fun < 1e-4 for fun in found[1])
+
+    def test_every_restart_has_twice_the_population_and_other_noise(self):
+        result = minimize(sphere, START, 1.0, population_size=10, restarts=2, budget=100_000, seed=1)
+        sizes = result.history["population_size"]
+        assert [size for size, before in zip(sizes, [0, *sizes], strict=False) if size != before] == [
+            10,
+            20,
+            40,
+        ]
+        starts = [sizes.index(size) for size in (10, 20, 40)]
+        assert len({result.history["generation_best"][start] for start in starts}) == 3
+        assert result.fun == min(result.history["generation_best"])
+        assert result.history["evaluations"] == sorted(result.history["evaluations"])
+        assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), got \(\)"),
+        ({"mean": torch.zeros(2, 3)}, ValueError, r"expected mean of shape \(dim,\), got \(2, 3\)"),
+        ({"mean": "x"}, TypeError, "expected numbers for mean, got str"),
+        ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
+        ({"budget": 1e4}, TypeError, "expected budget to be an int"),
+        ({"population_size": 1}, ValueError, "expected population_size >= 2, got 1"),
+        ({"restarts": -1}, ValueError, "expected restarts >= 0, got -1"),
+        ({"time_limit_s": -1.0}, ValueError, "expected time_limit_s finite and >= 0"),
+        ({"record_every": 0}, ValueError, "expected record_every >= 1, got 0"),
+        ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
+    ],
+)
+def test_wrong_arguments_are_refused(options, error, message):
+    options = {"mean": [0.0, 0.0], "std": 1.0, **options}
+    with pytest.raises(error, match=message):
+        minimize(sphere, **options)
+
+
+class TestResume:
+    SEARCHES: ClassVar = {
+        "plain": {"seed": 3},
+        "no seed": {},
+        "full paths": {"seed": 3, "covariance": "full", "paths": True, "dtype": torch.float64},
+        "recorded every third": {"seed": 3, "record_every": 3},
+        "transform": {"seed": 3, "bounds": (-4.0, 4.0), "bound_handling": "transform"},
+        "torch": {"seed": 3, "backend": "torch"},
+    }
+
+    def minimized(self, folder=None, callbacks=(), **options):
+        torch.manual_seed(1)
+        options = {"budget": 6000, "population_size": 10, "restarts": 3, **options}
+        return minimize(sphere, START, 1.0, checkpoint=folder, callbacks=callbacks, **options)
+
+    @pytest.mark.parametrize("options", SEARCHES)
+    @pytest.mark.parametrize("last", [2, 45, 200])
+    def test_an_interrupted_search_is_resumed_bit_for_bit(self, tmp_path, options, last):
+        seen = []
+
+        class Interruption(Callback):
+            def on_generation(self, record):
+                seen.append(record.generation)
+                if len(seen) == last:
+                    raise Interrupted
+
+        options = self.SEARCHES[options]
+        whole = self.minimized(**options)
+        interrupted = self.minimized(tmp_path, [Interruption()], **options)
+        if len(seen) < last:  # it ended before
+            assert same(interrupted, whole)
+        else:
+            assert interrupted.reason == "requested"
+            assert interrupted.evaluations < whole.evaluations
+        torch.rand(5)  # torch's generator is elsewhere by then
+        assert same(self.minimized(tmp_path, **options), whole)
+        assert same(self.minimized(tmp_path, **options), whole)  # and a finished one stays as it is
+
+    def test_lines_after_the_checkpoint_are_not_counted(self, tmp_path):
+        whole = self.minimized(seed=3, restarts=0)
+
+        class Interruption(Callback):
+            def on_generation(self, record):
+                if record.generation == 20:
+                    raise Interrupted
+
+        self.minimized(tmp_path, [Interruption()], seed=3, restarts=0)
+        metrics = tmp_path / "restart-000" / "metrics.jsonl"
+        lines = metrics.read_text().splitlines(keepends=True)
+        # As after a crash: the lines of generations of which there is no checkpoint, and a torn one.
+        later = lines[-1].replace('"generation": 20', '"generation": 21')
+        metrics.write_text("".join([*lines, later, later[:40]]))
+        assert same(self.minimized(tmp_path, seed=3, restarts=0), whole)
+
+    def test_infinities_of_the_history_are_resumed(self, tmp_path):
+        class Interruption(Callback):
+            def on_generation(self, record):
+                if record.generation == 9:
+                    raise Interrupted
+
+        def objective(x):
+            return torch.where(x[:, 0] < 0.8, -math.inf, sphere(x))
+
+        options = {"budget": 600, "population_size": 10, "seed": 3}
+        whole = minimize(objective, START, 1.0, **options)
+        minimize(objective, START, 1.0, checkpoint=tmp_path, callbacks=[Interruption()], **options)
+        assert same(minimize(objective, START, 1.0, checkpoint=tmp_path, **options), whole)
+
+    def test_a_folder_of_another_search_is_refused(self, tmp_path):
+        self.minimized(tmp_path, seed=3)
+        with pytest.raises(CheckpointError, match="expected a state saved with seed = 4, got 3"):
+            self.minimized(tmp_path, seed=4)
+        with pytest.raises(CheckpointError, match="expected a state saved with covariance"):
+            self.minimized(tmp_path, seed=3, covariance="full")
+
+    def test_a_larger_budget_goes_on(self, tmp_path):
+        options = {"seed": 3, "restarts": 0, "relative_std_floor": 1e-9}
+        short = self.minimized(tmp_path, budget=300, **options)
+        assert short.reason == "budget"
+        assert same(self.minimized(tmp_path, budget=900, **options), self.minimized(budget=900, **options))
+
+
+def test_a_search_inside_a_stop_request_leaves_its_handlers():
+    with StopRequest():
+        handler = signal.getsignal(signal.SIGINT)
+        minimize(sphere, START, 1.0, budget=100, seed=1)
+        assert signal.getsignal(signal.SIGINT) == handler
+
+
+def test_results_are_public():
+    assert {"Result", "minimize", "maximize"} <= set(cem.__all__)

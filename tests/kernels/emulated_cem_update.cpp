@@ -1,0 +1,91 @@
+// The CUDA side of cem_update on emulated threads, as an operator of its own.
+#include <torch/csrc/stable/library.h>
+
+#include <algorithm>
+
+#include "cuda_emulation.h"
+
+// A block's shared memory; every block finds in it what the last one left.
+#define __shared__ static
+#define __noinline__
+#define __grid_constant__
+
+namespace {
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int step) {
+  return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ step);
+}
+int __syncthreads_count(bool value) {
+  static int counts[2];
+  static int turn = 0;
+  __syncthreads();
+  const int mine = turn & 1;
+  if (threadIdx.x == 0) counts[mine] = 0;
+  __syncthreads();
+  counts[mine] += value ? 1 : 0;
+  __syncthreads();
+  if (threadIdx.x == 0) ++turn;
+  return counts[mine];
+}
+template <class T>
+T atomicMin(T* word, std::common_type_t<T> value) {
+  const T old = *word;
+  *word = std::min(old, value);
+  return old;
+}
+template <class T>
+T atomicMax(T* word, std::common_type_t<T> value) {
+  const T old = *word;
+  *word = std::max(old, value);
+  return old;
+}
+using std::max;
+using std::min;
+void __threadfence() {}
+
+}  // namespace
+
+#include "launch.cuh"
+
+double* cem_tetris::update::dynamic_shared() {
+  return reinterpret_cast<double*>(cuda_emulation::block->shared.data());
+}
+
+namespace {
+
+using namespace cem_tetris::update;
+
+struct Emulated {
+  int multiprocessors;
+
+  template <typename... Parameters, typename... Given>
+  void launch(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
+              const Given&... arguments) const {
+    cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+                           static_cast<size_t>(bytes), [&] { kernel(arguments...); });
+  }
+  void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
+};
+
+Outputs emulated(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
+                 const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,
+                 std::optional<Tensor> weights, std::optional<Tensor> std_floor, int64_t num_elites,
+                 bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
+                 double mean_averaging, bool ranked, int64_t multiprocessors) {
+  Arguments arguments = make_arguments(fitness, candidates, distribution, record, generation, extra_variance,
+                                       weights, std_floor, num_elites, maximize, variance_about, smoothing,
+                                       std_smoothing, mean_averaging, ranked);
+  return run(Emulated{static_cast<int>(multiprocessors)}, arguments);
+}
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY(emulated, m) {
+  m.def(
+      "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
+      "Tensor? extra_variance, Tensor? weights, Tensor? std_floor, SymInt num_elites, bool maximize, "
+      "int variance_about, float smoothing, float std_smoothing, float mean_averaging, bool ranked, "
+      "int multiprocessors) -> (Tensor, Tensor, Tensor, Tensor)");
+}
+STABLE_TORCH_LIBRARY_IMPL(emulated, CPU, m) { m.impl("cem_update", TORCH_BOX(&emulated)); }

@@ -1,0 +1,490 @@
+"""The update: against the reference bit for bit, the ranking's rules, bad input, the contract."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import contract
+import pytest
+import torch
+from contract import DEVICES, assert_same, cuda
+from torch import Tensor
+
+from kernels.cem_update import cem_update, cem_update_reference
+
+NAN, INF = math.nan, math.inf
+FITNESS = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+]
+# batch, N, K, d: no multiples of 32 or 512; more elites than a chunk; more than a block of the GPU ranks.
+SHAPES = [
+    ((), 1, 1, 1),
+    ((), 2, 2, 1),
+    ((), 128, 13, 20),
+    ((5,), 33, 7, 3),
+    ((2, 3), 100, 100, 70),
+    ((), 1300, 600, 65),
+    ((), 1500, 1100, 2),
+    ((2,), 3000, 300, 33),
+    ((), 5000, 1, 40),
+    ((), 9, 2, 5000),
+]
+LARGE = [((2,), 17000, 1300, 200), ((), 20000, 3000, 40), ((3,), 17000, 6000, 5), ((), 300000, 30000, 3)]
+EVERYTHING: dict[str, Any] = {
+    "variance_about": "old_mean",
+    "smoothing": 0.75,
+    "std_smoothing": 0.4,
+    "mean_averaging": 0.5,
+}
+
+
+def problem(
+    batch: tuple[int, ...] = (),
+    population: int = 50,
+    width: int = 3,
+    *,
+    dtype: torch.dtype = torch.float32,
+    fitness: torch.dtype = torch.float32,
+    failed: float = 0.0,
+    ties: int = 0,
+    device: str = "cpu",
+    seed: int = 1,
+) -> tuple[Tensor, ...]:
+    """Returns fitness, candidates, distribution, record and generation 3.
+
+    failed: the share each of NaN, inf and -inf in a floating fitness. ties: so many different values, or 0.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    candidates = torch.randn(*batch, population, width, generator=generator, dtype=dtype) * 2 + 3
+    scores = candidates.double().square().sum(dim=-1)
+    if ties:
+        scores = scores.remainder(ties).floor()
+    if not fitness.is_floating_point:
+        scores = scores.remainder(100)
+    scores = scores.to(fitness)
+    for value in (NAN, INF, -INF) if failed else ():
+        scores[torch.rand(scores.shape, generator=generator) < failed] = value
+    distribution = torch.randn(*batch, 4, width, generator=generator, dtype=dtype).abs()
+    record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).expand(*batch, 5).contiguous()
+    return tuple(x.to(device) for x in (scores, candidates, distribution, record, torch.tensor(3)))
+
+
+def options(elites: int, width: int, dtype: torch.dtype, device: str = "cpu") -> dict[str, Any]:
+    """Returns all that an update can be asked for."""
+    generator = torch.Generator().manual_seed(2)
+    tensors = {
+        "weights": torch.rand(elites, generator=generator, dtype=torch.float64),
+        "extra_variance": torch.rand(3, generator=generator, dtype=torch.float64),
+        "std_floor": torch.rand(width, generator=generator, dtype=dtype) * 2,
+    }
+    return {**EVERYTHING, **{name: tensor.to(device) for name, tensor in tensors.items()}}
+
+
+def to_device(values: dict[str, Any], device: str) -> dict[str, Any]:
+    return {name: x.to(device) if isinstance(x, Tensor) else x for name, x in values.items()}
+
+
+def assert_matches(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    """Compares bit for bit; std, where it is float64, to the last place: torch.sqrt may not be IEEE's."""
+    if actual[0].dtype is torch.float64:
+        torch.testing.assert_close(actual[0][..., 1, :], expected[0][..., 1, :], rtol=5e-16, atol=0)
+        actual[0][..., 1, :] = expected[0][..., 1, :]
+    assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES)
+def test_reference_match(
+    batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype
+) -> None:
+    inputs = problem(batch, population, width, dtype=dtype, failed=0.1)
+    for maximize in (False, True):
+        for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
+            actual = cem_update(*inputs, elites, maximize=maximize, **extra)
+            assert_matches(actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra))
+
+
+@pytest.mark.parametrize("about", ["new_mean", "new_mean_unbiased", "old_mean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_textbook_s_update(about: str, weighted: bool) -> None:
+    fitness, candidates, distribution, record, generation = problem(dtype=torch.float64)
+    weights = torch.linspace(1.0, 0.1, 10, dtype=torch.float64)
+    result, _, _, elites = cem_update(
+        *(fitness, candidates, distribution, record, generation),
+        10,
+        maximize=False,
+        weights=weights if weighted else None,
+        variance_about=about,
+    )
+    share = weights / weights.sum() if weighted else torch.full((10,), 0.1, dtype=torch.float64)
+    x = candidates[fitness.argsort()[:10]]
+    mean = (share[:, None] * x).sum(0)
+    center = distribution[0] if about == "old_mean" else mean
+    variance = (share[:, None] * (x - center).square()).sum(0)
+    if about == "new_mean_unbiased":
+        variance = variance / (1 - share.square().sum())
+        if not weighted:
+            torch.testing.assert_close(variance, x.var(0))
+    torch.testing.assert_close(result[0], mean)
+    torch.testing.assert_close(result[1], variance.sqrt())
+    assert torch.equal(result[2], result[0])
+    assert torch.equal(candidates[elites[0]], result[3])
+
+
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize("dtype", FITNESS)
+def test_elites_are_those_of_a_stable_sort(dtype: torch.dtype, maximize: bool) -> None:
+    inputs = problem((4,), 300, 2, fitness=dtype, ties=20)
+    order = torch.sort(inputs[0], dim=-1, stable=True, descending=maximize).indices[:, :60]
+    assert torch.equal(cem_update(*inputs, 60, maximize=maximize)[3], order)
+    unordered = cem_update(*inputs, 60, maximize=maximize, ranked=False)[3]
+    assert torch.equal(unordered, order.sort().values)
+
+
+def test_integers_are_ranked_in_their_own_type() -> None:
+    fitness = torch.tensor([2**62 + 1, 2**62, -(2**63), 2**63 - 1, 2**62 + 2])
+    inputs = (fitness, *problem((), 5)[1:])
+    assert cem_update(*inputs, 5, maximize=False)[3].tolist() == [2, 1, 0, 4, 3]
+    assert cem_update(*inputs, 5, maximize=True)[3].tolist() == [3, 4, 0, 1, 2]
+
+
+def test_the_zeros_are_equal() -> None:
+    inputs = (torch.tensor([0.0, -0.0, 0.0, -0.0, 1.0, -1.0]), *problem((), 6)[1:])
+    assert cem_update(*inputs, 6, maximize=False)[3].tolist() == [5, 0, 1, 2, 3, 4]
+    assert cem_update(*inputs, 6, maximize=True)[3].tolist() == [4, 0, 1, 2, 3, 5]
+
+
+def test_failed_candidates_rank_last_and_move_nothing() -> None:
+    fitness, candidates, *state = problem((), 8, 2)
+    fitness[:] = torch.tensor([NAN, 3.0, -INF, INF, 1.0, NAN, INF, 2.0])
+    candidates[[0, 3, 5, 6]] = NAN
+    elites = cem_update(fitness, candidates, *state, 6, maximize=False)[3]
+    assert elites.tolist() == [2, 4, 7, 1, 0, 3]
+    assert cem_update(fitness, candidates, *state, 6, maximize=False, ranked=False)[3].tolist() == [
+        *(1, 2, 4, 7, 0, 3)
+    ]
+    result, record, *_ = cem_update(fitness, candidates, *state, 6, maximize=False)
+    few = cem_update(fitness, candidates, *state, 4, maximize=False)
+    assert_same((result, record), few[:2])
+    assert record.tolist() == [-INF, -INF, -INF, 3.0, 0.0]
+
+
+def test_a_generation_in_which_all_fail_is_refused_and_counts() -> None:
+    fitness, candidates, distribution, record, generation = problem((2,), 8)
+    fitness[0] = torch.tensor([NAN, INF] * 4)
+    record[:, 0] = 1e9
+    result, new_record, new_generation, elites = cem_update(
+        fitness, candidates, distribution, record, generation, 3, maximize=False
+    )
+    assert torch.equal(result[0], distribution[0])
+    assert_same(new_record[0], torch.tensor([1e9, NAN, NAN, NAN, 4.0], dtype=torch.float64))
+    assert new_record[1, 4] == 0.0
+    assert not torch.equal(result[1], distribution[1])
+    assert new_generation.item() == 4
+    assert elites[0].tolist() == [0, 1, 2]
+
+
+def test_the_record() -> None:
+    fitness, candidates, *state = problem((), 6)
+    fitness[:] = torch.tensor([5.0, 4.0, 3.0, 2.0, 1.0, 0.0])
+    result, record, *_ = cem_update(fitness, candidates, *state, 3, maximize=True)
+    assert record.tolist() == [5.0, 5.0, 4.0, 3.0, 0.0]
+    assert torch.equal(result[3], candidates[0])
+    # Equal is not better: the first one told stays.
+    again, known, *_ = cem_update(fitness, candidates + 1, result, record, state[2], 3, maximize=True)
+    assert torch.equal(again[3], candidates[0])
+    assert torch.equal(known, record)
+    better, known, *_ = cem_update(fitness + 1, candidates + 1, result, record, state[2], 3, maximize=True)
+    assert torch.equal(better[3], candidates[0] + 1)
+    assert known[0] == 6.0
+
+
+def test_one_elite_keeps_the_old_unbiased_variance() -> None:
+    inputs = problem()
+    result = cem_update(*inputs, 1, maximize=False, variance_about="new_mean_unbiased")[0]
+    assert torch.equal(result[1], inputs[2][1])
+    assert torch.equal(cem_update(*inputs, 1, maximize=False)[0][1], torch.zeros(3))
+
+
+def test_the_last_extra_variance_stays() -> None:
+    inputs = problem(dtype=torch.float64)
+    plain = cem_update(*inputs, 9, maximize=False)[0][1]
+    table = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], dtype=torch.float64)
+    for length, extra in ((1, 1.0), (4, 4.0), (5, 4.0)):
+        std = cem_update(*inputs, 9, maximize=False, extra_variance=table[:length])[0][1]
+        torch.testing.assert_close(std, (plain.square() + extra).sqrt())
+
+
+def test_a_dimension_whose_elites_are_not_finite_stays() -> None:
+    fitness, candidates, distribution, *state = problem()
+    candidates[:, 1] = INF
+    candidates[fitness.argmin(), 2] = NAN
+    result = cem_update(fitness, candidates, distribution, *state, 9, maximize=False)[0]
+    assert torch.equal(result[:3, 1:], distribution[:3, 1:])
+    assert not torch.equal(result[0, 0], distribution[0, 0])
+
+
+def test_what_overflows_becomes_the_largest_number() -> None:
+    fitness, candidates, *state = problem((), 2, 1)
+    candidates[:, 0] = torch.tensor([-3e38, 3e38])
+    extra = torch.tensor([1e80], dtype=torch.float64)
+    result = cem_update(fitness, candidates, *state, 2, maximize=False, extra_variance=extra)[0]
+    assert result[0, 0] == 0.0
+    assert result[1, 0] == torch.finfo(torch.float32).max
+
+
+def test_floors_of_a_batch_and_of_all() -> None:
+    inputs = problem((2, 2), 30)
+    floor = torch.tensor([0.0, 100.0, 0.0])
+    alone = cem_update(*inputs, 5, maximize=False, std_floor=floor)[0]
+    every = cem_update(*inputs, 5, maximize=False, std_floor=floor.expand(2, 2, 3))[0]
+    assert torch.equal(alone, every)
+    assert torch.equal(alone[..., 1, 1], torch.full((2, 2), 100.0))
+
+
+def test_a_problem_of_a_batch_has_the_numbers_of_its_own() -> None:
+    fitness, candidates, distribution, record, generation = problem((3, 2), 70, 5)
+    many = cem_update(fitness, candidates, distribution, record, generation, 9, maximize=False)
+    for i in range(3):
+        for j in range(2):
+            inputs = (x[i, j] for x in (fitness, candidates, distribution, record))
+            one = cem_update(*inputs, generation, 9, maximize=False)
+            assert_same((*(x[i, j] for x in many[:2]), many[2], many[3][i, j]), one)
+
+
+def test_no_problems_and_no_dimensions() -> None:
+    for batch, width in (((0,), 3), ((), 0), ((2, 0), 0)):
+        result = cem_update(*problem(batch, 4, width), 2, maximize=False)
+        assert [x.shape for x in result] == [(*batch, 4, width), (*batch, 5), (), (*batch, 2)]
+
+
+@pytest.mark.parametrize("update", [cem_update, cem_update_reference])
+def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]) -> None:
+    fitness, candidates, *state = problem()
+    candidates.requires_grad_()
+    result = update(fitness * candidates.sum(), candidates, *state, 5, maximize=False)
+    assert not any(x.requires_grad for x in result)
+
+
+@pytest.mark.slow
+def test_threads_change_nothing() -> None:
+    inputs = problem((3,), 5000, 300)
+    expected = cem_update(*inputs, 700, maximize=False)
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 3):
+            torch.set_num_threads(threads)
+            assert_same(cem_update(*inputs, 700, maximize=False), expected)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("dtype", "digest"), [(torch.float32, "1ea3236785f7166d"), (torch.float64, "434e61fc96b47026")]
+)
+def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: str, device: str) -> None:
+    numbers = torch.arange(2 * 1500 * 70, dtype=torch.int64).view(2, 1500, 70)
+    candidates = (numbers * 7919 % 100_003).double() / 1000  # divided, so rounded: IEEE does it everywhere
+    fitness = (numbers[..., 0] * 104_729 % 1009).to(dtype)
+    distribution = candidates[:, :4].to(dtype)
+    record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).repeat(2, 1)
+    inputs = (fitness, candidates.to(dtype), distribution, record, torch.tensor(2))
+    weights = 1 / torch.arange(1, 701, dtype=torch.float64)
+    given = {**EVERYTHING, "weights": weights}
+    result = cem_update(*(x.to(device) for x in inputs), 700, maximize=True, **to_device(given, device))
+    whole = hashlib.sha256()
+    for tensor in result:
+        whole.update(tensor.cpu().numpy().tobytes())
+    assert whole.hexdigest()[:16] == digest
+
+
+def test_vmap_is_the_batch() -> None:
+    inputs = problem((3,), 40)
+    for update in (cem_update, cem_update_reference):
+        f = lambda *tensors: update(*tensors, inputs[4], 9, maximize=False)  # noqa: B023, E731
+        result = torch.func.vmap(f)(*inputs[:4])
+        expected = cem_update(*inputs, 9, maximize=False)
+        assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
+
+
+BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"fitness": [1.0]}, TypeError, "fitness to be a tensor, got list"),
+    ({"fitness": torch.zeros(8, dtype=torch.complex64)}, TypeError, "fitness of a floating.*complex64"),
+    ({"fitness": torch.zeros(())}, ValueError, r"shape \(..., N\).*got \(\)"),
+    ({"fitness": torch.zeros(7)}, ValueError, r"candidates of shape \(7, 3\), got \(8, 3\)"),
+    ({"candidates": torch.zeros(8)}, ValueError, r"shape \(..., N, d\), got \(8,\)"),
+    ({"candidates": torch.zeros(8, 3).half()}, TypeError, "float32 or float64, got float16"),
+    ({"candidates": torch.zeros(8, 3).double()}, TypeError, "distribution of float64, got float32"),
+    ({"distribution": torch.zeros(3, 3)}, ValueError, r"shape \(4, 3\), got \(3, 3\)"),
+    ({"record": torch.zeros(5)}, TypeError, "record of float64, got float32"),
+    ({"record": torch.zeros(4).double()}, ValueError, r"record of shape \(5,\), got \(4,\)"),
+    ({"generation": torch.zeros(1, dtype=torch.int64)}, ValueError, r"generation of shape \(\), got \(1,\)"),
+    ({"generation": torch.tensor(1.0)}, TypeError, "generation of int64, got float32"),
+    ({"generation": 3}, TypeError, "generation to be a tensor, got int"),
+    ({"num_elites": 0}, ValueError, "num_elites from 1 to 8, got 0"),
+    ({"num_elites": 9}, ValueError, "num_elites from 1 to 8, got 9"),
+    ({"num_elites": 2.5}, TypeError, "num_elites to be an int, got float"),
+    ({"maximize": "up"}, TypeError, "maximize to be a bool, got str"),
+    ({"weights": torch.zeros(3).double()}, ValueError, r"weights of shape \(2,\), got \(3,\)"),
+    ({"weights": torch.zeros(2)}, TypeError, "weights of float64, got float32"),
+    ({"extra_variance": torch.zeros(0).double()}, ValueError, r"shape \(T,\), T >= 1, got \(0,\)"),
+    ({"extra_variance": 0.5}, TypeError, "extra_variance to be a tensor, got float"),
+    ({"std_floor": torch.zeros(4)}, ValueError, r"std_floor of shape \(3,\).*got \(4,\)"),
+    ({"std_floor": torch.zeros(3).double()}, TypeError, "std_floor of float32, got float64"),
+    ({"variance_about": "mean"}, ValueError, "got 'mean'"),
+    ({"smoothing": "much"}, TypeError, "smoothing to be a number, got str"),
+    ({"record": torch.zeros(5, dtype=torch.float64, device="meta")}, ValueError, "record on cpu, got meta"),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), BAD)
+def test_bad_input(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    names = ("fitness", "candidates", "distribution", "record", "generation")
+    arguments = dict(zip(names, problem((), 8), strict=True))
+    with pytest.raises(error, match=message):
+        cem_update(**{**arguments, "num_elites": 2, "maximize": False, **change})
+
+
+def update(*inputs: Tensor) -> tuple[Tensor, ...]:
+    """All options, by tensors alone."""
+    *most, weights, extra, floor = inputs
+    return cem_update(
+        *most, 5, maximize=False, weights=weights, extra_variance=extra, std_floor=floor, **EVERYTHING
+    )
+
+
+def all_inputs(device: str = "cpu", batch: tuple[int, ...] = (2,)) -> tuple[Tensor, ...]:
+    given = options(5, 3, torch.float32, device)
+    floor = given["std_floor"].expand(*batch, 3).contiguous()
+    return (*problem(batch, 40, device=device), given["weights"], given["extra_variance"], floor)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_opcheck(device: str) -> None:
+    cem_update(*problem(device=device), 2, maximize=False)
+    *most, weights, extra, floor = all_inputs(device)
+    numbers = (5, True, 2, 0.5, 1.0, 0.0, True)
+    contract.check_opcheck(
+        torch.ops.cem_tetris.cem_update.default,
+        (*most, extra, weights, floor, *numbers),
+        (*most, None, None, None, *numbers),
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_it_compiles(device: str, backend: str) -> None:
+    contract.check_compiles(update, *all_inputs(device), backend=backend)
+
+
+def test_the_reference_compiles() -> None:
+    function = lambda *x: cem_update_reference(*x, 5, maximize=True, **EVERYTHING)  # noqa: E731
+    contract.check_compiles(function, *problem((2,), 40), backend="eager")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_noncontiguous_inputs(device: str) -> None:
+    contract.check_noncontiguous(update, *all_inputs(device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_inputs_are_kept(device: str) -> None:
+    contract.check_inputs_kept(update, *all_inputs(device))
+
+
+def test_meta_tensors_have_shapes() -> None:
+    result = cem_update(*problem((2,), 9, device="meta"), 4, maximize=True)
+    assert [tuple(x.shape) for x in result] == [(2, 4, 3), (2, 5), (), (2, 4)]
+
+
+@cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES + LARGE)
+def test_cuda_gives_the_bits_of_the_cpu(
+    batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype
+) -> None:
+    for failed, ties in ((0.0, 0), (0.1, 0), (0.05, 7), (1.0, 0)):
+        inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
+        there = [x.cuda() for x in inputs]
+        for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
+            for maximize in (False, True):
+                expected = cem_update(*inputs, elites, maximize=maximize, **extra)
+                actual = cem_update(*there, elites, maximize=maximize, **to_device(extra, "cuda"))
+                assert_same(tuple(x.cpu() for x in actual), expected)
+
+
+@cuda
+@pytest.mark.parametrize("dtype", FITNESS)
+@pytest.mark.parametrize(("population", "elites"), [(300, 60), (3000, 700), (20000, 5000)])
+def test_cuda_ranks_every_type_as_the_cpu(dtype: torch.dtype, population: int, elites: int) -> None:
+    for ties in (0, 20):
+        inputs = problem((2,), population, 2, fitness=dtype, ties=ties)
+        for maximize in (False, True):
+            expected = cem_update(*inputs, elites, maximize=maximize)
+            actual = cem_update(*(x.cuda() for x in inputs), elites, maximize=maximize)
+            assert_same(tuple(x.cpu() for x in actual), expected)
+
+
+@cuda
+@pytest.mark.heavy
+def test_many_problems_and_many_dimensions() -> None:
+    for batch, population, elites, width in (((1024,), 128, 13, 20), ((7,), 64, 6, 50000)):
+        inputs = problem(batch, population, width, failed=0.05)
+        expected = cem_update(*inputs, elites, maximize=False)
+        actual = cem_update(*(x.cuda() for x in inputs), elites, maximize=False)
+        assert_same(tuple(x.cpu() for x in actual), expected)
+
+
+@cuda
+@pytest.mark.parametrize("population", [40, 20000])
+def test_graph_replay(population: int) -> None:
+    given = options(5, 3, torch.float32, "cuda")
+    inputs = problem((2,), population, device="cuda")
+    tensors = (*inputs, given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).clone())
+    contract.check_graph_replay(update, *tensors)
+
+
+@cuda
+def test_a_replayed_graph_counts_generations() -> None:
+    inputs = problem(device="cuda")
+    state = [x.clone() for x in inputs[2:]]
+    table = torch.arange(9, dtype=torch.float64, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    options = {"maximize": False, "extra_variance": table}
+    cem_update(*inputs, 5, **options)  # builds and loads the library, which a capture forbids
+    with torch.cuda.graph(graph):
+        new = cem_update(*inputs[:2], *state, 5, **options)
+        for old, value in zip(state, new, strict=False):
+            old.copy_(value)
+    expected = inputs[2:]
+    for _ in range(3):
+        graph.replay()
+        expected = cem_update(*inputs[:2], *expected, 5, **options)[:3]
+    assert_same(tuple(state), tuple(expected))
+
+
+@cuda
+@pytest.mark.parametrize("population", [40, 20000])
+def test_side_stream(population: int) -> None:
+    given = options(5, 3, torch.float32, "cuda")
+    inputs = problem((2,), population, device="cuda")
+    tensors = (*inputs, given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).clone())
+    contract.check_side_stream(update, *tensors)
+
+
+@cuda
+def test_second_device() -> None:
+    contract.check_second_device(update, *all_inputs("cuda"))

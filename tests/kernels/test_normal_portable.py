@@ -1,0 +1,99 @@
+"""The CPU's draws have the same bits on every processor, with every vector width and number of threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.normal import sample_normal
+
+ROOT = Path(__file__).parents[2]
+SHAPES = [(1000, 1024), (37, 301), (20, 128)]
+DIGESTS = {
+    torch.float32: "e17cfb54944824df5d02a1c64bb5d17cd72b24a1eacb2aa6d44ae73c7ccca1bf",
+    torch.float64: "c01cfd4d67a978fcd76ee8770606ec8ceefd22c92b583bac4195ed525056bd70",
+    torch.bfloat16: "e30f16f14834bd5f5cb338de70dcd17e3c7b14e2c1f354f5ec12c428426c0417",
+}
+
+
+def parameters(d: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Whole multiples of a power of two: no function of torch has a say in them."""
+    numbers = torch.arange(d, dtype=torch.float32)
+    return ((numbers % 16 - 8) * 0.25).to(dtype), ((numbers % 8 + 1) * 0.125).to(dtype)
+
+
+def digest(dtype: torch.dtype) -> str:
+    """Returns the SHA-256 of draws and gradients of a type."""
+    result = hashlib.sha256()
+    for d, n in SHAPES:
+        for dim_first in (True, False):
+            mean, std = (x.requires_grad_() for x in parameters(d, dtype))
+            samples = sample_normal(
+                mean, std, n, seed=2**63 + 3, generation=5, bounds=(-3.0, 3.0), dim_first=dim_first
+            )
+            for x in (samples.detach(), *torch.autograd.grad(samples, (mean, std), samples.detach())):
+                result.update(x.contiguous().view(torch.uint8).numpy().tobytes())
+    return result.hexdigest()
+
+
+def digests_of_a_process(**variables: str) -> str:
+    """Returns what a fresh process with these variables of the environment finds."""
+    code = "import test_normal_portable as t; print(*map(t.digest, t.DIGESTS))"
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize("dtype", DIGESTS)
+def test_the_bits_are_the_ones_that_were_published(dtype: torch.dtype) -> None:
+    assert digest(dtype) == DIGESTS[dtype]
+
+
+VARIABLES = [
+    {"OMP_NUM_THREADS": "3", "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "COMPATIBLE"},
+    {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-AVX2"},
+]
+
+
+@pytest.mark.parametrize("variables", VARIABLES)
+def test_the_environment_changes_nothing(variables: dict[str, str]) -> None:
+    """What turns instructions of torch, MKL and the C library off, all at once."""
+    assert digests_of_a_process(**variables) == " ".join(DIGESTS.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", ["default", "avx2", "avx512"])
+@pytest.mark.parametrize("instructions", ["SSE4_2", "AVX2", "AVX512"])
+@pytest.mark.parametrize("cbwr", ["COMPATIBLE", "AVX2", "AUTO"])
+def test_no_setting_of_torch_and_mkl_changes_anything(capability: str, instructions: str, cbwr: str) -> None:
+    found = digests_of_a_process(
+        ATEN_CPU_CAPABILITY=capability, MKL_ENABLE_INSTRUCTIONS=instructions, MKL_CBWR=cbwr
+    )
+    assert found == " ".join(DIGESTS.values())
+
+
+COMPILERS = ["g++ -mno-avx512f", "g++ -mno-avx2 -mno-fma", "g++ -O1 -fno-tree-vectorize", "clang++"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_no_instruction_set_changes_anything(compiler: str, tmp_path: Path) -> None:
+    """The operator compiled for less than this processor has."""
+    if shutil.which(compiler.split()[0]) is None:
+        pytest.skip(f"needs {compiler.split()[0]}")
+    found = digests_of_a_process(CXX=compiler, CEM_TETRIS_CACHE=str(tmp_path))
+    assert found == " ".join(DIGESTS.values())

@@ -1,0 +1,51 @@
+"""scripts/plan_control.py: what it says, draws and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Script = Callable[..., Any]
+
+
+def test_the_return_is_told_and_drawn(script: Script, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "rewards.png"
+    words = ("--steps", 26, "--num-samples", 10, "--horizon", 5, "--iterations", 2, "--plot", picture)
+    ended = script("plan_control", "pendulum", *words)
+    assert ended.status == 0, ended.err
+    first, last = ended.out.splitlines()
+    assert first.startswith("step 25: return -")
+    assert last.startswith("pendulum: return -")
+    assert last.endswith(" in 26 steps")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_movie_is_a_gif_of_all_frames(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    import plan_control
+
+    ramp = np.broadcast_to(np.linspace(0, 255, 480).astype(np.uint8)[:, None, None], (480, 480, 3))
+    frames = [np.roll(ramp, shift, axis=0) for shift in (0, 100, 200)]
+    plan_control.write_movie(frames, tmp_path / "a.gif")
+    with image.open(tmp_path / "a.gif") as gif:
+        assert (gif.n_frames, gif.size) == (3, (320, 320))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cartpole",), "expected a task among pendulum, half_cheetah; got 'cartpole'"),
+        (("pendulum", "--gif", "a.png"), "expected a file name that ends in .gif, got 'a.png'"),
+        (("pendulum", "--num-samples", "3"), "num_samples"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
+    ended = script("plan_control", *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1
