@@ -1,7 +1,7 @@
 """Plan in a simulator, step by step, with the cross-entropy method: swing a pendulum up, make a cheetah run.
 
 python scripts/plan_control.py pendulum
-python scripts/plan_control.py half_cheetah --gif cheetah.gif --plot rewards.png
+python scripts/plan_control.py half_cheetah --gif cheetah.gif
 
 The cheetah needs MuJoCo: pip install -e ".[mujoco]". Where there is no display set MUJOCO_GL=egl for its
 movie; the movie of the pendulum needs pygame.
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.files import check_writable, write_bytes
+from kernels.names import unknown_name
 from tetris.commands.command_line import Parser, one_line_errors, path_ending, positive_int, run, seed
 
 TASKS = ("pendulum", "half_cheetah")
