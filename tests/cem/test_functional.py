@@ -187,18 +187,27 @@ def test_a_generation_compiles(options):
     check_compiles(options, "cpu", "inductor")
 
 
+def mapped_dims(state):
+    """The dimensions to map for ``vmap``: the first of what each problem has of its own."""
+    shared = ("generation", "weights", "all_weights", "extra_variance", "settings")
+    named = zip(State._fields, state, strict=True)
+    return State(*(None if value is None or name in shared else 0 for name, value in named))
+
+
+@pytest.mark.parametrize("options", ["default", "full paths"])
+def test_a_generation_of_the_operators_is_mapped_over_problems(options):
+    state = generation(make(options, backend="cpu").state)
+    dims = mapped_dims(state)
+    mapped = torch.func.vmap(generation, in_dims=(dims,), out_dims=dims)(state)
+    assert_equal(mapped, generation(state), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 def test_tell_of_backend_torch_is_mapped_over_problems(options):
     state = make(options, backend="torch").state
     candidates, state = ask(state)
     fitness = quadratic(candidates)
-    shared = ("generation", "weights", "all_weights", "extra_variance", "settings")
-    dims = State(
-        *(
-            None if value is None or name in shared else 0
-            for name, value in zip(State._fields, state, strict=True)
-        )
-    )
+    dims = mapped_dims(state)
     mapped = torch.func.vmap(tell, in_dims=(dims, 0, 0), out_dims=dims)(state, candidates, fitness)
     assert isinstance(mapped, State)
     assert_equal(mapped, tell(state, candidates, fitness), rtol=1e-6, atol=1e-6)

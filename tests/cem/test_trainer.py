@@ -144,6 +144,34 @@ class TestLoop:
             assert (record.best_fitness, record.elite_mean) == (before.best_fitness, before.elite_mean)
             assert record.metrics == before.metrics == {"generation": generation}
 
+    def test_a_batch_of_problems_is_trained_saved_and_resumed(self, tmp_path):
+        def batch():
+            return CrossEntropyMethod(
+                torch.full((3, 4), 2.0), 1.0, 40, maximize=False, seed=3, covariance="full"
+            )
+
+        def objective(candidates, generation):
+            return candidates.square().sum(dim=-1)
+
+        whole, first, second = batch(), batch(), batch()
+        recorder = Recorder()
+        Trainer(whole, objective, generations=8, callbacks=[recorder]).run()
+        assert recorder.records[-1].best_fitness == float(whole.best_fitness.min())
+        assert recorder.records[-1].distribution[0].shape == (3, 4)
+        for search in (first, second):
+            trainer = Trainer(
+                search,
+                objective,
+                generations=4 if search is first else 8,
+                callbacks=[MetricsWriter(tmp_path / "metrics.jsonl", distribution=True)],
+                checkpointer=Checkpointer(tmp_path / "checkpoints"),
+            )
+            if search is second:
+                trainer.resume()
+            trainer.run()
+        assert bits(second) == bits(whole)
+        assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 8
+
     def test_a_stop_comes_after_the_generations_of_a_record(self):
         optimizer = make()
 
