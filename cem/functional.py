@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -256,7 +257,9 @@ def told(
         fitness = fitness.masked_fill(~candidates.isfinite().all(-1), math.nan)
     if state.low is not None and state.high is not None and settings.bounds == "transform":
         candidates = out_of_box(candidates, state.low.unsqueeze(-2), state.high.unsqueeze(-2))
-    update = cem_update_reference if settings.backend == "torch" else cem_update
+    update: Any = cem_update
+    if settings.backend == "torch":
+        update = partial(cem_update_reference, fixed_order=False)
     distribution, record, generation, elites = update(
         fitness,
         candidates,

@@ -56,7 +56,7 @@ from cem.functional import BEST, REFUSED, STD, Settings, State, draw, operator_s
 from cem.graph import GenerationGraph
 from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
 from cem.readout import Readout
-from cem.sampling import Sampler, TorchSampler, choose_backend
+from cem.sampling import Sampler, choose_backend, torch_sampler
 from cem.snapshot import USABLE
 from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights, seed_tensor
 from kernels.checks import check_integer
@@ -229,7 +229,7 @@ class CrossEntropyMethod(Readout):
         self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
         self.backend = choose_backend(backend, self.device)
         self._own_sampler = sampler is not None
-        self._sampler = sampler or (TorchSampler() if self.backend == "torch" else None)
+        self._sampler = sampler or (torch_sampler if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)
         self._takes_any_seed = seed is None
         smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)

@@ -34,12 +34,14 @@ def cem_update_reference(
     std_smoothing: float = 1.0,
     mean_averaging: float = 0.0,
     ranked: bool = True,
+    fixed_order: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns what ``cem_update`` returns, in plain PyTorch.
 
     On a CPU the results are those of the operator bit for bit: the sums are added in the same order. Where
     ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit in the last place of
-    float64. The arguments are those of ``cem_update``; nothing is checked.
+    float64. Without ``fixed_order`` torch adds the sums as it likes, in fewer steps, and elites are ranked in
+    any case. The other arguments are those of ``cem_update``; nothing is checked.
     """
     population = fitness.shape[-1]
     order, failed = _ranking(fitness, maximize)
@@ -47,9 +49,12 @@ def cem_update_reference(
     rank = torch.arange(num_elites, device=fitness.device)
     count = (population - failed.sum(-1, keepdim=True)).clamp(max=num_elites)
     usable = count > 0
-    # The elites in index order, behind them what failed: `places` holds the rank of each.
-    places = torch.sort(torch.where(rank < count, order, order + population)).indices
-    index = order.gather(-1, places)
+    places, index = rank, order
+    if fixed_order:
+        # The elites in index order, behind them what failed: `places` holds the rank of each.
+        places = torch.sort(torch.where(rank < count, order, order + population)).indices
+        index = order.gather(-1, places)
+    add = _ordered_sum if fixed_order else _sum
     live = (rank < count)[..., None]
 
     top = _rows(candidates, order[..., :1])
@@ -57,15 +62,13 @@ def cem_update_reference(
     x = torch.where(live, _rows(candidates, index).double() - base[..., None, :], 0.0)
     told = torch.where(live, fitness.gather(-1, index).double()[..., None], 0.0)
     if weights is None:
-        first, second, told = _ordered_sum(x, x * x, told)
+        first, second, told = add(x, x * x, told)
         total = squares = count.double()
     else:
         weight = torch.where(live, weights[places][..., None], 0.0)
         weighted = weight * x
         ordered = torch.where(rank < count, weights, 0.0)[..., None]  # by rank
-        first, second, told, total, squares = _ordered_sum(
-            weighted, weighted * x, told, ordered, ordered * ordered
-        )
+        first, second, told, total, squares = add(weighted, weighted * x, told, ordered, ordered * ordered)
 
     mean, std, averaged, best = distribution.unbind(-2)
     share = 1.0 / total
@@ -130,6 +133,11 @@ def _rows(candidates: Tensor, index: Tensor) -> Tensor:
     if candidates.dim() == 2:
         return candidates.index_select(0, index)
     return candidates.gather(-2, index[..., None].expand(*index.shape, candidates.shape[-1]))
+
+
+def _sum(*terms: Tensor) -> tuple[Tensor, ...]:
+    """Returns the sums of tensors (..., K, m) over K, each (..., m)."""
+    return tuple(term.sum(-2) for term in terms)
 
 
 def _ordered_sum(*terms: Tensor) -> tuple[Tensor, ...]:

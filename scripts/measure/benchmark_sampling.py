@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cem.sampling import TorchSampler
+from cem.sampling import torch_sampler
 from kernels.normal import sample_normal
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
@@ -77,7 +77,7 @@ def _ours(*, dim_first: bool = True, shared: bool = False) -> Sample:
 
 
 def _optimizer_torch() -> Sample:
-    return partial(TorchSampler(), seed=SEED, generation=0)
+    return partial(torch_sampler, seed=SEED, generation=0)
 
 
 METHODS = (
