@@ -15,6 +15,7 @@ from cem.functional import MEAN, REFUSED, STD, State
 from cem.noise import NoiseSchedule, describe_noise
 from cem.snapshot import Snapshot, check_state
 from cem.start import problem_seeds, seed_tensor
+from cem.termination import Termination, share_of, shift_of
 
 
 class Readout:
@@ -57,6 +58,10 @@ class Readout:
     _checked: int  # the generation at which a refusal was last reported
     _elite_fitness: Tensor | None
     _elites: Tensor | None  # fitness of the elites of the last tell(), in its dtype
+    _start: tuple[Tensor, Tensor]  # the first mean and standard deviation
+    _termination: Termination | None  # what `stop` remembers
+    _before: tuple[Tensor, Tensor] | None  # mean and standard deviation when it was last called
+    _stopped: tuple[int, float, tuple[str, ...]] | None  # the generation then, its best, and the answer
     _asked: tuple[Tensor, int] | None
     _snapshot: Snapshot | None  # of the state as it is, if one was taken
 
@@ -183,6 +188,50 @@ class Readout:
         """
         return self._latest().statistics()
 
+    def stop(self, *, target: float | None = None, budget: int | None = None) -> tuple[str, ...]:
+        """Return the reasons to stop, an empty tuple while there are none; see ``cem.termination``.
+
+        They compare a generation with those before at which this was called: call it after every one, or
+        after every few. Waits for the device. Warns where the search has collapsed.
+
+        Args:
+            target: A fitness that is good enough, for the reason ``"target"``.
+            budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
+
+        Raises:
+            ValueError: As ``check``, or if the search is a batch.
+        """
+        if self.batch_shape:
+            raise ValueError(f"expected a single search, got a batch of shape {tuple(self.batch_shape)}")
+        if self._stopped is None or self._stopped[0] != self._generation:
+            snapshot = self._latest()
+            told, (mean, std) = snapshot.statistics(), (x.double() for x in snapshot.distribution())
+            if self._termination is None:
+                self._termination = Termination(
+                    self.dim,
+                    self.population_size,
+                    self.maximize,
+                    least_std=self.relative_std_floor,
+                    elite_fraction=self.num_elites / self.population_size,
+                )
+            found: tuple[str, ...] = ()
+            if self._generation:
+                found = self._termination.reasons(
+                    self._generation,
+                    told["best_fitness"],
+                    told["generation_best"],
+                    told["elite_threshold"],
+                    share_of(std, self._start[1].double().cpu()),
+                    shift_of(self._before, mean),
+                )
+            self._before = mean, std
+            self._stopped = self._generation, told["best_fitness"], found
+        _, best, reasons = self._stopped
+        if target is not None and (best >= target if self.maximize else best <= target):
+            reasons = ("target", *reasons)
+        spent = budget is not None and (self._generation + 1) * self.population_size > budget
+        return (*reasons, "budget") if spent else reasons
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which a search resumes, as tensors on the CPU, numbers and text.
 
@@ -243,6 +292,7 @@ class Readout:
     def _adopt(self, generation: int, state: State, elite_fitness: Tensor | None) -> None:
         self._state, self._generation, self._checked = state, generation, generation
         self._elite_fitness, self._elites = elite_fitness, None
+        self._termination = self._before = self._stopped = None
         self._forget()
 
     def _forget(self) -> None:

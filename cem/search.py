@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from cem._checks import as_real, check_real
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, belongs
@@ -20,7 +21,7 @@ from cem.evaluation import Objective
 from cem.optimizer import CrossEntropyMethod
 from cem.sampling import mix_seed
 from cem.stopping import Interrupted, StopRequest
-from cem.termination import Termination
+from cem.termination import Termination, share_of, shift_of
 from cem.trainer import Trainer
 from kernels.checks import check_integer
 
@@ -254,7 +255,9 @@ class _Watch(Callback):
             optimizer.maximize,
             history.target,
             optimizer.relative_std_floor,
+            optimizer.num_elites / optimizer.population_size,
         )
+        self._before: tuple[Tensor, Tensor] | None = None
 
     def replay(self, path: Path, generations: int) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
@@ -273,16 +276,16 @@ class _Watch(Callback):
         """Record the generation."""
         assert record.distribution is not None
         self._history.add(record, self._size)
-        std = record.distribution[1].double()
-        moving = self._first_std > 0
-        share = (std[moving] / self._first_std[moving]).max() if bool(moving.any()) else torch.tensor(0.0)
+        mean, std = (vector.double() for vector in record.distribution)
         reasons = self._termination.reasons(
             record.generation,
             record.best_fitness,
             record.generation_best,
             record.elite_threshold,
-            float(share),
+            share_of(std, self._first_std),
+            shift_of(self._before, mean),
         )
+        self._before = mean, std
         self.reason = reasons[0] if reasons else None
 
 

@@ -7,17 +7,28 @@ appendix B.3.
     "std"            no standard deviation is above its relative floor, or above a tiny share of the first one
     "fitness_range"  the fitness of the elites, and of the best of recent generations, spans next to nothing
     "stagnation"     the best fitness has not improved for many generations
+
+A search whose standard deviations have shrunk to next to nothing while its mean still moves as on a slope
+has collapsed: its elites lay on one side of the distribution, which shrank before it arrived. A
+RuntimeWarning says so.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import deque
 from dataclasses import dataclass
+from statistics import NormalDist
+
+from torch import Tensor
 
 STD = 1e-9
 """The least standard deviation, as a share of the first one."""
 FITNESS_RANGE = 1e-9
+COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
+"""The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
+_NEWEST = 0.3  # the weight of a generation's move in the average one
 
 
 @dataclass
@@ -30,6 +41,7 @@ class Termination:
         maximize: Whether a greater fitness is better.
         target: The fitness asked for; None: none.
         least_std: The relative floor of the standard deviations, as a share of the first ones.
+        elite_fraction: The share of the population that are elites.
     """
 
     dim: int
@@ -37,12 +49,18 @@ class Termination:
     maximize: bool
     target: float | None = None
     least_std: float = 0.0
+    elite_fraction: float = 0.2
 
     def __post_init__(self) -> None:
         """Start without history."""
+        normal = NormalDist()
+        # The mean of the best share of a normal distribution: how far a generation moves on a slope.
+        share = min(self.elite_fraction, 0.999)
+        self._slope = normal.pdf(normal.inv_cdf(1.0 - share)) / share
         self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self.dim / self.population_size))
         self._best = math.inf
         self._improved_at = 0
+        self._move, self._shrunk = 0.0, False  # the mean's squared move, averaged; below COLLAPSE_STD
         self._patience = 100 + 50 * self.dim // self.population_size
 
     def reasons(
@@ -52,6 +70,7 @@ class Termination:
         generation_best: float,
         threshold: float,
         std_share: float,
+        shift: float = 0.0,
     ) -> tuple[str, ...]:
         """Return the reasons to stop after a generation, an empty tuple if there are none.
 
@@ -61,6 +80,8 @@ class Termination:
             generation_best: The best fitness of the last generation.
             threshold: The worst fitness of its elites.
             std_share: The greatest standard deviation of a dimension, as a share of its first one.
+            shift: The move of the mean since the last call, in standard deviations of then; see
+                ``shift_of``.
         """
         sign = -1.0 if self.maximize else 1.0
         if sign * best < self._best:
@@ -73,4 +94,45 @@ class Termination:
             "fitness_range": len(self._recent) == self._recent.maxlen and spread < FITNESS_RANGE,
             "stagnation": generation - self._improved_at > max(self._patience, generation // 5),
         }
+        # Of K elites that say nothing the mean has a variance of 1 / K in every dimension.
+        excess = shift**2 - self.dim / (self.elite_fraction * self.population_size)
+        self._move += _NEWEST * (excess - self._move)
+        if std_share < COLLAPSE_STD and not self._shrunk:
+            self._shrunk = True
+            if self._move > (COLLAPSE_MOVE * self._slope) ** 2:
+                self._warn(generation)
         return tuple(reason for reason, holds in found.items() if holds)
+
+    def _warn(self, generation: int) -> None:
+        warnings.warn(
+            f"the search has collapsed: after {generation} generations its standard deviation is next to "
+            f"nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it each time; start with "
+            "a greater std or population, or keep variance_about and std_smoothing at their defaults",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
+def share_of(std: Tensor, first: Tensor) -> float:
+    """Return the greatest standard deviation as a share of the first one, 0 where nothing ever moved.
+
+    Args:
+        std: The standard deviations, shape (dim,).
+        first: Those at the start.
+    """
+    moving = first > 0
+    return float((std[moving] / first[moving]).max()) if bool(moving.any()) else 0.0
+
+
+def shift_of(before: tuple[Tensor, Tensor] | None, mean: Tensor) -> float:
+    """Return the length of a move of the mean, in standard deviations of before.
+
+    Args:
+        before: Mean and standard deviation before, shape (dim,); None: no move.
+        mean: The mean.
+    """
+    if before is None:
+        return 0.0
+    old, std = before
+    moving = std > 0
+    return float(((mean - old)[moving] / std[moving]).norm())

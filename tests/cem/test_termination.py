@@ -1,7 +1,11 @@
 import math
+import warnings
 
 import pytest
+import torch
+from searches import CLASSIC
 
+from cem import CrossEntropyMethod
 from cem.termination import STD, Termination
 
 
@@ -79,3 +83,54 @@ def test_late_in_a_search_patience_grows():
 
 def test_the_first_reason_is_the_most_telling():
     assert feed(make(target=2.0), [1.0], std_share=0.0) == [("target", "std")]
+
+
+CLASSIC_TENTH = {**CLASSIC, "elite_fraction": 0.1}
+
+
+def ended(seed, objective, generations=400, dim=10, **options):
+    """The reasons of a search that is asked after every generation, and what it warned of."""
+    search = CrossEntropyMethod([1.0] * dim, 1.0, 100, maximize=False, seed=seed, **options)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(generations):
+            search.tell(objective(search.ask()))
+            if reasons := search.stop():
+                return reasons, [str(each.message) for each in told]
+    return (), [str(each.message) for each in told]
+
+
+def sphere(x):
+    return x.square().sum(dim=1)
+
+
+def test_a_search_that_arrives_does_not_warn_of_a_collapse():
+    for seed in range(20):
+        reasons, told = ended(seed, sphere)
+        assert reasons
+        assert not told
+
+
+def test_a_collapse_on_a_slope_is_told_once():
+    reasons, told = ended(1, lambda x: x.sum(dim=1), dim=3, **CLASSIC_TENTH)
+    assert reasons == ("std",)
+    assert len(told) == 1
+    assert "the search has collapsed" in told[0]
+    assert ended(1, lambda x: x.sum(dim=1), generations=100, dim=3) == ((), [])
+
+
+def test_stop_says_the_same_when_asked_again_and_knows_target_and_budget():
+    search = CrossEntropyMethod([1.0], 1.0, 10, maximize=False, seed=1)
+    assert search.stop() == ()
+    search.tell(sphere(search.ask()))
+    assert search.stop() == search.stop() == ()
+    assert search.stop(budget=19) == ("budget",)
+    assert search.stop(budget=20) == ()
+    search.tell(sphere(search.ask()))
+    assert search.stop(target=1e9) == ("target",)
+    assert search.stop() == search.stop(target=-1.0) == ()
+
+
+def test_stop_refuses_a_batch():
+    with pytest.raises(ValueError, match="expected a single search, got a batch of shape"):
+        CrossEntropyMethod(torch.zeros(2, 3), 1.0, 10, maximize=True).stop()
