@@ -1,4 +1,4 @@
-"""A seed gives the same controller on every processor: training on the CPU goes through IEEE operations alone."""
+"""A seed gives the same controller on every processor: on the CPU training is IEEE operations alone."""
 
 import os
 import subprocess
