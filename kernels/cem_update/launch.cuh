@@ -93,22 +93,16 @@ void launch_single(const Device& device, Job job, const Tensor& like) {
     job.settings.ranked = false;
   }
   const Grid grid = make_grid(settings, device.multiprocessors);
-  const bool few = settings.problems * grid.blocks <= 2 * device.multiprocessors;
-  const int64_t population = settings.population;
-  const int threads = static_cast<int>(
-      std::min<int64_t>(kThreads, std::max<int64_t>(divide_up(population, kWarp) * kWarp, few ? 512 : 128)));
-  auto* kernel = population <= kThreads       ? single_kernel<Key, T, 1>
-                 : population <= 4 * kThreads ? single_kernel<Key, T, 4>
-                                              : single_kernel<Key, T, 16>;
+  auto* kernel = settings.population <= 4 * kThreads ? single_kernel<Key, T, 4> : single_kernel<Key, T, 16>;
   const int64_t bytes = single_bytes<Key>(settings.elites, settings.ranked || job.weights != nullptr);
-  device.launch(kernel, settings.problems * grid.blocks, threads, bytes, job, grid);
+  device.launch(kernel, settings.problems * grid.blocks, kThreads, bytes, job, grid);
   if (apart) launch_ranks(device, ranked, job.elites, like, nullptr);
 }
 
 // Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
 // for the record where there is room.
 template <typename Key, typename T, typename Device>
-void launch_small(const Device& device, const Job& job, const Tensor&) {
+void launch_small(const Device& device, const Job& job) {
   const Settings& settings = job.settings;
   const int64_t full = 2 * device.multiprocessors, tiles = std::max<int64_t>(1, divide_up(settings.dimensions, kWarp));
   STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
@@ -197,7 +191,7 @@ Outputs run(const Device& device, Arguments& arguments) {
     auto* launch =
         wide ? (doubles ? launch_small<uint64_t, double, Device> : launch_small<uint64_t, float, Device>)
              : (doubles ? launch_small<uint32_t, double, Device> : launch_small<uint32_t, float, Device>);
-    launch(device, job, arguments.fitness);
+    launch(device, job);
   } else if (settings.population <= kSinglePopulation && settings.elites <= kSingleElites &&
              (job.weights == nullptr || settings.elites <= kSingleRanked)) {
     auto* launch =

@@ -1,4 +1,4 @@
-// A whole update in one kernel, for populations that a block holds in its registers.
+// A whole update in one kernel, for populations beyond those of small.cuh that a block holds in its registers.
 //
 // Grid: a problem has `blocks` blocks. Each of them selects the elites again, which costs less than a second
 // kernel, then takes every `blocks`-th tile of `width` dimensions. Block `record_block`, which may have no
@@ -45,7 +45,6 @@ struct Counter {
 
   template <typename Predicate>
   __device__ __forceinline__ int operator()(const Predicate& predicate) {
-    if constexpr (kItems == 1) return __syncthreads_count(predicate(0));
     int count = 0;
 #pragma unroll
     for (int item = 0; item < kItems; ++item) count += predicate(item) ? 1 : 0;
