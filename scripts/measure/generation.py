@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod
-from cem.functional import ask, init, tell
+from cem.functional import ask, tell
 from cem.graph import GenerationGraph
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of
@@ -47,24 +47,9 @@ def sphere(x: Tensor) -> Tensor:
     return x.square().sum(-1)
 
 
-def _state(shape: tuple[int, ...], device: str) -> Any:
+def _search(shape: tuple[int, ...], device: str, backend: str = "auto") -> CrossEntropyMethod:
     *batch, population, dim = shape
-    mean = torch.full((*batch, dim), 1.0, device=device)
-    return init(
-        mean,
-        1.0,
-        population,
-        maximize=False,
-        num_elites=population // ELITES,
-        extra_variance=f"constant:{EXTRA}",
-        device=device,
-        seed=1,
-    )
-
-
-def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") -> Run:
-    *batch, population, dim = shape
-    optimizer = CrossEntropyMethod(
+    return CrossEntropyMethod(
         torch.ones((*batch, dim)),
         1.0,
         population,
@@ -76,6 +61,10 @@ def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") ->
         seed=1,
     )
 
+
+def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") -> Run:
+    optimizer = _search(shape, device, backend)
+
     def run(count: int) -> None:
         for _ in range(count):
             optimizer.tell(sphere(optimizer.ask()))
@@ -84,7 +73,7 @@ def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") ->
 
 
 def _graph(shape: tuple[int, ...], device: str, count: int) -> Run:
-    state = _state(shape, device)
+    state = _search(shape, device).state
     graph = GenerationGraph(state, lambda x, _: sphere(x), count)
     return lambda generations: graph(state, generations // count)
 
@@ -221,7 +210,7 @@ def measure_large() -> dict[str, dict[str, float]]:
     """Return the time of a generation without its objective, and that of writing the samples."""
     gc.collect()
     torch.cuda.empty_cache()
-    state = _state(LARGE, "cuda")
+    state = _search(LARGE, "cuda").state
     fitness = torch.rand(LARGE[0], device="cuda")
 
     def generation() -> None:
