@@ -9,7 +9,6 @@
 #include "arguments.h"
 #include "rank.cuh"
 #include "single.cuh"
-#include "small.cuh"
 #include "sums.cuh"
 
 namespace cem_tetris::update {
@@ -34,21 +33,6 @@ inline Job make_job(Arguments& arguments) {
           static_cast<double*>(arguments.new_record.mutable_data_ptr()),
           static_cast<int64_t*>(arguments.new_generation.mutable_data_ptr()),
           static_cast<int64_t*>(arguments.elites.mutable_data_ptr())};
-}
-
-// Narrow tiles spread the rows of many elites over the device; wide ones select less often.
-inline Grid make_grid(const Settings& settings, int multiprocessors) {
-  const int64_t full = 2 * multiprocessors;
-  const bool narrow =
-      settings.elites > kChunk && settings.problems * divide_up(settings.dimensions, kMinWidth) <= full;
-  const int width = narrow ? kMinWidth : kMaxWidth;
-  const int64_t tiles = divide_up(settings.dimensions, width);
-  const int64_t most = std::max<int64_t>(1, full / settings.problems);
-  int64_t blocks = std::max<int64_t>(1, std::min(tiles, most));
-  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
-  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
-  return {static_cast<int>(tiles), width, static_cast<int>(blocks + (separate ? 1 : 0)),
-          static_cast<int>(separate ? blocks : 0)};
 }
 
 // The places in the list of each rank: a stable sort of keys (problems, K) by torch.
@@ -81,49 +65,59 @@ void launch_ranks(const Device& device, const Job& job, const int64_t* index, co
                 static_cast<const int64_t*>(places.const_data_ptr()), count);
 }
 
-template <typename Key, typename T, typename Device>
-void launch_single(const Device& device, Job job, const Tensor& like) {
-  const Settings& settings = job.settings;
-  const Job ranked = job;
-  std::optional<Tensor> list;
-  const bool apart = settings.ranked && settings.elites > kSingleRanked;  // a block would need too long
-  if (apart) {
-    list = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
-    job.elites = static_cast<int64_t*>(list->mutable_data_ptr());
-    job.settings.ranked = false;
-  }
-  const Grid grid = make_grid(settings, device.multiprocessors);
-  auto* kernel = settings.population <= 4 * kThreads ? single_kernel<Key, T, 4> : single_kernel<Key, T, 16>;
-  const int64_t bytes = single_bytes<Key>(settings.elites, settings.ranked || job.weights != nullptr);
-  device.launch(kernel, settings.problems * grid.blocks, kThreads, bytes, job, grid);
-  if (apart) launch_ranks(device, ranked, job.elites, like, nullptr);
-}
-
 // Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
-// for the record where there is room.
+// for the record where there is room. Narrow tiles spread the rows of many elites over the device.
 template <typename Key, typename T, typename Device>
-void launch_small(const Device& device, const Job& job) {
+void launch_single(const Device& device, const Job& job) {
   const Settings& settings = job.settings;
-  const int64_t full = 2 * device.multiprocessors, tiles = std::max<int64_t>(1, divide_up(settings.dimensions, kWarp));
-  STD_TORCH_CHECK(tiles < int64_t{1} << 31, "cem_update: expected fewer dimensions");
-  const int64_t blocks = std::min(tiles, std::max<int64_t>(1, full / settings.problems));
-  const bool separate = settings.problems * (blocks + 1) <= full;  // the record then costs no time
-  const bool few = settings.problems * blocks <= full;
-  const int64_t least = divide_up(settings.population, kWarp) * kWarp;
-  const int threads = static_cast<int>(std::min<int64_t>(kThreads, std::max<int64_t>(least, few ? 672 : 128)));
-  const int warps = threads / kWarp;
-  const int64_t listed = settings.population <= kCounted ? settings.population : settings.elites;
-  const int groups = static_cast<int>(divide_up(listed, kWarp)), parts = std::max(1, warps / groups);
-  const int step = static_cast<int>(divide_up(divide_up(listed, parts), 4) * 4);
-  const SmallGrid grid{static_cast<int>(settings.dimensions > 0 ? tiles : 0),
-                       static_cast<int>(blocks + (separate ? 1 : 0)),
-                       static_cast<int>(separate ? blocks : 0),
-                       groups,
-                       parts,
-                       step,
-                       (65536 + groups - 1) / groups};
-  device.launch(small_kernel<Key, T>, settings.problems * grid.blocks, threads,
-                small_bytes<Key>(threads, settings.elites), job, grid);
+  const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
+                dimensions = settings.dimensions, full = 2 * device.multiprocessors;
+  const bool narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
+  const int64_t tiles = divide_up(dimensions, narrow ? kMinWidth : kMaxWidth);
+  STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
+  const bool separate = problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool ranks = settings.ranked || job.weights != nullptr;
+
+  auto* kernel = single_kernel<Key, T, 16>;
+  int64_t threads = kThreads;
+  if (population <= 4 * kThreads) {
+    const int items = population <= kThreads ? 1 : 4;
+    kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
+    const int64_t least = problems * blocks <= full ? 256 : 128;
+    threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
+  }
+  const int64_t groups = elites <= kCounted ? divide_up(elites, kWarp) : 1,
+                parts = std::max<int64_t>(1, threads / kWarp / groups);
+  int64_t sorted = 0;
+  if (elites > kCounted) {
+    for (sorted = kCounted; sorted < elites;) sorted *= 2;
+  }
+  Grid grid{static_cast<int>(tiles),
+            narrow ? 3 : 5,
+            static_cast<int>(blocks + (separate ? 1 : 0)),
+            static_cast<int>(separate ? blocks : 0),
+            static_cast<int>(divide_up(elites, kChunk)),
+            static_cast<int>(groups),
+            static_cast<int>(parts),
+            static_cast<int>(divide_up(divide_up(elites, parts), 4) * 4),
+            static_cast<int>(divide_up(65536, groups)),
+            static_cast<int>(sorted),
+            {}};
+  const int width = 1 << grid.log_width, listed = static_cast<int>(divide_up(elites, kWarp) * kWarp);
+  Layout& layout = grid.layout;
+  layout.entries = std::max(static_cast<int>(threads), (elites <= kFew ? kQuads : kResidues) * width);
+  const auto give = [&](int& place, int64_t bytes) {
+    place = layout.bytes;
+    layout.bytes += static_cast<int>(bytes);
+  };
+  layout.bytes = 2 * layout.entries * 8;
+  give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
+  give(layout.weight, !ranks ? 0 : sorted > 0 ? sorted * static_cast<int64_t>(sizeof(Entry<Key>)) : listed * 8);
+  give(layout.key, ranks && sorted == 0 ? listed * sizeof(Key) : 0);
+  give(layout.rank, ranks && sorted == 0 ? listed * 4 : 0);
+  give(layout.index, listed * 2);
+  device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
 }
 
 template <typename T, typename Device>
@@ -187,17 +181,14 @@ Outputs run(const Device& device, Arguments& arguments) {
              doubles = arguments.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
-  } else if (settings.population <= kSmallPopulation) {
-    auto* launch =
-        wide ? (doubles ? launch_small<uint64_t, double, Device> : launch_small<uint64_t, float, Device>)
-             : (doubles ? launch_small<uint32_t, double, Device> : launch_small<uint32_t, float, Device>);
-    launch(device, job);
-  } else if (settings.population <= kSinglePopulation && settings.elites <= kSingleElites &&
-             (job.weights == nullptr || settings.elites <= kSingleRanked)) {
+  } else if (settings.population <= kSinglePopulation &&
+             settings.elites <= (settings.ranked || job.weights != nullptr
+                                     ? (wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>)
+                                     : kSingleElites)) {
     auto* launch =
         wide ? (doubles ? launch_single<uint64_t, double, Device> : launch_single<uint64_t, float, Device>)
              : (doubles ? launch_single<uint32_t, double, Device> : launch_single<uint32_t, float, Device>);
-    launch(device, job, arguments.fitness);
+    launch(device, job);
   } else {
     (doubles ? launch_large<double, Device> : launch_large<float, Device>)(device, job, arguments.fitness);
   }

@@ -1,39 +1,73 @@
-// A whole update in one kernel, for populations beyond those of small.cuh that a block holds in its registers.
+// A whole update in one kernel, for populations that a block holds in its registers: kItems candidates a thread.
 //
-// Grid: a problem has `blocks` blocks. Each of them selects the elites again, which costs less than a second
+// Grid: a problem has `blocks` blocks. Each of them finds the elites again, which costs less than a second
 // kernel, then takes every `blocks`-th tile of `width` dimensions. Block `record_block`, which may have no
-// tile, writes record and elites. It is bound by latency: loads of the fitness, ten to twenty barriers of the
-// selection, loads of the elites' rows, a tree.
+// tile, writes record and elites.
+//
+// It is bound by latency, of instructions that are fetched as much as of data: hardly a loop is unrolled. This
+// is the chain: the fitness is loaded; a binary search for the key of the last elite, a count over the block a
+// step; the elites' places in index order; their ranks; their rows, a dimension a lane; one warp finishes
+// the tile. What does not depend on the elites is loaded before they are known.
 #pragma once
 
 #include "device.cuh"
+#include "early_launch.cuh"
 
 namespace cem_tetris::update {
 
-constexpr int kSinglePopulation = 16384, kSingleElites = 8192, kSingleRanked = 512;
-constexpr int kEntries = 1024;                // sums of residue classes that a block holds
+constexpr int kSinglePopulation = 16384, kSingleElites = 8192;
+constexpr int kCounted = 256;                 // elites whose ranks are counted; those of more are sorted
+constexpr int kSortBytes = 32768;             // for the sort
+constexpr int kEntries = 1024;
 constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
 constexpr int kSingleChunks = kSingleElites / kChunk;
 
-struct Grid {
-  int tiles, width, blocks, record_block;
+constexpr int kFew = kResidues;         // elites of which each has a residue class of its own
+constexpr int kQuads = kResidues / 4;  // the residue classes r, r + 8, r + 16 and r + 24
+
+// An elite in the sort.
+template <typename Key>
+struct alignas(2 * sizeof(Key)) Entry {
+  Key key, place;
+  __device__ __forceinline__ bool operator<(const Entry& other) const {
+    return key < other.key || (key == other.key && place < other.place);
+  }
 };
 
-// Bytes of dynamic shared memory: the elites' indices, and where they are ranked the keys, ranks and weights.
 template <typename Key>
-constexpr int64_t single_bytes(int64_t elites, bool ranks) {
-  return elites * 2 + (ranks ? elites * static_cast<int64_t>(sizeof(double) + sizeof(Key) + 4) : 0);
-}
+constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
 
-// What the threads of a block tell each other.
-template <typename Key>
+// The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by place.
+struct Layout {
+  int entries;  // from one moment in `part` to the other
+  int chunk;    // sums of chunks, where there is more than one, as `part`: sums of residue classes, a row each
+  int weight;   // by rank before they are ranked; the sort has its entries here
+  int key, rank, index, bytes;
+};
+
+// The elites of a problem may make `chunks` chunks. Their ranks are counted in `groups` of a warp each: `parts`
+// warps share the comparisons of a group, `step` keys each; `reciprocal` is 2^16 / groups, rounded up, for a
+// division takes long. More of them are sorted, with others up to a power of two: `sorted`.
+struct Grid {
+  int tiles, log_width, blocks, record_block, chunks;
+  int groups, parts, step, reciprocal;
+  int sorted;
+  Layout layout;
+};
+
+// What else the threads of a block tell each other.
+template <typename Key, typename T>
 struct SingleShared {
-  double part[2][kEntries + kEntries / kMinWidth];  // rows of `width` and one more, against bank conflicts
-  double chunk[2][kSingleChunks * kMaxWidth];
+  T old[kRows][kMaxWidth];  // the marginals of a tile, and its floors
+  T floor[kMaxWidth];
   Key least[kMaxWarps], most[kMaxWarps];
-  int count[2][kMaxWarps];
-  double weight[2];
-  int best, worst;
+  int count[2][kMaxWarps], before[kMaxWarps];
+  double total[kSingleChunks], squares[kSingleChunks];  // of weights
+  double sum[kSingleChunks], worst[kSingleChunks];      // of the elites' fitness
+  Weight weight;
+  double extra_variance, newest;
+  bool better;
+  int best;
 };
 
 // Counts over a block, one barrier each: two buffers take turns, so that none is overwritten while it is
@@ -45,6 +79,7 @@ struct Counter {
 
   template <typename Predicate>
   __device__ __forceinline__ int operator()(const Predicate& predicate) {
+    if constexpr (kItems == 1) return __syncthreads_count(predicate(0));
     int count = 0;
 #pragma unroll
     for (int item = 0; item < kItems; ++item) count += predicate(item) ? 1 : 0;
@@ -57,39 +92,233 @@ struct Counter {
   }
 };
 
-template <typename Key, typename T, int kItems>
-__global__ void __launch_bounds__(kThreads, 1) single_kernel(Job job, Grid grid) {
-  constexpr Key kFailed = ~Key(0);
-  const Settings& settings = job.settings;
-  __shared__ SingleShared<Key> shared;
-  __shared__ uint32_t placed[kItems * kMaxWarps];
+// Adds to rank[p] the keys that come before key[p] among the first `count`, which greatest keys follow.
+template <typename Key>
+__device__ __forceinline__ void add_ranks(const Grid& grid, const Key* keys, int count, int* rank) {
+  constexpr int kPack = 16 / sizeof(Key);
+  struct alignas(16) Pack {
+    Key key[kPack];
+  };
+  const int warp = threadIdx.x / kWarp, part = warp * grid.reciprocal >> 16;
+  const int p = (warp - part * grid.groups) * kWarp + threadIdx.x % kWarp;
+  if (part >= grid.parts || p >= count) return;
+  const int from = part * grid.step, to = min(from + grid.step, (count + kPack - 1) / kPack * kPack);
+  const Key mine = keys[p];
+  int before = 0;
+#pragma unroll 1
+  for (int q = from; q < to; q += kPack) {
+    const Pack pack = *reinterpret_cast<const Pack*>(keys + q);
+#pragma unroll
+    for (int u = 0; u < kPack; ++u) before += pack.key[u] < mine || (pack.key[u] == mine && q + u < p) ? 1 : 0;
+  }
+  if (grid.parts == 1) {
+    rank[p] = before;
+  } else {
+    atomicAdd(&rank[p], before);
+  }
+}
 
-  const int64_t problem = blockIdx.x / grid.blocks;
-  const int block = blockIdx.x % grid.blocks;
+// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
+template <typename Key>
+__device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
+#pragma unroll 1
+  for (int size = 2; size <= count; size *= 2) {
+#pragma unroll 1
+    for (int step = size / 2; step > 0; step /= 2) {
+#pragma unroll 1
+      for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
+        const int low = 2 * pair - (pair & (step - 1)), high = low + step;
+        const Entry<Key> a = entry[low], b = entry[high];
+        if ((b < a) == ((low & size) == 0)) {
+          entry[low] = b;
+          entry[high] = a;
+        }
+      }
+      if (step > kWarp || (step == 1 && size > kWarp)) {
+        __syncthreads();
+      } else {
+        __syncwarp();
+      }
+    }
+  }
+}
+
+// Calls use(item, place) for the candidates that fulfil a predicate, with their places in index order.
+template <int kItems, typename Predicate, typename Use>
+__device__ __forceinline__ void in_index_order(int (&before)[kMaxWarps], const Predicate& predicate, const Use& use) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  int place = 0;
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) place += __popc(__ballot_sync(kAll, predicate(item)));
+  if (lane == 0) before[warp] = place;
+  __syncthreads();
+  place = warp_sum(lane < warp ? before[lane] : 0);
+#pragma unroll
+  for (int item = 0; item < kItems; ++item) {
+    const unsigned those = __ballot_sync(kAll, predicate(item));
+    if (those >> lane & 1) use(item, place + __popc(those & ((1u << lane) - 1)));
+    place += __popc(those);
+  }
+}
+
+template <typename Key>
+__device__ __noinline__ double fitness_value(ScalarType type, const void* fitness, int64_t i) {
+  return visit<Key>(type, [&](auto kind) { return kind.value(load<decltype(kind)>(fitness, i)); });
+}
+
+template <typename Key>
+__device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize) {
+  return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
+}
+
+// Hides a number from the compiler, which keeps in registers around a loop what follows from numbers it knows.
+__device__ __forceinline__ int hidden(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+__device__ __noinline__ double quotient(double a, double b) { return a / b; }
+
+// make_weight and newest_share of update.h, with one division for all.
+__device__ __forceinline__ Weight weight_of(const Settings& settings, double total, double squares) {
+  Weight weight{quotient(1.0, total), 0.0};
+  if (settings.variance == kNewMeanUnbiased) {
+    const double scale = 1.0 - quotient(squares, total * total);
+    weight.unbiased = scale > 0.0 ? quotient(1.0, scale) : 0.0;
+  }
+  return weight;
+}
+__device__ __forceinline__ double newest_of(const Settings& settings, int64_t generation) {
+  return settings.mean_averaging == 0.0
+             ? 1.0
+             : quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
+}
+
+// One residue class of a chunk's elites, the places from `first` on, in one dimension; rows are `stride` apart.
+// Of few elites, four residue classes.
+template <typename T>
+__device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T best, int first, int end, bool few,
+                                                   const uint16_t* index, const double* weight) {
+  constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
+  const int step = few ? kQuads : kResidues;
+  Moments sums{0.0, 0.0};
+#pragma unroll 1
+  for (; first < end; first += kAtOnce * step) {
+    T value[kAtOnce];
+    double weighted[kAtOnce], square[kAtOnce];
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      value[u] = rows[static_cast<int64_t>(index[min(first + u * step, end - 1)]) * stride];
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      const int place = first + u * step;
+      const double x = place < end ? static_cast<double>(value[u]) - static_cast<double>(best) : 0.0;
+      weighted[u] = weight != nullptr ? weight[min(place, end - 1)] * x : x;
+      square[u] = weighted[u] * x;
+    }
+    if (few) {  // each of them a sum, which begins at 0; then r += r + 16, 8
+      return {((0.0 + weighted[0]) + (0.0 + weighted[2])) + ((0.0 + weighted[1]) + (0.0 + weighted[3])),
+              ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
+    }
+#pragma unroll
+    for (int u = 0; u < kAtOnce; ++u) {
+      sums.first += weighted[u];
+      sums.second += square[u];
+    }
+  }
+  return sums;
+}
+
+// The first steps of the tree over the residue classes of a chunk, r += r + 16, 8: of row r, which it changes.
+__device__ __forceinline__ void add_quad(double* row, int stride, int r, int rows) {
+  const auto at = [&](int i) { return r + i < rows ? row[i * stride] : 0.0; };
+  row[0] = (at(0) + at(16)) + (at(8) + at(24));
+}
+
+// Its last steps: r += r + 4, 2, 1.
+__device__ __forceinline__ double quads_sum(const double* row, int stride) {
+  double sum[kQuads];
+#pragma unroll
+  for (int r = 0; r < kQuads; ++r) sum[r] = row[r * stride];
+#pragma unroll
+  for (int step = kQuads / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int r = 0; r < step; ++r) sum[r] += sum[r + step];
+  }
+  return sum[0];
+}
+
+template <typename Key, typename T, int kItems>
+__global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
+  constexpr Key kFailed = ~Key(0);
+  __shared__ SingleShared<Key, T> shared;
+  wait_for_kernel_before();
+  let_kernel_after_begin();
+  const Settings& settings = job.settings;
   const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
             warps = threads / kWarp;
   const int population = static_cast<int>(settings.population), wanted = static_cast<int>(settings.elites);
-  const bool records = block == grid.record_block, weighted = job.weights != nullptr,
-             ranks = weighted || (settings.ranked && records);
-  double* weight = dynamic_shared();
-  const int rankable = weighted || settings.ranked ? wanted : 0;
-  Key* elite_key = reinterpret_cast<Key*>(weight + rankable);
-  int* rank = reinterpret_cast<int*>(elite_key + rankable);
-  uint16_t* index = reinterpret_cast<uint16_t*>(rank + rankable);
+  int64_t problem = 0;
+  int block = blockIdx.x;
+  if (settings.problems > 1) {  // a division takes long
+    problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
+    block = static_cast<int>(blockIdx.x - problem * grid.blocks);
+  }
+  const int dimensions = static_cast<int>(settings.dimensions);
+  const int64_t first = problem * population;
+  const bool records = block == grid.record_block, weighted = job.weights != nullptr;
+  const bool ranks = weighted || (settings.ranked && records), sorts = grid.sorted > 0;
+  const int width = 1 << grid.log_width;
+  const Layout& layout = grid.layout;
+  char* const memory = reinterpret_cast<char*>(dynamic_shared());
+  double* const part = dynamic_shared();
+  double* const chunk_sum = reinterpret_cast<double*>(memory + layout.chunk);
+  double* const weight = reinterpret_cast<double*>(memory + layout.weight);
+  Key* const list_key = reinterpret_cast<Key*>(memory + layout.key);
+  int* const list_rank = reinterpret_cast<int*>(memory + layout.rank);
+  uint16_t* const index = reinterpret_cast<uint16_t*>(memory + layout.index);
 
-  // All that is read late is asked for now.
-  const int64_t generation = *job.generation;
-  const double extra_variance = extra_variance_of(job, generation);
-  const double known = job.record[problem * kFigures + kBestFitness];
-
+  // A warp has candidates in a row. While the fitness is on its way, what depends on nothing else.
+  const int origin = warp * kItems * kWarp + lane;
   Key key[kItems];
+  visit<Key>(job.type, [&](auto type) {
+#pragma unroll
+    for (int item = 0; item < kItems; ++item) {
+      const int i = origin + item * kWarp;
+      key[item] = i < population ? static_cast<Key>(type.key(load<decltype(type)>(job.fitness, first + i), settings.maximize))
+                                 : kFailed;
+    }
+  });
+  const int64_t generation = *job.generation;
+  const double known = job.record[problem * kFigures + kBestFitness];
+  const int slot = thread >> grid.log_width, own = thread & (width - 1);  // row and dimension of a tile
+  T old{}, floor{};
+  const auto load_tile = [&](int tile) {
+    const int column = tile * width + own;
+    if (slot >= kRows || column >= dimensions) return;
+    old = static_cast<const T*>(job.distribution)[(problem * kRows + slot) * dimensions + column];
+    if (slot == 0 && job.floors != nullptr) {
+      floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + column];
+    }
+  };
+  const auto keep_tile = [&] {
+    if (slot < kRows) shared.old[slot][own] = old;
+    if (slot == 0) shared.floor[own] = floor;
+  };
+  load_tile(block);
+  if (ranks && !sorts && thread < grid.groups * kWarp) {
+    list_key[thread] = kFailed;
+    list_rank[thread] = 0;
+    if (weighted && thread < wanted) weight[thread] = job.weights[thread];
+  }
+  if (thread == 0) shared.best = population;
+
   Key least = kFailed, most = 0;
   int passed = 0;
 #pragma unroll
   for (int item = 0; item < kItems; ++item) {
-    const int i = thread + item * threads;
-    key[item] = i < population ? key_at<Key>(job, problem * population + i) : kFailed;
-    const bool usable = i < population && !(job.can_fail && key[item] == kFailed);
+    const bool usable = origin + item * kWarp < population && !(job.can_fail && key[item] == kFailed);
     least = min(least, key[item]);
     most = max(most, usable ? key[item] : Key(0));
     passed += usable ? 1 : 0;
@@ -97,17 +326,13 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(Job job, Grid grid)
   least = warp_min(least);
   most = warp_max(most);
   passed = warp_sum(passed);
+  keep_tile();
+  double extra_variance = 0.0;  // asked for now; the last warp keeps it for all
+  if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
   if (lane == 0) {
     shared.least[warp] = least;
     shared.most[warp] = most;
     shared.count[0][warp] = passed;
-  }
-  if (thread == 0) {
-    shared.best = population;
-    shared.worst = 0;
-  }
-  if (ranks) {
-    for (int p = thread; p < wanted; p += threads) rank[p] = 0;
   }
   __syncthreads();
   least = warp_min(lane < warps ? shared.least[lane] : kFailed);
@@ -115,16 +340,16 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(Job job, Grid grid)
   passed = warp_sum(lane < warps ? shared.count[0][lane] : 0);
   const int usable = min(passed, wanted);
 
-  // The limit: below it, or at it where it is exact, all are elites; of those at it the first `ties`.
-  Counter<kItems> count{shared.count};
-  const bool all = passed <= wanted;
-  Key limit = least;
-  bool exact = false;
-  int ties = 0;
-  if (!all) {
-    Key high = most;
-    while (limit < high) {
-      const Key middle = limit + (high - limit) / 2;
+  // The elites: those with a key below the limit, and of those at it the ones with an index below `bound`.
+  Key limit = most;
+  int bound = population;
+  if (passed > wanted) {
+    Counter<kItems> count{shared.count};
+    bool exact = false;
+    limit = least;
+#pragma unroll 1
+    while (limit < most) {
+      const Key middle = limit + (most - limit) / 2;
       const int within = count([&](int item) { return key[item] <= middle; });
       if (within == wanted) {
         limit = middle;
@@ -132,178 +357,235 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(Job job, Grid grid)
         break;
       }
       if (within > wanted) {
-        high = middle;
+        most = middle;
       } else {
         limit = middle + 1;
       }
     }
-    if (!exact) ties = wanted - count([&](int item) { return key[item] < limit; });
-  }
-
-  // Places in index order: i = item * threads + thread. Sure ones and ties are counted in the halves of a
-  // word. Where all that are usable are elites, the ties are the failed ones, which come behind them.
-  uint32_t sure[kItems], tie[kItems];
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const int i = thread + item * threads;
-    const bool there = i < population, failed = job.can_fail && key[item] == kFailed;
-    sure[item] =
-        __ballot_sync(kAll, there && (all ? !failed : key[item] < limit || (exact && key[item] == limit)));
-    tie[item] = __ballot_sync(kAll, there && (all ? failed : !exact && key[item] == limit));
-    if (lane == 0) placed[item * warps + warp] = __popc(sure[item]) | __popc(tie[item]) << 16;
-  }
-  __syncthreads();
-  uint32_t before = 0;  // in all items so far
-  const uint32_t below = (1u << lane) - 1;
-  Key worst = 0;
-#pragma unroll
-  for (int item = 0; item < kItems; ++item) {
-    const uint32_t counts = lane < warps ? placed[item * warps + lane] : 0;
-    const uint32_t here = before + warp_sum(static_cast<int>(lane < warp ? counts : 0));
-    before += warp_sum(static_cast<int>(counts));
-    const int sure_before = (here & 0xffff) + __popc(sure[item] & below),
-              ties_before = (here >> 16) + __popc(tie[item] & below);
-    const bool is_sure = sure[item] >> lane & 1, is_tie = tie[item] >> lane & 1;
-    const int place =
-        all ? (is_sure ? sure_before : usable + ties_before) : sure_before + min(ties_before, ties);
-    const bool chosen = is_sure || (is_tie && (all ? place < wanted : ties_before < ties));
-    if (chosen) {
-      index[place] = static_cast<uint16_t>(thread + item * threads);
-      if (ranks) elite_key[place] = key[item];
+    int low = 0, high = population;
+#pragma unroll 1
+    while (!exact) {
+      bound = (low + high) / 2;
+      const int within = count([&](int item) {
+        return key[item] < limit || (key[item] == limit && origin + item * kWarp < bound);
+      });
+      exact = within == wanted;
+      (within > wanted ? high : low) = bound;
     }
-    const bool elite = chosen && (is_sure || !all);
-    if (elite && key[item] == least) atomicMin(&shared.best, thread + item * threads);
-    if (elite) worst = max(worst, key[item]);
   }
-  if (records) {  // the whole block goes this way
-    worst = warp_max(worst);
-    if (lane == 0) shared.most[warp] = worst;
-    __syncthreads();
-    worst = warp_max(lane < warps ? shared.most[lane] : Key(0));
-#pragma unroll
-    for (int item = 0; item < kItems; ++item) {
-      const int i = thread + item * threads;
-      if (i < population && usable > 0 && key[item] == worst) atomicMax(&shared.worst, i);  // equals will do
-    }
+  const auto is_elite = [&](int item) {
+    const int i = origin + item * kWarp;
+    return i < population && (key[item] < limit || (key[item] == limit && i < bound));
+  };
+  // What is ranked is the list that this makes.
+  auto* entry = reinterpret_cast<Entry<Key>*>(weight);
+  in_index_order<kItems>(shared.before, is_elite, [&](int item, int place) {
+    const int i = origin + item * kWarp;
+    index[place] = static_cast<uint16_t>(i);
+    if (ranks && sorts) entry[place] = {key[item], static_cast<Key>(place)};
+    if (ranks && !sorts) list_key[place] = key[item];
+    if (key[item] == least) atomicMin(&shared.best, i);
+  });
+  if (ranks && sorts) {
+    for (int p = usable + thread; p < grid.sorted; p += threads) entry[p] = {kFailed, kFailed};
   }
   __syncthreads();
 
-  if (ranks) {
-    // A rank is the number of elites before it; several threads share the comparisons of one elite.
-    const int rounded_up = max(kWarp, (usable + kWarp - 1) / kWarp * kWarp),
-              parts = max(1, threads / rounded_up);
-    const int step = (usable + parts - 1) / parts;
-    for (int task = thread; task < rounded_up * parts; task += threads) {
-      const int p = task % rounded_up, from = task / rounded_up * step;
-      if (p >= usable) continue;
-      const Key mine = elite_key[p];
-      int smaller = 0;
-      for (int q = from; q < min(usable, from + step); ++q) {
-        smaller += elite_key[q] < mine || (elite_key[q] == mine && q < p) ? 1 : 0;
-      }
-      atomicAdd(&rank[p], smaller);
+  T best_value{};
+  const auto load_best = [&](int tile) {
+    const int64_t best = usable > 0 ? shared.best : 0;
+    best_value = static_cast<const T*>(job.candidates)[(first + best) * dimensions + min(tile * width + own, dimensions - 1)];
+  };
+  if (block < grid.tiles) load_best(block);
+
+  const auto put = [&](int rank, int place, double its_weight) {
+    if (weighted) weight[place] = its_weight;
+    if (records && settings.ranked) job.elites[problem * wanted + rank] = index[place];
+  };
+  if (ranks && sorts) {
+    constexpr int kEach = kSingleRanked<Key> / kThreads;  // of a thread; the weights take their memory
+    sort(entry, grid.sorted);
+    int place[kEach];
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int rank = thread + e * threads;
+      place[e] = rank < usable ? static_cast<int>(entry[rank].place) : 0;
     }
     __syncthreads();
-    if (weighted) {
-      for (int p = thread; p < usable; p += threads) weight[p] = job.weights[rank[p]];
-      __syncthreads();
-      if (warp < 2) {  // no more elites are ranked than a chunk holds
-        const double sum =
-            warp_folded(0, usable, [&](int64_t p) { return warp == 0 ? job.weights[p] : job.weights[p] * job.weights[p]; });
-        if (lane == 0) shared.weight[warp] = sum;
-      }
-      __syncthreads();
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int rank = thread + e * threads;
+      if (rank < usable) put(rank, place[e], weighted ? job.weights[rank] : 0.0);
     }
+    __syncthreads();
+  } else if (ranks) {
+    add_ranks(grid, list_key, usable, list_rank);
+    __syncthreads();
+    const int rank = thread < usable ? list_rank[thread] : 0;
+    const double its_weight = weighted && thread < usable ? weight[rank] : 0.0;
+    __syncthreads();
+    if (thread < usable) put(rank, thread, its_weight);
+    __syncthreads();
   }
 
   const int chunks = (usable + kChunk - 1) / kChunk;
-  const int64_t first = problem * population;
   if (records) {
-    for (int p = thread; p < wanted; p += threads) {
-      job.elites[problem * wanted + (settings.ranked && p < usable ? rank[p] : p)] = index[p];
+    if (!settings.ranked) {
+      for (int p = thread; p < usable; p += threads) job.elites[problem * wanted + p] = index[p];
     }
+    if (usable < wanted) {  // then those that failed
+      in_index_order<kItems>(
+          shared.before, [&](int item) { return origin + item * kWarp < population && !is_elite(item); },
+          [&](int item, int place) {
+            if (usable + place < wanted) job.elites[problem * wanted + usable + place] = origin + item * kWarp;
+          });
+    }
+    // Sum and worst of the elites' fitness.
+    const auto worse = [&](double a, double b) { return settings.maximize ? fmin(a, b) : fmax(a, b); };
+    const auto warp_worst = [&](double x) {
+#pragma unroll 1
+      for (int step = kWarp / 2; step > 0; step /= 2) x = worse(x, __shfl_xor_sync(kAll, x, step));
+      return x;
+    };
+    const double none = settings.maximize ? HUGE_VAL : -HUGE_VAL;
     for (int c = warp; c < chunks; c += warps) {
-      const double sum = warp_folded(c * kChunk, min(usable, (c + 1) * kChunk),
-                                     [&](int64_t p) { return fitness_at<Key>(job, first + index[p]); });
-      if (lane == 0) shared.chunk[0][c] = sum;
+      double sum = 0.0, worst = none;
+      const int end = min(usable, (c + 1) * kChunk);
+#pragma unroll 1
+      for (int p = c * kChunk + lane; p < end; p += kWarp) {
+        const double value = fitness_value<Key>(job.type, job.fitness, first + index[p]);
+        sum += value;
+        worst = worse(worst, value);
+      }
+      sum = warp_fold(sum);
+      worst = warp_worst(worst);
+      if (lane == 0) {
+        shared.sum[c] = sum;
+        shared.worst[c] = worst;
+      }
     }
     __syncthreads();
     if (warp == 0) {
-      const double sum = warp_fold(lane < chunks ? shared.chunk[0][lane] : 0.0);
+      const double sum = warp_fold(lane < chunks ? shared.sum[lane] : 0.0);
+      const double worst = warp_worst(lane < chunks ? shared.worst[lane] : none);
       if (lane == 0) {
-        const bool any = usable > 0;
-        write_record(job, problem, usable, any ? fitness_at<Key>(job, first + shared.best) : 0.0, sum,
-                     any ? fitness_at<Key>(job, first + shared.worst) : 0.0, generation);
+        const double top = usable > 0 ? key_value(job.type, least, settings.maximize) : 0.0;
+        write_record(job, problem, usable, top, sum, worst, generation);
       }
     }
-    __syncthreads();
+  }
+  if (block >= grid.tiles) return;
+
+  // The sums of the weights, by rank, of which the last warp makes what the update needs.
+  double total = static_cast<double>(usable), squares = total;
+  if (weighted) {
+    for (int c = warps - 1 - warp; c < chunks; c += warps) {
+      const int end = min(usable, (c + 1) * kChunk);
+      total = squares = 0.0;
+#pragma unroll 1
+      for (int p = c * kChunk + lane; p < end; p += kWarp) {
+        const double w = job.weights[p];
+        total += w;
+        squares += w * w;
+      }
+      total = warp_fold(total);
+      if (settings.variance == kNewMeanUnbiased) squares = warp_fold(squares);
+      if (lane == 0) {
+        shared.total[c] = total;
+        shared.squares[c] = squares;
+      }
+    }
+    if (chunks > 1) {
+      __syncthreads();
+      total = warp_fold(lane < chunks ? shared.total[lane] : 0.0);
+      squares = warp_fold(lane < chunks ? shared.squares[lane] : 0.0);
+    }
+  }
+  if (warp == warps - 1 && lane == 0) {
+    shared.extra_variance = extra_variance;
+    shared.weight = weight_of(settings, total, squares);
+    shared.newest = newest_of(settings, generation);
+  }
+  if (warp == warps - 2 && lane == 0) {
+    shared.better = is_better(key_value(job.type, least, settings.maximize), known, settings.maximize);
   }
 
-  const int64_t dimensions = settings.dimensions;
-  const int width = grid.width, stride = width + 1;    // of `part`
-  const int at_once = kEntries / (kResidues * width);  // chunks
-  const int best = usable > 0 ? shared.best : 0;
-  const bool better = usable > 0 && is_better(fitness_at<Key>(job, first + best), known, settings.maximize);
-  const Weight total = weighted ? make_weight(shared.weight[0], shared.weight[1])
-                                : make_weight(static_cast<double>(usable), static_cast<double>(usable));
-  const auto* candidates = static_cast<const T*>(job.candidates) + first * dimensions;
-  const auto* old_rows = static_cast<const T*>(job.distribution) + problem * kRows * dimensions;
-  const auto* floors = static_cast<const T*>(job.floors);
-  for (int64_t tile = block; tile < grid.tiles; tile += grid.blocks) {
-    const int64_t left = tile * width;
-    const int64_t column = min(left + thread % width, dimensions - 1);  // the last tile may be narrower
-    const T base = candidates[best * dimensions + column];
-    T old[kRows];
-    double floor = -HUGE_VAL;
-    if (thread < width) {
-#pragma unroll
-      for (int row = 0; row < kRows; ++row) old[row] = old_rows[row * dimensions + column];
-      if (floors != nullptr) floor = static_cast<double>(floors[problem * settings.floor_stride + column]);
+  const int places = usable;
+#pragma unroll 1
+  for (int tile = block; tile < grid.tiles; tile += grid.blocks) {
+    // Else the compiler keeps what is the same for all tiles in registers, and too few are left for the loads.
+    const int thread = hidden(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
+    const int usable = hidden(places), chunks = (usable + kChunk - 1) / kChunk;
+    const int dimensions = hidden(static_cast<int>(settings.dimensions));
+    const int slots = threads >> grid.log_width, slot = thread >> grid.log_width, own = thread & (width - 1);
+    const bool few = settings.elites <= kFew;
+    const int log_classes = few ? 3 : 5, units = max(1, slots >> log_classes);  // chunks at once
+    const int64_t problem = grid.blocks == 1 ? hidden(blockIdx.x) : hidden(static_cast<int>(blockIdx.x) / grid.blocks);
+    const auto* rows = static_cast<const T*>(job.candidates) + problem * population * dimensions;
+    const int left = tile * width, column = min(left + own, dimensions - 1);
+    if (tile != block) {
+      load_tile(tile);
+      keep_tile();
+      load_best(tile);
     }
-    for (int from = 0; from < chunks; from += at_once) {
-      for (int entry = thread; entry < kEntries; entry += threads) {
-        const int row = entry / width, chunk = from + row / kResidues;
-        const Moments sums = class_moments(
-            candidates + column, dimensions, base, chunk * kChunk + row % kResidues,
-            min(usable, (chunk + 1) * kChunk), [&](int p) { return index[p]; },
-            [&](int p) { return weighted ? weight[p] : 1.0; });
-        shared.part[0][row * stride + thread % width] = sums.first;
-        shared.part[1][row * stride + thread % width] = sums.second;
+#pragma unroll 1
+    for (int from = 0; from < chunks; from += units) {
+#pragma unroll 1
+      for (int s = slot; s < units << log_classes; s += slots) {
+        const int begin = (from + (s >> log_classes)) * kChunk, place = begin + (s & ((1 << log_classes) - 1));
+        if (place >= usable && !few) continue;
+        const Moments sums = residue_moments(rows + column, dimensions, best_value, place,
+                                             min(usable, begin + kChunk), few, index, weighted ? weight : nullptr);
+        part[s * width + own] = sums.first;
+        part[layout.entries + s * width + own] = sums.second;
       }
       __syncthreads();
-      for (int sum = warp; sum < at_once * width; sum += warps) {
-        const int at = (sum / width * kResidues + lane) * stride + sum % width;
-        const double one = warp_fold(shared.part[0][at]), two = warp_fold(shared.part[1][at]);
-        if (lane == 0 && from + sum / width < chunks) {
-          shared.chunk[0][from * width + sum] = one;
-          shared.chunk[1][from * width + sum] = two;
+      if (!few) {
+#pragma unroll 1
+        for (int s = slot; s < units * kQuads; s += slots) {
+          const int count = usable - (from + s / kQuads) * kChunk, r = s % kQuads;
+          double* row = part + (s / kQuads * kResidues + r) * width + own;
+          add_quad(row, width, r, count);
+          add_quad(row + layout.entries, width, r, count);
         }
+        __syncthreads();
       }
-      __syncthreads();
-    }
-    if (chunks > 1) {  // a lane a chunk, of which there are fewer than lanes
-      for (int j = warp; j < width; j += warps) {
-        const double one = warp_fold(lane < chunks ? shared.chunk[0][lane * width + j] : 0.0),
-                     two = warp_fold(lane < chunks ? shared.chunk[1][lane * width + j] : 0.0);
-        if (lane == 0) {
-          shared.chunk[0][j] = one;
-          shared.chunk[1][j] = two;
+      if (chunks > 1) {
+        if (slot < units && from + slot < chunks) {
+          const double* quads = part + slot * kResidues * width + own;
+          double* to = chunk_sum + (from + slot) * width + own;
+          to[0] = quads_sum(quads, width);
+          to[grid.chunks * width] = quads_sum(quads + layout.entries, width);
         }
+        __syncthreads();
+      }
+    }
+    if (chunks > 1) {  // a lane a chunk
+      for (int j = warp; j < 2 * width; j += warps) {
+        double* at = chunk_sum + (j < width ? j : j - width + grid.chunks * width);
+        const double sum = warp_fold(lane < chunks ? at[lane * width] : 0.0);
+        if (lane == 0) *at = sum;
       }
       __syncthreads();
     }
     if (thread < width && left + thread < dimensions) {
       const int64_t at = problem * kRows * dimensions + left + thread;
+      T old[kRows];
+#pragma unroll
+      for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
       if (usable == 0) {
         auto* next = static_cast<T*>(job.new_distribution) + at;
         for (int row = 0; row < kRows; ++row) next[row * dimensions] = old[row];
       } else {
-        const Moments sums{shared.chunk[0][thread], shared.chunk[1][thread]};
-        write_marginal(job, at, total, sums, base, better, old, extra_variance, floor,
-                       newest_share(settings, generation));
+        const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
+                                        : Moments{quads_sum(part + thread, width),
+                                                  quads_sum(part + layout.entries + thread, width)};
+        const double least_std = job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
+        write_marginal(job, at, shared.weight, sums, best_value, shared.better, old, shared.extra_variance, least_std,
+                       shared.newest);
       }
     }
-    __syncthreads();
+    if (tile + grid.blocks < grid.tiles) __syncthreads();
   }
 }
 

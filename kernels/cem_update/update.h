@@ -65,6 +65,12 @@ struct Floating {
     const Bits ordered = negative != maximize ? Bits(kSign - magnitude) : Bits(kSign + magnitude);
     return bad ? ~Key(0) : Key(ordered);
   }
+  // The number of a key; 0 for both zeros.
+  static UPDATE_FUNCTION Bits of_key(Key key, bool maximize) {
+    const bool low = key < Key(kSign);
+    const Bits magnitude = low ? Bits(kSign - key) : Bits(key - kSign);
+    return low != maximize && magnitude != 0 ? Bits(magnitude | kSign) : magnitude;
+  }
 };
 
 struct Half : Floating<uint16_t, uint32_t, 10> {
@@ -97,6 +103,9 @@ struct Integer {
   static UPDATE_FUNCTION Key key(Bits bits, bool maximize) {
     const Key ordered = static_cast<Key>(bits) + kHalf;  // wraps: the least of a signed type becomes 0
     return maximize ? ~ordered : ordered;
+  }
+  static UPDATE_FUNCTION Bits of_key(Key key, bool maximize) {
+    return static_cast<Bits>((maximize ? ~key : key) - kHalf);
   }
   static UPDATE_FUNCTION double value(Bits bits) { return static_cast<double>(bits); }
 };

@@ -115,11 +115,9 @@ bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<fl
                          bounds,
                          small_keys(noise)};
   dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
-    small_columns_kernel<T, kRows.value, kTensors.value>
-        <<<grid_of(divide_up(threads, kThreads), 1), kThreads, 0, current_stream(out)>>>(
-            job, static_cast<T*>(out.mutable_data_ptr()));
+    launch_early(small_columns_kernel<T, kRows.value, kTensors.value>, grid_of(divide_up(threads, kThreads), 1),
+                 kThreads, 0, current_stream(out), job, static_cast<T*>(out.mutable_data_ptr()));
   });
-  STD_CUDA_KERNEL_LAUNCH_CHECK();
   return true;
 }
 

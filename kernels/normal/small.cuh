@@ -12,6 +12,7 @@
 // dimensions, then blocks of samples, then problems, so that no thread is idle but the last ones.
 #pragma once
 
+#include "early_launch.cuh"
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
@@ -151,6 +152,7 @@ __global__ __launch_bounds__(kThreads, 4) void small_rows_kernel(const __grid_co
 template <typename T, int kRows, bool kTensors>
 __global__ __launch_bounds__(kThreads) void small_columns_kernel(const __grid_constant__ SmallColumns job,
                                                                  T* __restrict__ out) {
+  wait_for_kernel_before();
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= job.threads) return;
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;

@@ -65,6 +65,11 @@ struct Emulated {
     cuda_emulation::launch(static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
                            static_cast<size_t>(bytes), [&] { kernel(arguments...); });
   }
+  template <typename... Parameters, typename... Given>
+  void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
+                    const Given&... arguments) const {
+    launch(kernel, blocks, threads, bytes, arguments...);
+  }
   void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
 };
 
