@@ -87,35 +87,35 @@ void launch_single(const Device& device, const Job& job) {
     const int64_t least = problems * blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }
-  const int64_t groups = elites <= kCounted ? divide_up(elites, kWarp) : 1,
-                parts = std::max<int64_t>(1, threads / kWarp / groups);
-  int64_t sorted = 0;
-  if (elites > kCounted) {
-    for (sorted = kCounted; sorted < elites;) sorted *= 2;
-  }
+  int bins = kWarp, sorted = 2 * kWarp;
+  while (2 * bins <= std::min<int64_t>(threads, kMaxBins)) bins *= 2;
+  while (sorted < elites) sorted *= 2;
+
   Grid grid{static_cast<int>(tiles),
             narrow ? 3 : 5,
             static_cast<int>(blocks + (separate ? 1 : 0)),
             static_cast<int>(separate ? blocks : 0),
             static_cast<int>(divide_up(elites, kChunk)),
-            static_cast<int>(groups),
-            static_cast<int>(parts),
-            static_cast<int>(divide_up(divide_up(elites, parts), 4) * 4),
-            static_cast<int>(divide_up(65536, groups)),
-            static_cast<int>(sorted),
+            bins,
+            sorted,
             {}};
-  const int width = 1 << grid.log_width, listed = static_cast<int>(divide_up(elites, kWarp) * kWarp);
+  const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
   Layout& layout = grid.layout;
-  layout.entries = std::max(static_cast<int>(threads), (elites <= kFew ? kQuads : kResidues) * width);
   const auto give = [&](int& place, int64_t bytes) {
     place = layout.bytes;
     layout.bytes += static_cast<int>(bytes);
   };
-  layout.bytes = 2 * layout.entries * 8;
+  layout.entries = static_cast<int>(std::max(threads, (elites <= kFew ? kQuads : kResidues) * width));
+  if (ranks) {
+    layout.bytes = static_cast<int>(listed * sizeof(Key));
+    give(layout.next, listed * 4);
+    give(layout.head, bins * 4);
+    give(layout.before, bins * 4);
+  }
+  layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
   give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  give(layout.weight, !ranks ? 0 : sorted > 0 ? sorted * static_cast<int64_t>(sizeof(Entry<Key>)) : listed * 8);
-  give(layout.key, ranks && sorted == 0 ? listed * sizeof(Key) : 0);
-  give(layout.rank, ranks && sorted == 0 ? listed * 4 : 0);
+  give(layout.weight, ranks ? sorted * static_cast<int64_t>(sizeof(Entry<Key>)) : 0);
+  give(layout.kept, ranks ? kKept * 8 : 0);
   give(layout.index, listed * 2);
   device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
 }

@@ -6,7 +6,7 @@
 //
 // It is bound by latency, of instructions that are fetched as much as of data: hardly a loop is unrolled. This
 // is the chain: the fitness is loaded; a binary search for the key of the last elite, a count over the block a
-// step; the elites' places in index order; their ranks; their rows, a dimension a lane; one warp finishes
+// step; the elites' places in index order; their ranks, within bins of keys; their rows, a dimension a lane; one warp finishes
 // the tile. What does not depend on the elites is loaded before they are known.
 #pragma once
 
@@ -16,8 +16,10 @@
 namespace cem_tetris::update {
 
 constexpr int kSinglePopulation = 16384, kSingleElites = 8192;
-constexpr int kCounted = 256;                 // elites whose ranks are counted; those of more are sorted
-constexpr int kSortBytes = 32768;             // for the sort
+constexpr int kMaxBins = 1024;                // by key, of elites that are to be ranked
+constexpr int kCrowd = 64;                    // elites in a bin; of more, all are sorted
+constexpr int kSortBytes = 16384;             // for the sort
+constexpr int kKept = 256;                    // weights by rank that a block keeps
 constexpr int kEntries = 1024;
 constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
 constexpr int kSingleChunks = kSingleElites / kChunk;
@@ -38,20 +40,19 @@ template <typename Key>
 constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
 
 // The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by place.
+// It begins with the sums of residue classes, a row each, two moments; before, the ranking has its arrays there.
 struct Layout {
-  int entries;  // from one moment in `part` to the other
-  int chunk;    // sums of chunks, where there is more than one, as `part`: sums of residue classes, a row each
-  int weight;   // by rank before they are ranked; the sort has its entries here
-  int key, rank, index, bytes;
+  int entries;             // from one moment to the other
+  int next, head, before;  // of bins: their elites as a list, and how many elites come before
+  int chunk;               // sums of chunks, where there is more than one
+  int weight;              // the sort has its entries here
+  int kept, index, bytes;  // the first weights by rank
 };
 
-// The elites of a problem may make `chunks` chunks. Their ranks are counted in `groups` of a warp each: `parts`
-// warps share the comparisons of a group, `step` keys each; `reciprocal` is 2^16 / groups, rounded up, for a
-// division takes long. More of them are sorted, with others up to a power of two: `sorted`.
+// The elites of a problem may make `chunks` chunks. `sorted` is a power of two, `bins` another one.
 struct Grid {
   int tiles, log_width, blocks, record_block, chunks;
-  int groups, parts, step, reciprocal;
-  int sorted;
+  int bins, sorted;
   Layout layout;
 };
 
@@ -63,7 +64,7 @@ struct SingleShared {
   Key least[kMaxWarps], most[kMaxWarps];
   int count[2][kMaxWarps], before[kMaxWarps];
   double total[kSingleChunks], squares[kSingleChunks];  // of weights
-  double sum[kSingleChunks], worst[kSingleChunks];      // of the elites' fitness
+  double sum[kSingleChunks];                            // of the elites' fitness
   Weight weight;
   double extra_variance, newest;
   bool better;
@@ -92,30 +93,10 @@ struct Counter {
   }
 };
 
-// Adds to rank[p] the keys that come before key[p] among the first `count`, which greatest keys follow.
-template <typename Key>
-__device__ __forceinline__ void add_ranks(const Grid& grid, const Key* keys, int count, int* rank) {
-  constexpr int kPack = 16 / sizeof(Key);
-  struct alignas(16) Pack {
-    Key key[kPack];
-  };
-  const int warp = threadIdx.x / kWarp, part = warp * grid.reciprocal >> 16;
-  const int p = (warp - part * grid.groups) * kWarp + threadIdx.x % kWarp;
-  if (part >= grid.parts || p >= count) return;
-  const int from = part * grid.step, to = min(from + grid.step, (count + kPack - 1) / kPack * kPack);
-  const Key mine = keys[p];
-  int before = 0;
-#pragma unroll 1
-  for (int q = from; q < to; q += kPack) {
-    const Pack pack = *reinterpret_cast<const Pack*>(keys + q);
-#pragma unroll
-    for (int u = 0; u < kPack; ++u) before += pack.key[u] < mine || (pack.key[u] == mine && q + u < p) ? 1 : 0;
-  }
-  if (grid.parts == 1) {
-    rank[p] = before;
-  } else {
-    atomicAdd(&rank[p], before);
-  }
+__device__ __forceinline__ int bit_length(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
+__device__ __forceinline__ int bit_length(uint64_t x) {
+  const uint32_t high = static_cast<uint32_t>(x >> 32);
+  return high != 0 ? 32 + bit_length(high) : bit_length(static_cast<uint32_t>(x));
 }
 
 // A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
@@ -268,15 +249,18 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   const int dimensions = static_cast<int>(settings.dimensions);
   const int64_t first = problem * population;
   const bool records = block == grid.record_block, weighted = job.weights != nullptr;
-  const bool ranks = weighted || (settings.ranked && records), sorts = grid.sorted > 0;
+  const bool ranks = weighted || (settings.ranked && records);
   const int width = 1 << grid.log_width;
   const Layout& layout = grid.layout;
   char* const memory = reinterpret_cast<char*>(dynamic_shared());
   double* const part = dynamic_shared();
   double* const chunk_sum = reinterpret_cast<double*>(memory + layout.chunk);
   double* const weight = reinterpret_cast<double*>(memory + layout.weight);
-  Key* const list_key = reinterpret_cast<Key*>(memory + layout.key);
-  int* const list_rank = reinterpret_cast<int*>(memory + layout.rank);
+  double* const kept_weight = reinterpret_cast<double*>(memory + layout.kept);
+  Key* const list_key = reinterpret_cast<Key*>(memory);
+  uint32_t* const next = reinterpret_cast<uint32_t*>(memory + layout.next);
+  uint32_t* const head = reinterpret_cast<uint32_t*>(memory + layout.head);
+  uint32_t* const before = reinterpret_cast<uint32_t*>(memory + layout.before);
   uint16_t* const index = reinterpret_cast<uint16_t*>(memory + layout.index);
 
   // A warp has candidates in a row. While the fitness is on its way, what depends on nothing else.
@@ -307,11 +291,12 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     if (slot == 0) shared.floor[own] = floor;
   };
   load_tile(block);
-  if (ranks && !sorts && thread < grid.groups * kWarp) {
-    list_key[thread] = kFailed;
-    list_rank[thread] = 0;
-    if (weighted && thread < wanted) weight[thread] = job.weights[thread];
+  constexpr uint32_t kNone = ~0u;
+  if (ranks && thread < grid.bins) {
+    head[thread] = kNone;
+    before[thread] = 0;
   }
+  if (weighted && thread < min(wanted, kKept)) kept_weight[thread] = job.weights[thread];
   if (thread == 0) shared.best = population;
 
   Key least = kFailed, most = 0;
@@ -377,17 +362,24 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     const int i = origin + item * kWarp;
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   };
-  // What is ranked is the list that this makes.
-  auto* entry = reinterpret_cast<Entry<Key>*>(weight);
+  // Elites that are ranked go into bins of as many keys.
+  const int shift = max(0, bit_length(static_cast<Key>(limit - least)) - bit_length(static_cast<uint32_t>(grid.bins)) + 1);
+  Key worst = 0;
   in_index_order<kItems>(shared.before, is_elite, [&](int item, int place) {
     const int i = origin + item * kWarp;
     index[place] = static_cast<uint16_t>(i);
-    if (ranks && sorts) entry[place] = {key[item], static_cast<Key>(place)};
-    if (ranks && !sorts) list_key[place] = key[item];
+    if (ranks) {
+      const int bin = static_cast<int>((key[item] - least) >> shift);
+      list_key[place] = key[item];
+      next[place] = atomicExch(&head[bin], static_cast<uint32_t>(place));
+      atomicAdd(&before[bin], 1u);
+    }
+    worst = max(worst, key[item]);
     if (key[item] == least) atomicMin(&shared.best, i);
   });
-  if (ranks && sorts) {
-    for (int p = usable + thread; p < grid.sorted; p += threads) entry[p] = {kFailed, kFailed};
+  if (records) {
+    worst = warp_max(worst);
+    if (lane == 0) shared.most[warp] = worst;
   }
   __syncthreads();
 
@@ -398,33 +390,55 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   };
   if (block < grid.tiles) load_best(block);
 
-  const auto put = [&](int rank, int place, double its_weight) {
-    if (weighted) weight[place] = its_weight;
+  const auto put = [&](int rank, int place) {
+    if (weighted) weight[place] = rank < kKept ? kept_weight[rank] : job.weights[rank];
     if (records && settings.ranked) job.elites[problem * wanted + rank] = index[place];
   };
-  if (ranks && sorts) {
-    constexpr int kEach = kSingleRanked<Key> / kThreads;  // of a thread; the weights take their memory
-    sort(entry, grid.sorted);
-    int place[kEach];
+  if (ranks) {
+    const int mine = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
+    int below = mine;  // the inclusive sum of the warp's lanes
 #pragma unroll
-    for (int e = 0; e < kEach; ++e) {
-      const int rank = thread + e * threads;
-      place[e] = rank < usable ? static_cast<int>(entry[rank].place) : 0;
+    for (int step = 1; step < kWarp; step *= 2) {
+      const int other = __shfl_up_sync(kAll, below, step);
+      if (lane >= step) below += other;
     }
+    if (lane == kWarp - 1) shared.before[warp] = below;
+    const bool crowded = __syncthreads_or(mine > kCrowd);
+    below += warp_sum(lane < warp ? shared.before[lane] : 0) - mine;
+    if (thread < grid.bins) before[thread] = static_cast<uint32_t>(below);
     __syncthreads();
+    if (!crowded) {
+#pragma unroll 1
+      for (int p = thread; p < usable; p += threads) {
+        const Key own_key = list_key[p];
+        const int bin = static_cast<int>((own_key - least) >> shift);
+        int rank = static_cast<int>(before[bin]);
+#pragma unroll 1
+        for (uint32_t q = head[bin]; q != kNone; q = next[q]) {
+          rank += list_key[q] < own_key || (list_key[q] == own_key && q < p) ? 1 : 0;
+        }
+        put(rank, p);
+      }
+    } else {
+      constexpr int kEach = kSingleRanked<Key> / 256;  // of a thread; the weights take their memory
+      auto* entry = reinterpret_cast<Entry<Key>*>(weight);
+      for (int p = thread; p < grid.sorted; p += threads) {
+        entry[p] = p < usable ? Entry<Key>{list_key[p], static_cast<Key>(p)} : Entry<Key>{kFailed, kFailed};
+      }
+      __syncthreads();
+      sort(entry, grid.sorted);
+      int place[kEach];
 #pragma unroll
-    for (int e = 0; e < kEach; ++e) {
-      const int rank = thread + e * threads;
-      if (rank < usable) put(rank, place[e], weighted ? job.weights[rank] : 0.0);
+      for (int e = 0; e < kEach; ++e) {
+        const int rank = thread + e * threads;
+        place[e] = rank < usable ? static_cast<int>(entry[rank].place) : 0;
+      }
+      __syncthreads();
+#pragma unroll
+      for (int e = 0; e < kEach; ++e) {
+        if (thread + e * threads < usable) put(thread + e * threads, place[e]);
+      }
     }
-    __syncthreads();
-  } else if (ranks) {
-    add_ranks(grid, list_key, usable, list_rank);
-    __syncthreads();
-    const int rank = thread < usable ? list_rank[thread] : 0;
-    const double its_weight = weighted && thread < usable ? weight[rank] : 0.0;
-    __syncthreads();
-    if (thread < usable) put(rank, thread, its_weight);
     __syncthreads();
   }
 
@@ -440,37 +454,26 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
             if (usable + place < wanted) job.elites[problem * wanted + usable + place] = origin + item * kWarp;
           });
     }
-    // Sum and worst of the elites' fitness.
-    const auto worse = [&](double a, double b) { return settings.maximize ? fmin(a, b) : fmax(a, b); };
-    const auto warp_worst = [&](double x) {
-#pragma unroll 1
-      for (int step = kWarp / 2; step > 0; step /= 2) x = worse(x, __shfl_xor_sync(kAll, x, step));
-      return x;
-    };
-    const double none = settings.maximize ? HUGE_VAL : -HUGE_VAL;
-    for (int c = warp; c < chunks; c += warps) {
-      double sum = 0.0, worst = none;
+    // Not by the warp that finishes the tiles.
+    double sum = 0.0;
+    for (int c = warp == 0 ? warps - 1 : warp - 1; c < chunks; c += warps) {
       const int end = min(usable, (c + 1) * kChunk);
+      sum = 0.0;
 #pragma unroll 1
       for (int p = c * kChunk + lane; p < end; p += kWarp) {
-        const double value = fitness_value<Key>(job.type, job.fitness, first + index[p]);
-        sum += value;
-        worst = worse(worst, value);
+        sum += fitness_value<Key>(job.type, job.fitness, first + index[p]);
       }
       sum = warp_fold(sum);
-      worst = warp_worst(worst);
-      if (lane == 0) {
-        shared.sum[c] = sum;
-        shared.worst[c] = worst;
-      }
+      if (lane == 0) shared.sum[c] = sum;
     }
-    __syncthreads();
-    if (warp == 0) {
-      const double sum = warp_fold(lane < chunks ? shared.sum[lane] : 0.0);
-      const double worst = warp_worst(lane < chunks ? shared.worst[lane] : none);
+    if (chunks > 1) __syncthreads();
+    if (warp == 1) {
+      if (chunks > 1) sum = warp_fold(lane < chunks ? shared.sum[lane] : 0.0);
+      const Key most = warp_max(lane < warps ? shared.most[lane] : Key(0));
       if (lane == 0) {
-        const double top = usable > 0 ? key_value(job.type, least, settings.maximize) : 0.0;
-        write_record(job, problem, usable, top, sum, worst, generation);
+        const bool any = usable > 0;
+        write_record(job, problem, usable, any ? key_value(job.type, least, settings.maximize) : 0.0, sum,
+                     any ? key_value(job.type, most, settings.maximize) : 0.0, generation);
       }
     }
   }

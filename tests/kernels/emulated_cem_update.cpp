@@ -2,6 +2,7 @@
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda_emulation.h"
 
@@ -28,6 +29,8 @@ int __syncthreads_count(bool value) {
   if (threadIdx.x == 0) ++turn;
   return counts[mine];
 }
+bool __syncthreads_or(bool value) { return __syncthreads_count(value) > 0; }
+uint32_t atomicExch(uint32_t* word, uint32_t value) { return std::exchange(*word, value); }
 template <class T>
 T atomicMin(T* word, std::common_type_t<T> value) {
   const T old = *word;
