@@ -34,7 +34,7 @@ from torch.utils import _pytree as pytree
 from cem.adaptation import Rates, factorised, of_elites, with_paths
 from cem.bounds import into_box, keep_inside, out_of_box
 from kernels.cem_update import cem_update, cem_update_reference
-from kernels.normal import sample_normal
+from kernels.normal import sample_normal_rows
 
 MEAN, STD, AVERAGED_MEAN, BEST = range(4)
 """Rows of ``State.distribution``."""
@@ -189,32 +189,33 @@ def draw(state: State, sample: Sample) -> Tensor:
         state: The state.
         sample: Draws N(mean, std^2), clamped to bounds; see ``Sample``.
     """
-    mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
     settings = state.settings
     bounds = None if state.low is None or state.high is None else (state.low, state.high)
-    if state.factor is not None:
-        noise = sample(state, torch.zeros_like(mean), torch.ones_like(std), None)
-        x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
-    elif bounds is not None and settings.bounds == "clamp":
-        return sample(state, mean, std, bounds)
+    if state.factor is None and (bounds is None or settings.bounds == "clamp"):
+        return sample(state, state.distribution, bounds)
+    mean, std = state.distribution[..., MEAN, :], state.distribution[..., STD, :]
+    if state.factor is None:
+        x = sample(state, state.distribution, None)
     else:
-        x = sample(state, mean, std, None)
+        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
+        x = torch.add(sample(state, standard, None) @ state.factor.mT, mean.unsqueeze(-2))
     return x if bounds is None else keep_inside(x, mean, std, *bounds, settings.bounds)
 
 
-Sample = Callable[[State, Tensor, Tensor, "tuple[Tensor, Tensor] | None"], Tensor]
-"""Maps (state, mean, std, bounds) to draws of N(mean, std^2), shape (..., N, d), clamped to the bounds."""
+Sample = Callable[[State, Tensor, "tuple[Tensor, Tensor] | None"], Tensor]
+"""Maps (state, rows, bounds) to draws of N(rows[..., 0, :], rows[..., 1, :]^2), shape (..., N, d), clamped to
+the bounds."""
 
 
-def operator_sample(state: State, mean: Tensor, std: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Draw by the operator ``sample_normal``; a ``Sample``."""
-    size = state.settings.population_size
-    return sample_normal(
-        mean, std, size, seed=state.seed, generation=state.generation, bounds=bounds, dim_first=False
+def operator_sample(state: State, rows: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Draw by the operator ``sample_normal_rows``; a ``Sample``."""
+    return sample_normal_rows(
+        rows, state.settings.population_size, seed=state.seed, generation=state.generation, bounds=bounds
     )
 
 
-def _randn(state: State, mean: Tensor, std: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+def _randn(state: State, rows: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+    mean, std = rows[..., MEAN, :], rows[..., STD, :]
     shape = (*mean.shape[:-1], state.settings.population_size, mean.shape[-1])
     noise = torch.randn(shape, dtype=mean.dtype, device=mean.device)
     x = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
@@ -277,7 +278,7 @@ def told(
         mean_averaging=settings.mean_averaging,
         ranked=settings.covariance == "full",
     )
-    new = state._replace(distribution=distribution, record=record, generation=generation)
+    new = State(distribution, record, generation, *state[3:])  # faster than _replace
     if settings.covariance == "full" or settings.rates is not None:
         new = _adapted(state, new, candidates, fitness, elites)
     return new, elites

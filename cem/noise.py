@@ -18,6 +18,7 @@ Sources:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
@@ -170,19 +171,17 @@ def resolve_noise(noise: NoiseSchedule | str | None) -> NoiseSchedule:
 
 
 class VarianceTable:
-    """The extra variance of the first generations, computed ahead of time."""
+    """The extra variance of the first generations, computed ahead of time.
+
+    Attributes:
+        covered: The generations that the table holds; infinity where its last entry stands for all later.
+    """
 
     def __init__(self, schedule: NoiseSchedule) -> None:
         """Set the schedule; nothing is computed yet."""
+        self.covered = math.inf if isinstance(schedule, NoNoise) else 0
         self._schedule = schedule
         self._values: list[float] = []
-
-    def covers(self, generations: int) -> bool:
-        """Return whether the table holds the first ``generations``; the last entry stands for all later."""
-        if isinstance(self._schedule, NoNoise):
-            return True
-        needed = min(generations, 1) if isinstance(self._schedule, ConstantNoise) else generations
-        return len(self._values) >= needed
 
     def extended(self, generations: int, ahead: int = 0) -> list[float]:
         """Return a table of at least ``generations``, if possible of ``ahead``, and of some to come.
@@ -192,7 +191,7 @@ class VarianceTable:
             ValueError: If it gives no variance.
             Exception: Whatever the schedule raises.
         """
-        while not self.covers(max(_LEAST_TABLE, 2 * generations, ahead)):
+        while self.covered < max(_LEAST_TABLE, 2 * generations, ahead):
             t = len(self._values)
             try:
                 found = self._schedule(t)
@@ -201,4 +200,5 @@ class VarianceTable:
                 if t < generations:
                     raise
                 break  # the search may never come to that generation
+            self.covered = math.inf if isinstance(self._schedule, ConstantNoise) else t + 1
         return self._values

@@ -49,16 +49,26 @@ from cem._checks import (
     check_shape,
     check_vector,
 )
-from cem.adaptation import all_weights, rates
+from cem.adaptation import rates
 from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
 from cem.evaluation import Evaluation, Objective
-from cem.functional import BEST, REFUSED, STD, Settings, State, draw, operator_sample, told
+from cem.functional import BEST, MEAN, REFUSED, STD, Settings, State, draw, operator_sample, told
 from cem.graph import GenerationGraph
 from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
-from cem.readout import Readout
-from cem.sampling import Sampler, choose_backend, torch_sampler
+from cem.readout import Readout, version
+from cem.sampling import Sampler, choose_backend, sample_problems, torch_sampler
 from cem.snapshot import USABLE
-from cem.start import MIN_ELITES, count_elites, first_rows, problem_seeds, rank_weights, seed_tensor
+from cem.start import (
+    MIN_ELITES,
+    count_elites,
+    doubles,
+    first_rows,
+    first_state,
+    problem_seeds,
+    rank_weights,
+    restarted,
+    seed_tensor,
+)
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 
@@ -232,47 +242,34 @@ class CrossEntropyMethod(Readout):
         self._sampler = sampler or (torch_sampler if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)
         self._takes_any_seed = seed is None
-        smoothing = check_real("smoothing", smoothing, 0.0, 1.0, open_low=True)
         ranked = rank_weights(self.num_elites, weights)
-        learning = rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None
-        every = None if learning is None else all_weights(self.dim, self.population_size, ranked, learning)
-        floor = None
-        if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
-            floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
         settings = Settings(
             population_size=self.population_size,
             num_elites=self.num_elites,
             maximize=maximize,
             covariance=covariance,
-            rates=learning,
+            rates=rates(self.dim, ranked, diagonal=covariance == "diagonal") if paths else None,
             variance_about=variance_about,
-            smoothing=smoothing,
+            smoothing=check_real("smoothing", smoothing, 0.0, 1.0, open_low=True),
             std_smoothing=check_real("std_smoothing", std_smoothing, 0.0, 1.0, open_low=True),
             mean_averaging=check_real("mean_averaging", mean_averaging, 0.0, 1.0),
             bounds=bound_handling,
             backend=self.backend,
         )
+        floor = None
+        if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
+            floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
         if limits is not None and bound_handling == "transform":
             start = out_of_box(start, *limits)
         self._start = start, first_std
-        record = torch.full((*self.batch_shape, 5), math.nan, dtype=torch.float64, device=self.device)
-        record[..., REFUSED] = 0.0
-        self._state = State(
-            distribution=first_rows(start, first_std),
-            record=record,
-            generation=torch.zeros((), dtype=torch.int64, device=self.device),
+        self._state = first_state(
+            start,
+            first_std,
+            settings,
             seed=seed_tensor(self._seeds, self.batch_shape, self.device),
-            extra_variance=None,
-            weights=None if weights == "equal" else self._double(ranked),
+            weights=weights,
             std_floor=floor,
-            all_weights=None if every is None else self._double(every),
-            low=None if limits is None else limits[0],
-            high=None if limits is None else limits[1],
-            factor=torch.diag_embed(first_std) if covariance == "full" else None,
-            paths=torch.zeros((*self.batch_shape, 2, self.dim), dtype=dtype, device=self.device)
-            if paths
-            else None,
-            settings=settings,
+            bounds=limits,
         )
         self._variances = VarianceTable(self.extra_variance)
         self._cover(1)
@@ -288,7 +285,7 @@ class CrossEntropyMethod(Readout):
             optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
         candidates = self._draw()
-        self._asked = candidates, _version(candidates)
+        self._asked = candidates, version(candidates)
         return candidates.numpy() if self._numpy else candidates
 
     def tell(self, fitness: Any, candidates: Any = None) -> None:
@@ -316,11 +313,7 @@ class CrossEntropyMethod(Readout):
             raise ValueError(
                 f"{USABLE}, got {nan} NaN and {infinite} infinite of {len(scores)} fitness values"
             )
-        self._state = state
-        # A copy: the caller may use the memory of the fitness again.
-        self._elites, self._elite_fitness = scores.gather(-1, elites), None
-        self._generation += 1
-        self._forget()
+        self._follow(state, self._generation + 1, scores, elites)
 
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
         """Return a function that runs generations of this search in a CUDA graph.
@@ -347,10 +340,7 @@ class CrossEntropyMethod(Readout):
             self._cover(last)
             if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(self._state, objective, generations)
-            self._state = graph(self._state)
-            self._elites, self._elite_fitness = graph.evaluation.fitness.gather(-1, graph.elites), None
-            self._generation = last
-            self._forget()
+            self._follow(graph(self._state), last, graph.evaluation.fitness, graph.elites)
             return graph.evaluation
 
         return step
@@ -378,7 +368,7 @@ class CrossEntropyMethod(Readout):
             check_bounds((low, high), start)
             if self._state.settings.bounds == "transform":
                 start = out_of_box(start, low, high)
-        self._restart(first_rows(start, first_std))
+        self._adopt(self._generation, restarted(self._state, first_rows(start, first_std)), None)
 
     def shift(self, k: int) -> None:
         """Move mean and standard deviation ``k`` places forward, as a plan of which ``k`` steps are taken.
@@ -394,36 +384,21 @@ class CrossEntropyMethod(Readout):
         fresh = first_rows(*self._start)[..., self.dim - k :]
         shifted = torch.cat([kept, fresh], dim=-1)
         shifted[..., BEST, :] = math.nan
-        self._restart(shifted)
+        self._adopt(self._generation, restarted(self._state, shifted), None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""
-        return {**self.__dict__, "_asked": None, "_snapshot": None}
+        elites = self._fitness_of_elites()
+        return {**self.__dict__, "_asked": None, "_snapshot": None, "_told": None, "_elite_fitness": elites}
 
     def _draw(self) -> Tensor:
         return draw(self._state, operator_sample if self._sampler is None else self._sample)
 
-    def _sample(
-        self, state: State, mean: Tensor, std: Tensor, bounds: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
-        """Draw with the search's own sampler, problem by problem."""
+    def _sample(self, state: State, rows: Tensor, bounds: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Draw by the search's own sampler; a ``cem.functional.Sample``."""
         assert self._sampler is not None
-        size, rows = self.population_size, zip(mean.view(-1, self.dim), std.view(-1, self.dim), strict=True)
-        drawn = [
-            self._sampler(*row, size, seed=seed, generation=self._generation)
-            for row, seed in zip(rows, self._seeds, strict=True)
-        ]
-        for x in drawn:
-            if (x.shape, x.dtype, x.device) != ((size, self.dim), self.dtype, self.device):
-                raise ValueError(
-                    f"expected a {self.dtype} tensor of shape {(size, self.dim)} on {self.device} from the "
-                    f"sampler, got {x.dtype}, {tuple(x.shape)}, {x.device}"
-                )
-        x = (
-            torch.stack(drawn).view(*self.batch_shape, size, self.dim)
-            if self.batch_shape
-            else drawn[0].contiguous()
-        )
+        mean, std = rows[..., MEAN, :], rows[..., STD, :]
+        x = sample_problems(self._sampler, mean, std, self.population_size, self._seeds, self._generation)
         return x if bounds is None else keep_inside(x, mean, std, *bounds, "clamp")
 
     def _cover(self, generations: int, ahead: int = 0) -> None:
@@ -433,12 +408,9 @@ class CrossEntropyMethod(Readout):
             TypeError: If the schedule gives no number for one of the first.
             ValueError: If it gives no variance.
         """
-        if not self._variances.covers(max(generations, ahead)):
+        if max(generations, ahead) > self._variances.covered:
             table = self._variances.extended(generations, ahead)
-            self._state = self._state._replace(extra_variance=self._double(table))
-
-    def _double(self, numbers: list[float]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.float64).to(self.device, non_blocking=True)
+            self._state = self._state._replace(extra_variance=doubles(table, self.device))
 
     def _checked_fitness(self, fitness: Any) -> Tensor:
         if (
@@ -447,9 +419,11 @@ class CrossEntropyMethod(Readout):
             and fitness.shape == self._fitness_shape
             and fitness.device == self.device
             and not fitness.requires_grad
+            and not fitness.is_inference()
         ):
             return fitness
-        return check_shape("fitness", fitness, self._fitness_shape).to(self.device)
+        # A copy: torch does not see changes of arrays and inference tensors.
+        return check_shape("fitness", fitness, self._fitness_shape).to(self.device, copy=True)
 
     def _evaluated(self, candidates: Any) -> tuple[Tensor, Tensor | None]:
         """Return the candidates to be told, and, where the caller gave others, those."""
@@ -463,34 +437,20 @@ class CrossEntropyMethod(Readout):
             raise RuntimeError(
                 "expected ask() before tell(fitness), or tell(fitness, candidates); got neither"
             )
-        population, version = self._asked
-        if _version(population) != version or not self._is_as_drawn(population):
+        population, drawn = self._asked
+        if version(population) != drawn or not self._is_as_drawn(population):
             raise ValueError(
                 "expected the candidates as ask() returned them, got them changed in place: "
                 "pass what was evaluated as tell(fitness, candidates)"
             )
-        return population.detach(), None
+        return population.detach() if population.requires_grad else population, None
 
     def _is_as_drawn(self, candidates: Tensor) -> bool:
         """Return False if NumPy has changed candidates: torch does not see that.
 
         Memory that NumPy was given cannot be resized any more. Its candidates are drawn again.
         """
-        if self.device.type != "cpu" or self._own_sampler or candidates.untyped_storage().resizable():
+        if not candidates.is_cpu or self._own_sampler or candidates.untyped_storage().resizable():
             return True
         word = torch.int64 if self.dtype == torch.float64 else torch.int32
         return torch.equal(self._draw().view(word), candidates.detach().view(word))
-
-    def _restart(self, distribution: Tensor) -> None:
-        state = self._state
-        record = torch.full_like(state.record, math.nan)
-        record[..., REFUSED] = 0.0
-        factor = None if state.factor is None else torch.diag_embed(distribution[..., STD, :])
-        paths = None if state.paths is None else torch.zeros_like(state.paths)
-        new = state._replace(distribution=distribution, record=record, factor=factor, paths=paths)
-        self._adopt(self._generation, new, None)
-
-
-def _version(tensor: Tensor) -> int:
-    # torch counts in-place changes of every tensor, except for inference tensors.
-    return 0 if tensor.is_inference() else tensor._version

@@ -17,7 +17,7 @@ from torch import Tensor
 from cem._checks import as_real
 from cem.sampling import mix_seed
 from kernels.cem_update import cem_update, cem_update_reference
-from kernels.normal import sample_normal
+from kernels.normal import sample_normal_rows
 
 Cost = Callable[[Tensor, Tensor], Any]
 """``cost(state, plans)``: plans of shape ([B,] N, horizon, A) -> costs of shape ([B,] N)."""
@@ -146,16 +146,15 @@ class PlanSearch:
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Draw plans and clamp them into the bounds; shape (B, size, d)."""
-        mean, std, bounds = distribution[:, _MEAN], distribution[:, _STD], (self.low, self.high)
+        bounds = self.low, self.high
         if self.backend == "torch" or self.coloring is not None:
+            mean, std = distribution[:, _MEAN], distribution[:, _STD]
             noise = self._noise(mean, size, generation)
             if self.coloring is not None:
                 series = noise.view(*noise.shape[:2], self.action_dim, self.horizon) @ self.coloring
                 noise = series.transpose(2, 3).reshape(noise.shape)
             return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
-        return sample_normal(
-            mean, std, size, seed=self.seed, generation=generation, bounds=bounds, dim_first=False
-        )
+        return sample_normal_rows(distribution, size, seed=self.seed, generation=generation, bounds=bounds)
 
     def _noise(self, mean: Tensor, size: int, generation: Tensor) -> Tensor:
         """Draw standard normal numbers, shape (B, size, d)."""
@@ -164,8 +163,8 @@ class PlanSearch:
             generator.manual_seed(mix_seed(int(self.seed[0]), int(generation)))
             shape = (len(mean), size, mean.shape[1])
             return torch.randn(shape, generator=generator, dtype=mean.dtype, device=mean.device)
-        zeros = torch.zeros_like(mean)
-        return sample_normal(zeros, zeros + 1, size, seed=self.seed, generation=generation, dim_first=False)
+        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=1)
+        return sample_normal_rows(standard, size, seed=self.seed, generation=generation)
 
     def _evaluate(self, state: Tensor, plans: Tensor) -> Tensor:
         """Return the costs of plans, shape (B, N)."""

@@ -56,8 +56,8 @@ class Readout:
     _bounds_text: str | None
     _refuses_at_once: bool
     _checked: int  # the generation at which a refusal was last reported
-    _elite_fitness: Tensor | None
-    _elites: Tensor | None  # fitness of the elites of the last tell(), in its dtype
+    _told: tuple[Tensor, int, Tensor] | None  # the last fitness, its version then, and the elites' indices
+    _elite_fitness: Tensor | None  # made of them when it is asked for
     _start: tuple[Tensor, Tensor]  # the first mean and standard deviation
     _termination: Termination | None  # what `stop` remembers
     _before: tuple[Tensor, Tensor] | None  # mean and standard deviation when it was last called
@@ -129,7 +129,8 @@ class Readout:
         """The fitness of the elites of the last ``tell()``, best first; a copy, (..., num_elites), float64.
 
         NaN before the first ``tell()``, and after a refused generation that raised nothing. Where fewer
-        candidates than elites succeeded, failures fill it up.
+        candidates than elites succeeded, failures fill it up. A tensor that was told is read at the first
+        look, here or by ``snapshot``: NaN where it was changed in place meanwhile.
         """
         return self._given(self._fitness_of_elites())
 
@@ -277,13 +278,15 @@ class Readout:
 
     def _fitness_of_elites(self) -> Tensor:
         if self._elite_fitness is None:
-            if self._elites is None:
-                shape = (*self.batch_shape, self.num_elites)
-                return torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
-            sign = -1.0 if self.maximize else 1.0  # sorted upwards NaN is last
-            found = sign * (sign * self._elites.double()).sort(-1).values
-            refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
-            self._elite_fitness = torch.where(refused, math.nan, found)
+            shape = (*self.batch_shape, self.num_elites)
+            self._elite_fitness = torch.full(shape, math.nan, dtype=torch.float64, device=self.device)
+            if self._told is not None and version(self._told[0]) == self._told[1]:
+                fitness, _, elites = self._told
+                sign = -1.0 if self.maximize else 1.0  # sorted upwards NaN is last
+                found = sign * (sign * fitness.gather(-1, elites).double()).sort(-1).values
+                refused = (self._state.record[..., REFUSED] == self._state.generation).unsqueeze(-1)
+                self._elite_fitness = torch.where(refused, math.nan, found)
+            self._told = None
         return self._elite_fitness
 
     def _latest(self) -> Snapshot:
@@ -291,11 +294,14 @@ class Readout:
 
     def _adopt(self, generation: int, state: State, elite_fitness: Tensor | None) -> None:
         self._state, self._generation, self._checked = state, generation, generation
-        self._elite_fitness, self._elites = elite_fitness, None
+        self._told, self._elite_fitness = None, elite_fitness
         self._termination = self._before = self._stopped = None
-        self._forget()
+        self._asked = self._snapshot = None
 
-    def _forget(self) -> None:
+    def _follow(self, state: State, generation: int, fitness: Tensor, elites: Tensor) -> None:
+        """Take the state after a generation that was told."""
+        self._state, self._generation = state, generation
+        self._told, self._elite_fitness = (fitness, version(fitness), elites), None
         self._asked = self._snapshot = None
 
     def _given(self, tensor: Tensor) -> Any:
@@ -329,3 +335,8 @@ class Readout:
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),
         }
+
+
+def version(tensor: Tensor) -> int:
+    """Return the number of in-place changes, which torch counts of every tensor but inference tensors."""
+    return 0 if tensor.is_inference() else tensor._version

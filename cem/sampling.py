@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -84,6 +85,38 @@ def torch_sampler(mean: Tensor, std: Tensor, population_size: int, *, seed: int,
     out = torch.empty(shape, dtype=mean.dtype, device=mean.device)
     out.normal_(generator=torch.Generator(mean.device).manual_seed(mixed))
     return torch.addcmul(mean, out, std, out=out)
+
+
+def sample_problems(
+    sampler: Sampler, mean: Tensor, std: Tensor, population_size: int, seeds: Sequence[int], generation: int
+) -> Tensor:
+    """Draw a generation by a sampler, problem by problem.
+
+    Args:
+        sampler: The sampler.
+        mean: The means, shape (..., d).
+        std: The standard deviations, like ``mean``.
+        population_size: N, the candidates a problem.
+        seeds: The seed of each problem.
+        generation: The number of the generation.
+
+    Returns:
+        The candidates, shape (..., N, d), contiguous.
+
+    Raises:
+        ValueError: If the sampler gives something else.
+    """
+    dim = mean.shape[-1]
+    rows = zip(mean.view(-1, dim), std.view(-1, dim), seeds, strict=True)
+    drawn = [sampler(m, s, population_size, seed=seed, generation=generation) for m, s, seed in rows]
+    shape = population_size, dim
+    for x in drawn:
+        if (x.shape, x.dtype, x.device) != (shape, mean.dtype, mean.device):
+            raise ValueError(
+                f"expected a {mean.dtype} tensor of shape {shape} on {mean.device} from the sampler, "
+                f"got {x.dtype}, {tuple(x.shape)}, {x.device}"
+            )
+    return torch.stack(drawn).view(*mean.shape[:-1], *shape) if mean.dim() > 1 else drawn[0].contiguous()
 
 
 def choose_backend(name: str, device: torch.device) -> str:

@@ -1,8 +1,9 @@
-"""The start of a search: its elites, weights, seeds and first rows."""
+"""The start of a search: its elites, weights, seeds and first state."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from torch import Tensor
 
 from cem._checks import check_real
+from cem.adaptation import all_weights
+from cem.functional import REFUSED, STD, Settings, State
 from cem.sampling import mix_seed
 from kernels.checks import check_integer
 
@@ -21,6 +24,61 @@ _DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bi
 def first_rows(mean: Tensor, std: Tensor) -> Tensor:
     """Return the rows of a distribution at the start, shape (..., 4, d)."""
     return torch.stack([mean, std, mean, torch.full_like(mean, math.nan)], dim=-2)
+
+
+def first_state(
+    mean: Tensor,
+    std: Tensor,
+    settings: Settings,
+    *,
+    seed: Tensor,
+    weights: str,
+    std_floor: Tensor | None,
+    bounds: tuple[Tensor, Tensor] | None,
+) -> State:
+    """Return the state before the first generation, without extra variance; see ``State``."""
+    device, (*batch_shape, dim) = mean.device, mean.shape
+    ranked = rank_weights(settings.num_elites, weights)
+    every = None
+    if settings.rates is not None:
+        every = doubles(all_weights(dim, settings.population_size, ranked, settings.rates), device)
+    low, high = (None, None) if bounds is None else bounds
+    return State(
+        distribution=first_rows(mean, std),
+        record=_first_record(batch_shape, device),
+        generation=torch.zeros((), dtype=torch.int64, device=device),
+        seed=seed,
+        extra_variance=None,
+        weights=None if weights == "equal" else doubles(ranked, device),
+        std_floor=std_floor,
+        all_weights=every,
+        low=low,
+        high=high,
+        factor=torch.diag_embed(std) if settings.covariance == "full" else None,
+        paths=None if settings.rates is None else mean.new_zeros(*batch_shape, 2, dim),
+        settings=settings,
+    )
+
+
+def restarted(state: State, distribution: Tensor) -> State:
+    """Return the state of a search that goes on from other rows, shape (..., 4, d), without its past."""
+    return state._replace(
+        distribution=distribution,
+        record=_first_record(state.record.shape[:-1], state.record.device),
+        factor=None if state.factor is None else torch.diag_embed(distribution[..., STD, :]),
+        paths=None if state.paths is None else torch.zeros_like(state.paths),
+    )
+
+
+def _first_record(batch_shape: Sequence[int], device: torch.device) -> Tensor:
+    record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=device)
+    record[..., REFUSED] = 0.0
+    return record
+
+
+def doubles(numbers: list[float], device: torch.device) -> Tensor:
+    """Return numbers as float64 on a device; does not wait for it."""
+    return torch.tensor(numbers, dtype=torch.float64).to(device, non_blocking=True)
 
 
 def rank_weights(num_elites: int, kind: str) -> list[float]:

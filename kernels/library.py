@@ -49,9 +49,17 @@ def is_transformed() -> bool:
 
     The operators have no rules for them; their references, plain PyTorch, have.
     """
-    return not torch.compiler.is_compiling() and (
-        forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
-    )
+    return not _is_compiling() and (forward_ad._current_level >= 0 or _are_transforms_active())
+
+
+def is_traced_or_transformed() -> bool:
+    """Returns whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
+    return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
+
+
+_is_compiling = torch.compiler.is_compiling
+_is_traced = torch.compiler.is_dynamo_compiling
+_are_transforms_active = torch._C._are_functorch_transforms_active
 
 
 class Library:
@@ -88,7 +96,7 @@ class Library:
             BuildError: it could not be built or loaded.
         """
         # Asked in this order, for a traced function must not depend on what was loaded before it.
-        if torch.compiler.is_compiling() or (self.name, tensor.is_cuda) not in _ready:
+        if _is_compiling() or (self.name, tensor.is_cuda) not in _ready:
             _load(self.name, tensor.is_cuda)
 
     def _load(self, cuda: bool) -> None:

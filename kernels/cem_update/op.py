@@ -140,24 +140,19 @@ def cem_update(
     try:
         if fitness.requires_grad or candidates.requires_grad or distribution.requires_grad:
             fitness, candidates, distribution = fitness.detach(), candidates.detach(), distribution.detach()
-        _LIBRARY.ensure(fitness)
-        result: Updated = torch.ops.cem_tetris.cem_update.default(
-            fitness,
-            candidates,
-            distribution,
-            record,
-            generation,
-            extra_variance,
-            weights,
-            std_floor,
-            num_elites,
-            maximize,
-            VARIANCES[variance_about],
-            smoothing,
-            std_smoothing,
-            mean_averaging,
-            ranked,
+        arguments: Any = (
+            *(fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor),
+            *(num_elites, maximize, VARIANCES[variance_about], *options),
         )
+        result: Updated
+        if not _is_traced():
+            try:
+                result = _update(*arguments)
+                return result
+            except (RuntimeError, TypeError):
+                pass  # not loaded yet, or refused
+        _LIBRARY.ensure(fitness)
+        result = torch.ops.cem_tetris.cem_update.default(*arguments)
         return result
     except (RuntimeError, TypeError, AttributeError, KeyError):
         # The operator checks too: only a call that it refuses pays for this.
@@ -301,7 +296,11 @@ def _fake(
 
 
 def _register() -> None:
+    global _update
     torch.library.register_fake("cem_tetris::cem_update", _fake)
+    _update = torch.ops.cem_tetris.cem_update.default._op
 
 
 _LIBRARY = Library("cem_update", _register)
+_update: Any = None  # the operator, once it is loaded
+_is_traced = torch.compiler.is_dynamo_compiling

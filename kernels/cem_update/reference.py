@@ -43,89 +43,82 @@ def cem_update_reference(
     float64. Without ``fixed_order`` torch adds the sums as it likes, in fewer steps, and elites are ranked in
     any case. The other arguments are those of ``cem_update``; nothing is checked.
     """
-    population = fitness.shape[-1]
-    order, failed = _ranking(fitness, maximize)
-    order = order[..., :num_elites]
-    rank = torch.arange(num_elites, device=fitness.device)
-    count = (population - failed.sum(-1, keepdim=True)).clamp(max=num_elites)
-    usable = count > 0
-    places, index = rank, order
+    scores, order = (x[..., :num_elites] for x in _ranking(fitness, maximize))
+    scores = scores.double()
+    # Of each elite by rank, and of each by index: what failed is last in both orders.
+    live = scores > -math.inf if maximize else scores < math.inf
+    count, some = live.sum(-1, keepdim=True), live[..., :1]
+    scores = torch.where(live, scores, math.nan)
+    told = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
+    by_rank = weight = (live.double() if weights is None else weights * live)[..., None]
+    index = order
     if fixed_order:
         # The elites in index order, behind them what failed: `places` holds the rank of each.
-        places = torch.sort(torch.where(rank < count, order, order + population)).indices
+        places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
         index = order.gather(-1, places)
-    add = _ordered_sum if fixed_order else _sum
-    live = (rank < count)[..., None]
-
-    top = _rows(candidates, order[..., :1])
-    base = top.double()[..., 0, :]
-    x = torch.where(live, _rows(candidates, index).double() - base[..., None, :], 0.0)
-    told = torch.where(live, fitness.gather(-1, index).double()[..., None], 0.0)
-    if weights is None:
-        first, second, told = add(x, x * x, told)
-        total = squares = count.double()
-    else:
-        weight = torch.where(live, weights[places][..., None], 0.0)
-        weighted = weight * x
-        ordered = torch.where(rank < count, weights, 0.0)[..., None]  # by rank
-        first, second, told, total, squares = add(weighted, weighted * x, told, ordered, ordered * ordered)
-
-    mean, std, averaged, best = distribution.unbind(-2)
-    share = 1.0 / total
-    offset = first * share
-    new_mean = base + offset
-    variance = second * share - offset * offset
-    variance = torch.where(variance < 0.0, 0.0, variance)
+        told, weight = (column.gather(-2, places[..., None]) for column in (told, by_rank))
+    elites = _rows(candidates, index)
+    top = _rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
+    base = top.double()
+    x = torch.where(live[..., None], elites - base, 0.0)
+    weighted = weight * x
+    terms = [weighted, weighted * x, told, by_rank]
     if variance_about == "new_mean_unbiased":
-        scale = 1.0 - squares / (total * total)
-        variance = torch.where(scale > 0.0, variance * (1.0 / scale), std.double() * std.double())
+        terms.append(by_rank * by_rank)
+    columns = torch.cat(terms, -1)
+    sums = _ordered_sum(columns) if fixed_order else columns.sum(-2)
+    first, second, told, total, *squares = sums.split([term.shape[-1] for term in terms], -1)
+
+    mean, std, averaged, _ = distribution.double().unbind(-2)
+    share = total.reciprocal()
+    offset = first * share
+    new_mean = base[..., 0, :] + offset
+    variance = (second * share - offset * offset).clamp(min=0.0)
+    if squares:
+        scale = 1.0 - squares[0] / (total * total)
+        variance = torch.where(scale > 0.0, variance * (1.0 / scale), std * std)
     elif variance_about == "old_mean":
-        step = new_mean - mean.double()
+        step = new_mean - mean
         variance = variance + step * step
-    t = generation.double()
     if extra_variance is not None:
         last = generation.clamp(0, extra_variance.shape[0] - 1)
         variance = variance + extra_variance.index_select(0, last.reshape(1))
-    changed = usable & new_mean.isfinite() & variance.isfinite()
+    # False where one is NaN, as all are without a usable candidate: their weights sum to 0.
+    changed = torch.maximum(new_mean.abs(), variance) < math.inf
 
     new_std = variance.sqrt()
     if smoothing != 1.0:
-        new_mean = mean.double() + smoothing * (new_mean - mean.double())
+        new_mean = mean + smoothing * (new_mean - mean)
     if std_smoothing != 1.0:
-        new_std = std.double() + std_smoothing * (new_std - std.double())
+        new_std = std + std_smoothing * (new_std - std)
     if std_floor is not None:
-        new_std = torch.where(new_std < std_floor.double(), std_floor.double(), new_std)
-    newest = 1.0 / (1.0 + mean_averaging * t)
-    moved = averaged.double() + (new_mean - averaged.double()) * newest
-    moved = torch.where(newest == 1.0, new_mean, moved)
+        new_std = torch.maximum(new_std, std_floor)
+    moved = new_mean
+    if mean_averaging != 0.0:
+        newest = 1.0 / (1.0 + mean_averaging * generation.double())
+        moved = torch.where(newest == 1.0, new_mean, averaged + (new_mean - averaged) * newest)
 
-    scores = fitness.gather(-1, order).double() + 0.0
-    top_score = scores[..., :1]
-    known = record[..., :1]
-    better = usable & ~((known >= top_score) if maximize else (known <= top_score))
-    rows = [
-        torch.where(changed, _rounded(new, distribution.dtype), old)
-        for new, old in ((new_mean, mean), (new_std, std), (moved, averaged))
-    ]
-    rows.append(torch.where(better, top[..., 0, :], best))
-
+    (known, _, refused), top_score = record.split([1, 3, 1], -1), scores[..., :1]
+    best_score = torch.fmax(known, top_score) if maximize else torch.fmin(known, top_score)  # NaN loses
+    better = some & (best_score != known)
+    old, best = distribution.split([3, 1], -2)
+    largest = torch.finfo(old.dtype).max  # what is too large becomes it
+    marginals = torch.stack([new_mean, new_std, moved], -2).clamp(-largest, largest).to(old.dtype)
+    marginals = torch.where(changed[..., None, :], marginals, old)
+    best = torch.where(better[..., None], top, best)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
-    of_generation = torch.cat([top_score, told / count.double(), threshold], -1)
-    of_generation = torch.where(usable, of_generation, math.nan)
-    refused = torch.where(usable, record[..., 4:5], t + 1.0)
-    new_record = torch.cat([torch.where(better, top_score, known), of_generation, refused], -1)
-    return torch.stack(rows, dim=-2), new_record, generation + 1, order if ranked else index
+    after = generation + 1
+    figures = [best_score, top_score, told / count, threshold, torch.where(some, refused, after)]
+    new_distribution, new_record = torch.cat([marginals, best], -2), torch.cat(figures, -1)
+    return new_distribution, new_record, after, order if ranked else index
 
 
 def _ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Returns all indices, best first and stable, and which candidates failed; they come last."""
-    if not fitness.is_floating_point():
-        failed = torch.zeros_like(fitness, dtype=torch.bool)
-        return torch.sort(fitness, stable=True, descending=maximize).indices, failed
-    worst = -math.inf if maximize else math.inf
-    failed = fitness.isnan() | (fitness == worst)
-    scores = torch.where(failed, worst, fitness) + 0.0  # -0 becomes 0
-    return torch.sort(scores, stable=True, descending=maximize).indices, failed
+    """Returns the fitness, best first and stable, and all indices; what failed is infinite and comes last."""
+    if fitness.is_floating_point():
+        worst = -math.inf if maximize else math.inf
+        fitness = fitness.nan_to_num(worst, math.inf, -math.inf) + 0.0  # -0 becomes 0
+    return torch.sort(fitness, stable=True, descending=maximize)
 
 
 def _rows(candidates: Tensor, index: Tensor) -> Tensor:
@@ -135,24 +128,17 @@ def _rows(candidates: Tensor, index: Tensor) -> Tensor:
     return candidates.gather(-2, index[..., None].expand(*index.shape, candidates.shape[-1]))
 
 
-def _sum(*terms: Tensor) -> tuple[Tensor, ...]:
-    """Returns the sums of tensors (..., K, m) over K, each (..., m)."""
-    return tuple(term.sum(-2) for term in terms)
-
-
-def _ordered_sum(*terms: Tensor) -> tuple[Tensor, ...]:
-    """Returns the sums of tensors (..., K, m) over K, each (..., m), in the operator's order.
+def _ordered_sum(x: Tensor) -> Tensor:
+    """Returns the sums of a tensor (..., K, m) over K, (..., m), in the operator's order.
 
     Chunks of 512 are added each for itself, and then their sums, both as ``_folded`` does it.
     """
-    x = torch.cat(terms, dim=-1)
     count, width = x.shape[-2:]
     if count > CHUNK:
         chunks = -(-count // CHUNK)
         x = _padded(x, chunks * CHUNK)
         x = _folded(x.reshape(*x.shape[:-2], chunks, CHUNK, width))
-    sums: tuple[Tensor, ...] = _folded(x).split([term.shape[-1] for term in terms], dim=-1)
-    return sums
+    return _folded(x)
 
 
 def _folded(x: Tensor) -> Tensor:
@@ -174,9 +160,3 @@ def _padded(x: Tensor, count: int) -> Tensor:
     """Returns a tensor with zeros appended to its last dimension but one."""
     more = count - x.shape[-2]
     return torch.cat([x, x.new_zeros(*x.shape[:-2], more, x.shape[-1])], dim=-2) if more else x
-
-
-def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a finite tensor of another type: what is too large becomes the largest number."""
-    largest = torch.finfo(dtype).max
-    return x.clamp(-largest, largest).to(dtype)

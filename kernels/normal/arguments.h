@@ -39,6 +39,7 @@ struct Noise {
 };
 
 constexpr uint64_t kGenerations = uint64_t{1} << 38;
+constexpr int64_t kMost = 64;  // dimensions of a tensor
 
 // The type that the numbers are computed in.
 template <typename T>
@@ -127,7 +128,6 @@ inline Parameter as_bound(const std::optional<Tensor>& tensor, const Known& mean
 // does the same through the dispatcher, in a microsecond more.
 inline Tensor empty(const Known& like, int64_t leading, std::initializer_list<int64_t> shape,
                     ScalarType type) {
-  constexpr int64_t kMost = 64;  // dimensions of a tensor
   const int64_t count = leading + static_cast<int64_t>(shape.size());
   STD_TORCH_CHECK(count <= kMost, "sample_normal: expected less than ", kMost - 1, " batch dimensions");
   int64_t sizes[kMost], strides[kMost], stride = 1;

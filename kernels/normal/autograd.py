@@ -126,16 +126,15 @@ def _fake_seeded(
 
 
 def _fake_rows(
-    mean: Tensor,
-    std: Tensor,
+    rows: Tensor,
     num_samples: int,
     seed: Tensor,
     generation: Tensor,
     low: Tensor | None = None,
     high: Tensor | None = None,
 ) -> Tensor:
-    _check_devices(mean, std, seed, generation)
-    return mean.new_empty(_shape(mean, num_samples, False))
+    _check_devices(rows, seed, generation)
+    return rows.new_empty((*rows.shape[:-2], num_samples, rows.shape[-1]))
 
 
 def _check_devices(*tensors: Tensor) -> None:

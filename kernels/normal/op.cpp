@@ -284,13 +284,14 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
   m.def((std::string("sample_normal") + kArguments).c_str());
   // The same without a derivative: a formula for it puts Python into every call.
   m.def((std::string("sample_normal_no_grad") + kArguments).c_str());
-  // The same again with what a plain call needs, of seeds below 2^63, and with what an optimiser needs, as
-  // (..., N, d): every argument that is passed costs the host's time.
+  // The same again with what a plain call needs, of seeds below 2^63, and with what an optimiser needs, from
+  // rows (..., R, d) of which the first two are mean and standard deviation, as (..., N, d): every argument
+  // that is passed, and every view that is made for one, costs the host's time.
   m.def(
       "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
       "bool dim_first=True) -> Tensor");
   m.def(
-      "sample_normal_rows(Tensor mean, Tensor std, SymInt num_samples, Tensor seed, Tensor generation, "
+      "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, Tensor generation, "
       "Tensor? low=None, Tensor? high=None) -> Tensor");
   m.def(
       "sample_normal_backward(Tensor grad, SymInt seed, Tensor? seed_tensor, SymInt generation, "

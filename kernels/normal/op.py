@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.library import Library, is_transformed
+from kernels.library import Library, is_traced_or_transformed, is_transformed
 from kernels.normal.arguments import (
     Bound,
     as_int,
@@ -86,31 +86,23 @@ def sample_normal(
     # The shortest way for the commonest calls: the operators check, and what they refuse goes the long way.
     try:
         if not (
-            _is_traced()
-            or shared_noise
+            shared_noise
             or antithetic
             or dtype is not None
-            or forward_ad._current_level >= 0
-            or _are_transforms_active()
+            or is_traced_or_transformed()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
         ):
             samples: Tensor | None = None
             if seed is None:
                 if bounds is None and type(generation) is int and generation == 0:
                     samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
-            elif generator is None:
-                if bounds is None and type(seed) is type(generation) is int:
-                    if not dim_first:
-                        samples = _seeded(mean, std, num_samples, seed, generation, False)
-                    elif generation:
-                        samples = _seeded(mean, std, num_samples, seed, generation)
-                    else:
-                        samples = _seeded(mean, std, num_samples, seed)
-                elif not dim_first and isinstance(seed, Tensor) and isinstance(generation, Tensor):
-                    if bounds is None:
-                        samples = _rows(mean, std, num_samples, seed, generation)
-                    else:
-                        samples = _rows(mean, std, num_samples, seed, generation, *bounds)
+            elif generator is None and bounds is None and type(seed) is type(generation) is int:
+                if not dim_first:
+                    samples = _seeded(mean, std, num_samples, seed, generation, False)
+                elif generation:
+                    samples = _seeded(mean, std, num_samples, seed, generation)
+                else:
+                    samples = _seeded(mean, std, num_samples, seed)
             if samples is not None:
                 return samples
     except (RuntimeError, TypeError, ValueError, AttributeError):
@@ -139,6 +131,48 @@ def sample_normal(
     except RuntimeError:  # where there is no memory, torch says so better than the operator
         mean.new_empty((*mean.shape, num_samples), dtype=dtype)
         raise
+
+
+def sample_normal_rows(
+    rows: Tensor,
+    num_samples: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Draws as ``sample_normal`` from the first two of some rows, mean and std; no views of them are made.
+
+    Args:
+        rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
+        num_samples: N, 0 or more.
+        seed: shape (...), int64.
+        generation: shape (), int64.
+        bounds: (low, high), of shape (d,) or (..., d): each sample is clamped to them.
+
+    Returns:
+        A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
+
+    Raises:
+        TypeError: As ``sample_normal``.
+        ValueError: As ``sample_normal``.
+        kernels.BuildError: As ``sample_normal``.
+    """
+    try:
+        if not (is_traced_or_transformed() or (rows.requires_grad and torch.is_grad_enabled())):
+            samples: Tensor = _rows(rows, num_samples, seed, generation, *(bounds or ()))
+            return samples
+    except (RuntimeError, TypeError, ValueError, AttributeError):
+        pass  # sample_normal says what is wrong
+    return sample_normal(
+        rows[..., 0, :],
+        rows[..., 1, :],
+        num_samples,
+        seed=seed,
+        generation=generation,
+        bounds=bounds,
+        dim_first=False,
+    )
 
 
 def _sample_unseeded(
@@ -239,6 +273,4 @@ def _register() -> None:
 _LIBRARY = Library("normal", _register)
 _seeded: Any = None  # the operators of plain calls, once they are loaded
 _rows: Any = None
-_is_traced = torch.compiler.is_dynamo_compiling
-_are_transforms_active = torch._C._are_functorch_transforms_active
 _drawing = threading.Lock()

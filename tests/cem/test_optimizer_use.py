@@ -250,8 +250,36 @@ class TestCopies:
         fitness = search.ask().square().sum(-1)
         search.tell(fitness)
         expected = fitness.sort().values[: search.num_elites].double()
+        assert torch.equal(search.elite_fitness, expected)  # the first look
         fitness.zero_()
         assert torch.equal(search.elite_fitness, expected)
+
+    def test_the_elites_are_unknown_where_the_fitness_was_changed_before_the_first_look(self):
+        search, same = make(), make()
+        fitness = search.ask().square().sum(-1)
+        search.tell(fitness)
+        fitness.zero_()
+        assert search.elite_fitness.isnan().all()
+        step(same)
+        assert torch.equal(search.mean, same.mean)
+        assert search.statistics() == same.statistics()
+
+    @pytest.mark.parametrize("kind", ["array", "inference tensor"])
+    def test_the_elites_are_known_where_torch_does_not_see_a_change(self, kind):
+        search = make()
+        with torch.inference_mode(kind == "inference tensor"):
+            fitness = search.ask().square().sum(-1)
+            fitness = fitness.numpy() if kind == "array" else fitness
+            search.tell(fitness)
+            expected = torch.as_tensor(fitness).sort().values[: search.num_elites].double()
+            fitness[:] = 0.0
+            assert torch.equal(search.elite_fitness, expected)
+
+    def test_a_copy_knows_the_elites(self):
+        search = make()
+        step(search)
+        copy = pickle.loads(pickle.dumps(search))
+        assert torch.equal(copy.elite_fitness, search.elite_fitness)
 
 
 class TestOtherSizes:

@@ -116,6 +116,24 @@ def test_reference_match(
             assert_matches(actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra))
 
 
+@pytest.mark.parametrize("fitness", [torch.float32, torch.int32])
+@pytest.mark.parametrize("failed", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES)
+def test_sums_in_any_order_are_the_same_but_for_rounding(
+    batch: tuple[int, ...], population: int, elites: int, width: int, failed: float, fitness: torch.dtype
+) -> None:
+    share = failed if fitness.is_floating_point else 0.0
+    inputs = problem(batch, population, width, dtype=torch.float64, fitness=fitness, failed=share, ties=50)
+    for about in ("new_mean", "new_mean_unbiased", "old_mean"):
+        for maximize in (False, True):
+            given = {**options(elites, width, torch.float64), "variance_about": about, "maximize": maximize}
+            for extra in (given, {**given, "weights": None}):
+                actual = cem_update_reference(*inputs, elites, fixed_order=False, **extra)
+                expected = cem_update(*inputs, elites, **extra)
+                torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
+                assert_same(actual[3], expected[3])
+
+
 @pytest.mark.parametrize("about", ["new_mean", "new_mean_unbiased", "old_mean"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_it_is_the_textbook_s_update(about: str, weighted: bool) -> None:

@@ -10,7 +10,7 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.normal import sample_normal
+from kernels.normal import sample_normal, sample_normal_rows
 
 SEEDS = [1, -1, 2**62 + 5, -(2**63), 7, 0]  # of six problems; negative ones are seeds above 2^63 - 1
 
@@ -98,6 +98,60 @@ def test_bounds_of_every_problem(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (0,)])
+def test_rows_are_mean_and_standard_deviation(
+    device: str, dtype: torch.dtype, batch: tuple[int, ...]
+) -> None:
+    seeds = torch.arange(torch.Size(batch).numel(), device=device).view(batch)
+    generation = torch.tensor(3, device=device)
+    for d, n in [(1, 5), (20, 128), (33, 7)]:
+        rows = packed(d, device, dtype, batch)
+        low, high = rows[..., 2, :] - 1, rows[..., 3, :]
+        for bounds in (None, (low, high), (low.new_full((d,), 0.3), low.new_full((d,), 0.9))):
+            options: dict[str, Any] = {"seed": seeds, "generation": generation, "bounds": bounds}
+            expected = sample_normal(rows[..., 0, :], rows[..., 1, :], n, dim_first=False, **options)
+            assert expected.shape == (*batch, n, d)
+            for given in (rows, rows[..., :2, :], rows.mT.contiguous().mT):
+                assert_same(sample_normal_rows(given, n, **options), expected)
+
+
+def test_rows_have_gradients_and_batching_rules() -> None:
+    rows, seeds, generation = packed(5, batch=(3,)), torch.arange(3), torch.tensor(3)
+
+    def f(rows: Tensor) -> Tensor:
+        return sample_normal_rows(rows, 6, seed=seeds, generation=generation)
+
+    def g(rows: Tensor) -> Tensor:
+        mean, std = rows[:, 0], rows[:, 1]
+        return sample_normal(mean, std, 6, seed=seeds, generation=generation, dim_first=False)
+
+    assert_same(torch.func.jacfwd(f)(rows), torch.func.jacfwd(g)(rows))
+    given = [rows.clone().requires_grad_() for _ in range(2)]
+    for h, x in zip((f, g), given, strict=True):
+        h(x).square().sum().backward()
+    assert_same(given[0].grad, given[1].grad)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"rows": torch.zeros(3)}, IndexError, "dimension"),
+        ({"rows": torch.zeros(1, 4)}, IndexError, "out of bounds"),
+        ({"rows": torch.zeros(2, 4, dtype=torch.int64)}, TypeError, "float"),
+        ({"seed": torch.tensor(1.0)}, TypeError, "int64"),
+        ({"seed": torch.zeros(2, dtype=torch.int64)}, ValueError, "seed"),
+        ({"generation": torch.zeros(2, dtype=torch.int64)}, ValueError, "generation"),
+        ({"num_samples": -1}, ValueError, "num_samples"),
+    ],
+)
+def test_bad_rows(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    good = {"rows": torch.ones(4, 4), "seed": torch.tensor(1), "generation": torch.tensor(0)}
+    with pytest.raises(error, match=message):
+        sample_normal_rows(**{"num_samples": 3, **good, **change})
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_seed_in_a_tensor_is_the_number(device: str) -> None:
     mean, std = (x.contiguous() for x in packed(9, device, batch=())[:2])
     for shape in ((), (1,)):
@@ -172,6 +226,10 @@ def seeded(mean: Tensor, std: Tensor, seeds: Tensor, generation: Tensor) -> Tens
     return sample_normal(mean, std, 12, seed=seeds, generation=generation, dim_first=False)
 
 
+def seeded_rows(rows: Tensor, seeds: Tensor, generation: Tensor) -> Tensor:
+    return sample_normal_rows(rows, 12, seed=seeds, generation=generation)
+
+
 def arguments(device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rows = packed(8, device, batch=(3,))
     seeds, generation = torch.tensor([3, 1, 2], device=device), torch.tensor([5], device=device)
@@ -185,8 +243,8 @@ def test_opcheck(device: str) -> None:
     operators = torch.ops.cem_tetris
     contract.check_opcheck(
         operators.sample_normal_rows.default,
-        (mean, std, 6, seeds, generation, None, None),
-        (mean, std, 6, seeds, generation, mean[0].clone(), None),
+        (torch.stack([mean, std], dim=1), 6, seeds, generation, None, None),
+        (torch.stack([mean, std, std], dim=1), 6, seeds, generation, mean[0].clone(), None),
     )
     mean.requires_grad_()
     rest = (0, seeds, 0, generation, False, False)
@@ -202,6 +260,8 @@ def test_compiles(device: str) -> None:
     mean, std, seeds, generation = arguments(device)
     mean.requires_grad_()
     contract.check_compiles(seeded, mean, std, seeds, generation)
+    rows = torch.stack([mean.detach(), std], dim=1)
+    contract.check_compiles(seeded_rows, rows, seeds, generation)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -211,11 +271,11 @@ def test_layouts(device: str) -> None:
 
 def test_rows_of_a_packed_tensor_are_not_copied() -> None:
     rows = packed(8, batch=(3,))
-    mean, std = rows[:, 0], rows[:, 1]
     seeds, generation = torch.arange(3), torch.tensor(0)
-    seeded(mean, std, seeds, generation)
+    seeded(rows[:, 0], rows[:, 1], seeds, generation)
     with torch.profiler.profile() as profile:
-        seeded(mean, std, seeds, generation)
+        seeded(rows[:, 0], rows[:, 1], seeds, generation)
+        seeded_rows(rows, seeds, generation)
     assert not {"aten::contiguous", "aten::clone", "aten::copy_"} & {event.key for event in profile.events()}
 
 
