@@ -87,8 +87,8 @@ void launch_single(const Device& device, const Job& job) {
     const int64_t least = problems * blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }
-  int bins = kWarp, sorted = 2 * kWarp;
-  while (2 * bins <= std::min<int64_t>(threads, kMaxBins)) bins *= 2;
+  int log_bins = 5, sorted = 2 * kWarp;
+  while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
   while (sorted < elites) sorted *= 2;
 
   Grid grid{static_cast<int>(tiles),
@@ -96,7 +96,8 @@ void launch_single(const Device& device, const Job& job) {
             static_cast<int>(blocks + (separate ? 1 : 0)),
             static_cast<int>(separate ? blocks : 0),
             static_cast<int>(divide_up(elites, kChunk)),
-            bins,
+            log_bins,
+            1 << log_bins,
             sorted,
             {}};
   const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
@@ -109,8 +110,8 @@ void launch_single(const Device& device, const Job& job) {
   if (ranks) {
     layout.bytes = static_cast<int>(listed * sizeof(Key));
     give(layout.next, listed * 4);
-    give(layout.head, bins * 4);
-    give(layout.before, bins * 4);
+    give(layout.head, grid.bins * 4);
+    give(layout.before, grid.bins * 4);
   }
   layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
   give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);

@@ -52,7 +52,7 @@ struct Layout {
 // The elites of a problem may make `chunks` chunks. `sorted` is a power of two, `bins` another one.
 struct Grid {
   int tiles, log_width, blocks, record_block, chunks;
-  int bins, sorted;
+  int log_bins, bins, sorted;
   Layout layout;
 };
 
@@ -362,18 +362,11 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     const int i = origin + item * kWarp;
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   };
-  // Elites that are ranked go into bins of as many keys.
-  const int shift = max(0, bit_length(static_cast<Key>(limit - least)) - bit_length(static_cast<uint32_t>(grid.bins)) + 1);
   Key worst = 0;
   in_index_order<kItems>(shared.before, is_elite, [&](int item, int place) {
     const int i = origin + item * kWarp;
     index[place] = static_cast<uint16_t>(i);
-    if (ranks) {
-      const int bin = static_cast<int>((key[item] - least) >> shift);
-      list_key[place] = key[item];
-      next[place] = atomicExch(&head[bin], static_cast<uint32_t>(place));
-      atomicAdd(&before[bin], 1u);
-    }
+    if (ranks) list_key[place] = key[item];
     worst = max(worst, key[item]);
     if (key[item] == least) atomicMin(&shared.best, i);
   });
@@ -395,6 +388,16 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     if (records && settings.ranked) job.elites[problem * wanted + rank] = index[place];
   };
   if (ranks) {
+    // Bins of as many keys each; an elite's rank is the number of those in lower bins and of lower ones in its own.
+    const int shift = max(0, bit_length(static_cast<Key>(limit - least)) - grid.log_bins);
+    const auto bin_of = [&](Key key) { return static_cast<int>((key - least) >> shift); };
+#pragma unroll 1
+    for (int p = thread; p < usable; p += threads) {
+      const int bin = bin_of(list_key[p]);
+      next[p] = atomicExch(&head[bin], static_cast<uint32_t>(p));
+      atomicAdd(&before[bin], 1u);
+    }
+    __syncthreads();
     const int mine = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
     int below = mine;  // the inclusive sum of the warp's lanes
 #pragma unroll
@@ -411,7 +414,7 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
 #pragma unroll 1
       for (int p = thread; p < usable; p += threads) {
         const Key own_key = list_key[p];
-        const int bin = static_cast<int>((own_key - least) >> shift);
+        const int bin = bin_of(own_key);
         int rank = static_cast<int>(before[bin]);
 #pragma unroll 1
         for (uint32_t q = head[bin]; q != kNone; q = next[q]) {
