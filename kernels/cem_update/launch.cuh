@@ -107,12 +107,10 @@ void launch_single(const Device& device, const Job& job) {
     layout.bytes += static_cast<int>(bytes);
   };
   layout.entries = static_cast<int>(std::max(threads, (elites <= kFew ? kQuads : kResidues) * width));
-  if (ranks) {
-    layout.bytes = static_cast<int>(listed * sizeof(Key));
-    give(layout.next, listed * 4);
-    give(layout.head, grid.bins * 4);
-    give(layout.before, grid.bins * 4);
-  }
+  layout.bytes = ranks ? static_cast<int>(listed * sizeof(Key)) : 0;
+  give(layout.next, ranks ? listed * 4 : 0);
+  give(layout.head, ranks ? grid.bins * 4 : 0);
+  give(layout.before, grid.bins * 4);
   layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
   give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
   give(layout.weight, ranks ? sorted * static_cast<int64_t>(sizeof(Entry<Key>)) : 0);

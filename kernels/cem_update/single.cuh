@@ -5,9 +5,9 @@
 // tile, writes record and elites.
 //
 // It is bound by latency, of instructions that are fetched as much as of data: hardly a loop is unrolled. This
-// is the chain: the fitness is loaded; a binary search for the key of the last elite, a count over the block a
-// step; the elites' places in index order; their ranks, within bins of keys; their rows, a dimension a lane; one warp finishes
-// the tile. What does not depend on the elites is loaded before they are known.
+// is the chain: the fitness is loaded; a radix search for the key of the last elite; the elites' places in
+// index order; their ranks, within bins of keys; their rows, a dimension a lane; one warp finishes the tile.
+// What does not depend on the elites is loaded before they are known.
 #pragma once
 
 #include "device.cuh"
@@ -16,7 +16,7 @@
 namespace cem_tetris::update {
 
 constexpr int kSinglePopulation = 16384, kSingleElites = 8192;
-constexpr int kMaxBins = 1024;                // by key, of elites that are to be ranked
+constexpr int kMaxBins = 1024;                // by key
 constexpr int kCrowd = 64;                    // elites in a bin; of more, all are sorted
 constexpr int kSortBytes = 16384;             // for the sort
 constexpr int kKept = 256;                    // weights by rank that a block keeps
@@ -62,35 +62,14 @@ struct SingleShared {
   T old[kRows][kMaxWidth];  // the marginals of a tile, and its floors
   T floor[kMaxWidth];
   Key least[kMaxWarps], most[kMaxWarps];
-  int count[2][kMaxWarps], before[kMaxWarps];
+  int count[kMaxWarps], before[kMaxWarps];
+  int bin, below, within;  // of the search: the last elite's bin, and what it has below and within
   double total[kSingleChunks], squares[kSingleChunks];  // of weights
   double sum[kSingleChunks];                            // of the elites' fitness
   Weight weight;
   double extra_variance, newest;
   bool better;
   int best;
-};
-
-// Counts over a block, one barrier each: two buffers take turns, so that none is overwritten while it is
-// read.
-template <int kItems>
-struct Counter {
-  int (&buffer)[2][kMaxWarps];
-  int turn = 0;
-
-  template <typename Predicate>
-  __device__ __forceinline__ int operator()(const Predicate& predicate) {
-    if constexpr (kItems == 1) return __syncthreads_count(predicate(0));
-    int count = 0;
-#pragma unroll
-    for (int item = 0; item < kItems; ++item) count += predicate(item) ? 1 : 0;
-    count = warp_sum(count);
-    const int lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
-    turn ^= 1;
-    if (lane == 0) buffer[turn][threadIdx.x / kWarp] = count;
-    __syncthreads();
-    return warp_sum(lane < warps ? buffer[turn][lane] : 0);
-  }
 };
 
 __device__ __forceinline__ int bit_length(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
@@ -292,9 +271,9 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   };
   load_tile(block);
   constexpr uint32_t kNone = ~0u;
-  if (ranks && thread < grid.bins) {
-    head[thread] = kNone;
+  if (thread < grid.bins) {
     before[thread] = 0;
+    if (ranks) head[thread] = kNone;
   }
   if (weighted && thread < min(wanted, kKept)) kept_weight[thread] = job.weights[thread];
   if (thread == 0) shared.best = population;
@@ -317,45 +296,66 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   if (lane == 0) {
     shared.least[warp] = least;
     shared.most[warp] = most;
-    shared.count[0][warp] = passed;
+    shared.count[warp] = passed;
   }
   __syncthreads();
   least = warp_min(lane < warps ? shared.least[lane] : kFailed);
   most = warp_max(lane < warps ? shared.most[lane] : Key(0));
-  passed = warp_sum(lane < warps ? shared.count[0][lane] : 0);
+  passed = warp_sum(lane < warps ? shared.count[lane] : 0);
   const int usable = min(passed, wanted);
 
-  // The elites: those with a key below the limit, and of those at it the ones with an index below `bound`.
+  // How many are in the bins below the thread's own, which it empties.
+  const auto sum_bins = [&](int& own, bool& crowded) {
+    own = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
+    if (own != 0) before[thread] = 0;
+    int below = own;  // the inclusive sum of the warp's lanes
+#pragma unroll
+    for (int step = 1; step < kWarp; step *= 2) {
+      const int other = __shfl_up_sync(kAll, below, step);
+      if (lane >= step) below += other;
+    }
+    if (lane == kWarp - 1) shared.before[warp] = below;
+    crowded = __syncthreads_or(own > kCrowd);
+    return below - own + warp_sum(lane < warp ? shared.before[lane] : 0);
+  };
+
+  // The elites: those with a key below the limit, and of those at it the ones with an index below `bound`. A radix
+  // search: the keys of a range are counted in bins, and the bin of the last elite is the next range.
   Key limit = most;
   int bound = population;
   if (passed > wanted) {
-    Counter<kItems> count{shared.count};
-    bool exact = false;
-    limit = least;
-#pragma unroll 1
-    while (limit < most) {
-      const Key middle = limit + (most - limit) / 2;
-      const int within = count([&](int item) { return key[item] <= middle; });
-      if (within == wanted) {
-        limit = middle;
-        exact = true;
-        break;
+    Key low = least;
+    int needed = wanted, shift = 0;
+    do {
+      const Key range = limit - low;
+      shift = max(0, bit_length(range) - grid.log_bins);
+#pragma unroll
+      for (int item = 0; item < kItems; ++item) {
+        const Key above = key[item] - low;
+        if (above <= range && origin + item * kWarp < population) atomicAdd(&before[above >> shift], 1u);
       }
-      if (within > wanted) {
-        most = middle;
-      } else {
-        limit = middle + 1;
+      __syncthreads();
+      int own = 0;
+      bool crowded = false;
+      const int below = sum_bins(own, crowded);
+      if (below < needed && needed <= below + own) {
+        shared.bin = thread;
+        shared.below = below;
+        shared.within = own;
       }
-    }
-    int low = 0, high = population;
-#pragma unroll 1
-    while (!exact) {
-      bound = (low + high) / 2;
-      const int within = count([&](int item) {
-        return key[item] < limit || (key[item] == limit && origin + item * kWarp < bound);
-      });
-      exact = within == wanted;
-      (within > wanted ? high : low) = bound;
+      __syncthreads();
+      low += static_cast<Key>(shared.bin) << shift;
+      limit = low + min(static_cast<Key>(limit - low), static_cast<Key>((Key(1) << shift) - 1));
+      needed -= shared.below;
+    } while (shared.within != needed && shift != 0);
+    if (shared.within != needed) {
+      in_index_order<kItems>(
+          shared.before, [&](int item) { return origin + item * kWarp < population && key[item] == limit; },
+          [&](int item, int place) {
+            if (place == needed) shared.bin = origin + item * kWarp;
+          });
+      __syncthreads();
+      bound = shared.bin;
     }
   }
   const auto is_elite = [&](int item) {
@@ -398,16 +398,9 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
       atomicAdd(&before[bin], 1u);
     }
     __syncthreads();
-    const int mine = thread < grid.bins ? static_cast<int>(before[thread]) : 0;
-    int below = mine;  // the inclusive sum of the warp's lanes
-#pragma unroll
-    for (int step = 1; step < kWarp; step *= 2) {
-      const int other = __shfl_up_sync(kAll, below, step);
-      if (lane >= step) below += other;
-    }
-    if (lane == kWarp - 1) shared.before[warp] = below;
-    const bool crowded = __syncthreads_or(mine > kCrowd);
-    below += warp_sum(lane < warp ? shared.before[lane] : 0) - mine;
+    int own = 0;
+    bool crowded = false;
+    const int below = sum_bins(own, crowded);
     if (thread < grid.bins) before[thread] = static_cast<uint32_t>(below);
     __syncthreads();
     if (!crowded) {

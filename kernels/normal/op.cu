@@ -59,6 +59,7 @@ Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
 
 // A load, in blocks a multiprocessor: with more, the general kernels are as fast.
 constexpr int64_t kSmallLoad = 96;
+constexpr int64_t kLine = 128;  // bytes of a line of the cache
 
 // How many dimensions a thread of a small kernel has, by the load with one each.
 int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
@@ -102,10 +103,15 @@ bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<fl
   int rows = rows_of(noise.problems * blocks * noise.dimensions / device);
   while (noise.dimensions % rows != 0) rows /= 2;
   const int64_t across = noise.dimensions / rows, threads = noise.problems * blocks * across;
+  // Rows that are no whole lines of the cache: a warp would write parts of many.
+  const bool staged = rows == kTile && across <= kThreads && noise.samples % kTile == 0 &&
+                      noise.dimensions * static_cast<int64_t>(sizeof(T)) % kLine != 0;
+  const int64_t block_threads = staged ? kThreads / across * across : kThreads;
   const SmallColumns job{make_divider(static_cast<uint32_t>(blocks * across)),
                          make_divider(static_cast<uint32_t>(across)),
                          static_cast<uint32_t>(threads),
                          all_aligned(mean) && all_aligned(std),
+                         staged,
                          noise.dimensions,
                          noise.samples,
                          static_cast<const float*>(mean.data),
@@ -115,8 +121,9 @@ bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<fl
                          bounds,
                          small_keys(noise)};
   dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
-    launch_early(small_columns_kernel<T, kRows.value, kTensors.value>, grid_of(divide_up(threads, kThreads), 1),
-                 kThreads, 0, current_stream(out), job, static_cast<T*>(out.mutable_data_ptr()));
+    launch_early(small_columns_kernel<T, kRows.value, kTensors.value>,
+                 grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
+                 current_stream(out), job, static_cast<T*>(out.mutable_data_ptr()));
   });
   return true;
 }

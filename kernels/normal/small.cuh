@@ -56,6 +56,7 @@ struct SmallColumns {
   Divider of_problem, of_block;  // threads of a problem, and of a block of samples
   uint32_t threads;
   bool aligned;
+  bool staged;  // a block has whole blocks of samples, and its result goes through shared memory
   int64_t dimensions, samples;
   const float *mean, *std;
   int64_t mean_stride, std_stride;
@@ -94,16 +95,21 @@ __device__ __forceinline__ void load_rows(const float* from, bool aligned, float
   }
 }
 
-// By these instructions: of a plain store ptxas makes four.
-template <int kCount, typename T>
-__device__ __forceinline__ void store_some(T* to, const float (&x)[kCount]) {
-  if constexpr (kCount == 4 && sizeof(T) == 4) {
-    __stcg(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
-  } else {
-    Pack<T, kCount> pack;
+template <typename T, int kCount>
+__device__ __forceinline__ Pack<T, kCount> packed(const float (&x)[kCount]) {
+  Pack<T, kCount> pack;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) convert(pack.value[i], x[i]);
-    *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
+  for (int i = 0; i < kCount; ++i) convert(pack.value[i], x[i]);
+  return pack;
+}
+
+// By this instruction: of a plain store of four floats ptxas makes four.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_some(T* to, const Pack<T, kCount>& x) {
+  if constexpr (kCount == 4 && sizeof(T) == 4) {
+    __stcg(reinterpret_cast<float4*>(to), make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
+  } else {
+    *reinterpret_cast<Pack<T, kCount>*>(to) = x;
   }
 }
 
@@ -144,7 +150,7 @@ __global__ __launch_bounds__(kThreads, 4) void small_rows_kernel(const __grid_co
     float x[kTile];
     sample_pair(w.word[0], w.word[1], means[i], stds[i], x[0], x[1]);
     sample_pair(w.word[2], w.word[3], means[i], stds[i], x[2], x[3]);
-    store_some(to, x);
+    store_some(to, packed<T>(x));
     to += job.samples;
   }
 }
@@ -153,8 +159,7 @@ template <typename T, int kRows, bool kTensors>
 __global__ __launch_bounds__(kThreads) void small_columns_kernel(const __grid_constant__ SmallColumns job,
                                                                  T* __restrict__ out) {
   wait_for_kernel_before();
-  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
-  if (thread >= job.threads) return;
+  const uint32_t before = blockIdx.x * blockDim.x, thread = min(before + threadIdx.x, job.threads - 1);
   const uint32_t problem = job.of_problem.quotient(thread), rest = thread - problem * job.of_problem.divisor;
   const uint32_t block = job.of_block.quotient(rest);
   const int64_t dimension = (rest - block * job.of_block.divisor) * int64_t{kRows};
@@ -189,11 +194,32 @@ __global__ __launch_bounds__(kThreads) void small_columns_kernel(const __grid_co
       if (value > high[i % kRows]) value = high[i % kRows];
     }
   }
+  if constexpr (kRows == kTile) {
+    if (job.staged) {  // its result lies in one piece, which it writes by whole lines
+      __shared__ Pack<T, kRows> staged[kTile * kThreads];
+      const uint32_t width = job.of_block.divisor;
+      const uint32_t own = threadIdx.x + job.of_block.quotient(threadIdx.x) * (kTile - 1) * width;
+#pragma unroll
+      for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
+      __syncthreads();
+      auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * static_cast<int64_t>(before);
+      const uint32_t left = kTile * (job.threads - before);
+      Pack<T, kRows> pack[kTile];
+#pragma unroll
+      for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
+#pragma unroll
+      for (int i = 0; i < kTile; ++i) {
+        const uint32_t at = threadIdx.x + i * blockDim.x;
+        if (at < left) store_some(to[at].value, pack[i]);
+      }
+      return;
+    }
+  }
   const int64_t first = static_cast<int64_t>(block) * kTile;
   T* to = out + (problem * job.samples + first) * job.dimensions + dimension;
 #pragma unroll
   for (int i = 0; i < kTile; ++i) {
-    if (first + i < job.samples) store_some(to + i * job.dimensions, x[i]);
+    if (first + i < job.samples) store_some(to + i * job.dimensions, packed<T>(x[i]));
   }
 }
 
