@@ -332,7 +332,7 @@ def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites
     if paths is not None and old.paths is not None:
         kept = refused.unsqueeze(-1) | ~paths.isfinite()
         paths = _rounded(torch.where(kept, old.paths.double(), paths), old.paths.dtype)
-    return new._replace(distribution=distribution, factor=next_factor, paths=paths)
+    return State(distribution, *new[1:-3], next_factor, paths, settings)
 
 
 def _ranked(

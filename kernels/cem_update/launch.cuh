@@ -57,9 +57,15 @@ void launch_ranks(const Device& device, const Job& job, const int64_t* index, co
     return;
   }
   const int64_t count = settings.problems * settings.elites, blocks = divide_up(count, kRankThreads);
-  Tensor keys = empty(like, 0, settings.problems, settings.elites, ScalarType::Long);
-  device.launch(key_kernel, blocks, kRankThreads, 0, job, index,
-                static_cast<int64_t*>(keys.mutable_data_ptr()), count);
+  const bool wide = is_wide(job);  // half the bits are sorted in little more than half the time
+  Tensor keys = empty(like, 0, settings.problems, settings.elites, wide ? ScalarType::Long : ScalarType::Int);
+  if (wide) {
+    device.launch(key_kernel<int64_t>, blocks, kRankThreads, 0, job, index,
+                  static_cast<int64_t*>(keys.mutable_data_ptr()), count);
+  } else {
+    device.launch(key_kernel<int32_t>, blocks, kRankThreads, 0, job, index,
+                  static_cast<int32_t*>(keys.mutable_data_ptr()), count);
+  }
   const Tensor places = packed(sorted_places(keys));
   device.launch(scatter_kernel, blocks, kRankThreads, 0, job, index, weight,
                 static_cast<const int64_t*>(places.const_data_ptr()), count);
@@ -148,7 +154,7 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
                        static_cast<int32_t>(blocks),
                        static_cast<int32_t>(chunks)};
   device.zero(memory, search_bytes + told_bytes);
-  const bool wide = job.type == ScalarType::Double || job.type == ScalarType::Long;
+  const bool wide = is_wide(job);
   for (int top = 64; top > (wide ? 0 : 32); top -= kDigit) {
     const int bits = std::min(kDigit, top - (wide ? 0 : 32));
     device.launch(digit_kernel, problems * blocks, kSearchThreads, 0, job, work, top - bits, bits);
@@ -176,8 +182,7 @@ template <typename Device>
 Outputs run(const Device& device, Arguments& arguments) {
   const Job job = make_job(arguments);
   const Settings& settings = job.settings;
-  const bool wide = job.type == ScalarType::Double || job.type == ScalarType::Long,
-             doubles = arguments.type == ScalarType::Double;
+  const bool wide = is_wide(job), doubles = arguments.type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&

@@ -43,13 +43,15 @@ __global__ void __launch_bounds__(kRankThreads)
   if (place < elites && lane == 0) write_ranked(job, index, weight, problem, place, rank);
 }
 
-// The keys of a list as signed integers in the same order, for a sort.
+// The keys of a list as signed integers in the same order, for a sort: the upper bits of a wide key, or all.
+template <typename Sorted>
 __global__ void __launch_bounds__(kRankThreads)
-    key_kernel(Job job, const int64_t* index, int64_t* keys, int64_t count) {
+    key_kernel(Job job, const int64_t* index, Sorted* keys, int64_t count) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kRankThreads + threadIdx.x;
   if (i >= count) return;
   const int64_t problem = i / job.settings.elites;
-  keys[i] = static_cast<int64_t>(wide_key(job, problem * job.settings.population + index[i]) ^ 1ull << 63);
+  const unsigned long long key = wide_key(job, problem * job.settings.population + index[i]) ^ 1ull << 63;
+  keys[i] = static_cast<Sorted>(static_cast<int64_t>(key) >> (64 - 8 * sizeof(Sorted)));
 }
 
 // place_of: the place in the list of each rank.

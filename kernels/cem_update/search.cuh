@@ -37,16 +37,20 @@ struct Workspace {
   int32_t chunks;   // of K elites
 };
 
+// Whether the keys have 64 bits.
+UPDATE_FUNCTION bool is_wide(const Job& job) {
+  return job.type == ScalarType::Double || job.type == ScalarType::Long;
+}
+
 // Keys of 64 bits for any fitness: a narrower key has the upper ones.
 __device__ __forceinline__ unsigned long long wide_key(const Job& job, int64_t i) {
-  if (job.type == ScalarType::Double || job.type == ScalarType::Long) return key_at<uint64_t>(job, i);
+  if (is_wide(job)) return key_at<uint64_t>(job, i);
   const uint32_t key = key_at<uint32_t>(job, i);
   return job.can_fail && key == ~0u ? ~0ull : static_cast<unsigned long long>(key) << 32;
 }
 
 __device__ __forceinline__ double wide_fitness(const Job& job, int64_t i) {
-  return job.type == ScalarType::Double || job.type == ScalarType::Long ? fitness_at<uint64_t>(job, i)
-                                                                        : fitness_at<uint32_t>(job, i);
+  return is_wide(job) ? fitness_at<uint64_t>(job, i) : fitness_at<uint32_t>(job, i);
 }
 
 __device__ __forceinline__ bool has_failed(const Job& job, unsigned long long key) {
