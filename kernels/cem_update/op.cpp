@@ -92,14 +92,15 @@ void select(Job& job) {
       selection.usable = selector.usable;
       selection.best = selector.best;
       const double count = static_cast<double>(selector.usable);
-      selection.weight = make_weight(count, count);
+      selection.weight = make_weight(settings, count, count);
       if (settings.ranked || job.weights != nullptr) selector.set_ranks(index);
       if (job.weights != nullptr) {
         double* mine = job.weight.data() + problem * job.places();
         for (int64_t p = 0; p < selector.usable; ++p) mine[p] = job.weights[selector.rank[p]];
         const double* w = job.weights;
-        selection.weight = make_weight(ordered_sum(selector.usable, [&](int64_t p) { return w[p]; }),
-                                       ordered_sum(selector.usable, [&](int64_t p) { return w[p] * w[p]; }));
+        selection.weight =
+            make_weight(settings, ordered_sum(selector.usable, [&](int64_t p) { return w[p]; }),
+                        ordered_sum(selector.usable, [&](int64_t p) { return w[p] * w[p]; }));
       }
       int64_t* out = job.elites + problem * wanted;
       for (int64_t p = 0; p < wanted; ++p) out[settings.ranked ? selector.rank[p] : p] = index[p];

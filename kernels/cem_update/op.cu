@@ -21,7 +21,8 @@ struct Device {
   template <typename... Parameters, typename... Given>
   void launch_early(void (*kernel)(Parameters...), int64_t blocks, int threads, int64_t bytes,
                     const Given&... arguments) const {
-    cem_tetris::launch_early(kernel, dim3(static_cast<unsigned>(blocks)), threads, bytes, stream, arguments...);
+    cem_tetris::launch_early(kernel, dim3(static_cast<unsigned>(blocks)), threads, bytes, stream,
+                             arguments...);
   }
   void zero(void* memory, int64_t bytes) const { STD_CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream)); }
 };

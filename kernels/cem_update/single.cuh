@@ -1,13 +1,14 @@
-// A whole update in one kernel, for populations that a block holds in its registers: kItems candidates a thread.
+// A whole update in one kernel, for populations that a block holds in its registers: kItems candidates a
+// thread.
 //
 // Grid: a problem has `blocks` blocks. Each of them finds the elites again, which costs less than a second
 // kernel, then takes every `blocks`-th tile of `width` dimensions. Block `record_block`, which may have no
 // tile, writes record and elites.
 //
-// It is bound by latency, of instructions that are fetched as much as of data: hardly a loop is unrolled. This
-// is the chain: the fitness is loaded; a radix search for the key of the last elite; the elites' places in
-// index order; their ranks, within bins of keys; their rows, a dimension a lane; one warp finishes the tile.
-// What does not depend on the elites is loaded before they are known.
+// It is bound by latency, of instructions that are fetched as much as of data: hardly a loop is unrolled.
+// This is the chain: the fitness is loaded; a radix search for the key of the last elite; the elites' places
+// in index order; their ranks, within bins of keys; their rows, a dimension a lane; one warp finishes the
+// tile. What does not depend on the elites is loaded before they are known.
 #pragma once
 
 #include "device.cuh"
@@ -20,11 +21,10 @@ constexpr int kMaxBins = 1024;                // by key
 constexpr int kCrowd = 64;                    // elites in a bin; of more, all are sorted
 constexpr int kSortBytes = 16384;             // for the sort
 constexpr int kKept = 256;                    // weights by rank that a block keeps
-constexpr int kEntries = 1024;
 constexpr int kMinWidth = 8, kMaxWidth = 32;  // dimensions of a tile
 constexpr int kSingleChunks = kSingleElites / kChunk;
 
-constexpr int kFew = kResidues;         // elites of which each has a residue class of its own
+constexpr int kFew = kResidues;        // elites of which each has a residue class of its own
 constexpr int kQuads = kResidues / 4;  // the residue classes r, r + 8, r + 16 and r + 24
 
 // An elite in the sort.
@@ -39,8 +39,9 @@ struct alignas(2 * sizeof(Key)) Entry {
 template <typename Key>
 constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
 
-// The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by place.
-// It begins with the sums of residue classes, a row each, two moments; before, the ranking has its arrays there.
+// The dynamic shared memory: where its arrays begin, in bytes, and where they end. What is of elites is by
+// place. It begins with the sums of residue classes, a row each, two moments; before, the ranking has its
+// arrays there.
 struct Layout {
   int entries;             // from one moment to the other
   int next, head, before;  // of bins: their elites as a list, and how many elites come before
@@ -105,7 +106,8 @@ __device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
 
 // Calls use(item, place) for the candidates that fulfil a predicate, with their places in index order.
 template <int kItems, typename Predicate, typename Use>
-__device__ __forceinline__ void in_index_order(int (&before)[kMaxWarps], const Predicate& predicate, const Use& use) {
+__device__ __forceinline__ void in_index_order(int (&before)[kMaxWarps], const Predicate& predicate,
+                                               const Use& use) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   int place = 0;
 #pragma unroll
@@ -131,34 +133,18 @@ __device__ __noinline__ double key_value(ScalarType type, Key key, bool maximize
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
 
-// Hides a number from the compiler, which keeps in registers around a loop what follows from numbers it knows.
+// Hides a number from the compiler, which keeps in registers around a loop what follows from numbers it
+// knows.
 __device__ __forceinline__ int hidden(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-__device__ __noinline__ double quotient(double a, double b) { return a / b; }
-
-// make_weight and newest_share of update.h, with one division for all.
-__device__ __forceinline__ Weight weight_of(const Settings& settings, double total, double squares) {
-  Weight weight{quotient(1.0, total), 0.0};
-  if (settings.variance == kNewMeanUnbiased) {
-    const double scale = 1.0 - quotient(squares, total * total);
-    weight.unbiased = scale > 0.0 ? quotient(1.0, scale) : 0.0;
-  }
-  return weight;
-}
-__device__ __forceinline__ double newest_of(const Settings& settings, int64_t generation) {
-  return settings.mean_averaging == 0.0
-             ? 1.0
-             : quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
-}
-
-// One residue class of a chunk's elites, the places from `first` on, in one dimension; rows are `stride` apart.
-// Of few elites, four residue classes.
+// One residue class of a chunk's elites, the places from `first` on, in one dimension; rows are `stride`
+// apart. Of few elites, four residue classes.
 template <typename T>
-__device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T best, int first, int end, bool few,
-                                                   const uint16_t* index, const double* weight) {
+__device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T best, int first, int end,
+                                                   bool few, const uint16_t* index, const double* weight) {
   constexpr int kAtOnce = kResidues / kQuads;  // loads in flight: none waits for a comparison
   const int step = few ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
@@ -190,7 +176,8 @@ __device__ __forceinline__ Moments residue_moments(const T* rows, int stride, T 
   return sums;
 }
 
-// The first steps of the tree over the residue classes of a chunk, r += r + 16, 8: of row r, which it changes.
+// The first steps of the tree over the residue classes of a chunk, r += r + 16, 8: of row r, which it
+// changes.
 __device__ __forceinline__ void add_quad(double* row, int stride, int r, int rows) {
   const auto at = [&](int i) { return r + i < rows ? row[i * stride] : 0.0; };
   row[0] = (at(0) + at(16)) + (at(8) + at(24));
@@ -210,7 +197,8 @@ __device__ __forceinline__ double quads_sum(const double* row, int stride) {
 }
 
 template <typename Key, typename T, int kItems>
-__global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
+__global__ void __launch_bounds__(kThreads, 1)
+    single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
   constexpr Key kFailed = ~Key(0);
   __shared__ SingleShared<Key, T> shared;
   wait_for_kernel_before();
@@ -249,8 +237,10 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
 #pragma unroll
     for (int item = 0; item < kItems; ++item) {
       const int i = origin + item * kWarp;
-      key[item] = i < population ? static_cast<Key>(type.key(load<decltype(type)>(job.fitness, first + i), settings.maximize))
-                                 : kFailed;
+      key[item] =
+          i < population
+              ? static_cast<Key>(type.key(load<decltype(type)>(job.fitness, first + i), settings.maximize))
+              : kFailed;
     }
   });
   const int64_t generation = *job.generation;
@@ -319,8 +309,8 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     return below - own + warp_sum(lane < warp ? shared.before[lane] : 0);
   };
 
-  // The elites: those with a key below the limit, and of those at it the ones with an index below `bound`. A radix
-  // search: the keys of a range are counted in bins, and the bin of the last elite is the next range.
+  // The elites: those with a key below the limit, and of those at it the ones with an index below `bound`. A
+  // radix search: the keys of a range are counted in bins, and the bin of the last elite is the next range.
   Key limit = most;
   int bound = population;
   if (passed > wanted) {
@@ -379,7 +369,8 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   T best_value{};
   const auto load_best = [&](int tile) {
     const int64_t best = usable > 0 ? shared.best : 0;
-    best_value = static_cast<const T*>(job.candidates)[(first + best) * dimensions + min(tile * width + own, dimensions - 1)];
+    best_value = static_cast<const T*>(
+        job.candidates)[(first + best) * dimensions + min(tile * width + own, dimensions - 1)];
   };
   if (block < grid.tiles) load_best(block);
 
@@ -388,7 +379,8 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     if (records && settings.ranked) job.elites[problem * wanted + rank] = index[place];
   };
   if (ranks) {
-    // Bins of as many keys each; an elite's rank is the number of those in lower bins and of lower ones in its own.
+    // Bins of as many keys each; an elite's rank is the number of those in lower bins and of lower ones in
+    // its own.
     const int shift = max(0, bit_length(static_cast<Key>(limit - least)) - grid.log_bins);
     const auto bin_of = [&](Key key) { return static_cast<int>((key - least) >> shift); };
 #pragma unroll 1
@@ -447,7 +439,8 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
       in_index_order<kItems>(
           shared.before, [&](int item) { return origin + item * kWarp < population && !is_elite(item); },
           [&](int item, int place) {
-            if (usable + place < wanted) job.elites[problem * wanted + usable + place] = origin + item * kWarp;
+            if (usable + place < wanted)
+              job.elites[problem * wanted + usable + place] = origin + item * kWarp;
           });
     }
     // Not by the warp that finishes the tiles.
@@ -502,8 +495,8 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   }
   if (warp == warps - 1 && lane == 0) {
     shared.extra_variance = extra_variance;
-    shared.weight = weight_of(settings, total, squares);
-    shared.newest = newest_of(settings, generation);
+    shared.weight = make_weight(settings, total, squares);
+    shared.newest = newest_share(settings, generation);
   }
   if (warp == warps - 2 && lane == 0) {
     shared.better = is_better(key_value(job.type, least, settings.maximize), known, settings.maximize);
@@ -512,14 +505,16 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
   const int places = usable;
 #pragma unroll 1
   for (int tile = block; tile < grid.tiles; tile += grid.blocks) {
-    // Else the compiler keeps what is the same for all tiles in registers, and too few are left for the loads.
+    // Else the compiler keeps what is the same for all tiles in registers, and too few are left for the
+    // loads.
     const int thread = hidden(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
     const int usable = hidden(places), chunks = (usable + kChunk - 1) / kChunk;
     const int dimensions = hidden(static_cast<int>(settings.dimensions));
     const int slots = threads >> grid.log_width, slot = thread >> grid.log_width, own = thread & (width - 1);
     const bool few = settings.elites <= kFew;
     const int log_classes = few ? 3 : 5, units = max(1, slots >> log_classes);  // chunks at once
-    const int64_t problem = grid.blocks == 1 ? hidden(blockIdx.x) : hidden(static_cast<int>(blockIdx.x) / grid.blocks);
+    const int64_t problem =
+        grid.blocks == 1 ? hidden(blockIdx.x) : hidden(static_cast<int>(blockIdx.x) / grid.blocks);
     const auto* rows = static_cast<const T*>(job.candidates) + problem * population * dimensions;
     const int left = tile * width, column = min(left + own, dimensions - 1);
     if (tile != block) {
@@ -531,10 +526,12 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
     for (int from = 0; from < chunks; from += units) {
 #pragma unroll 1
       for (int s = slot; s < units << log_classes; s += slots) {
-        const int begin = (from + (s >> log_classes)) * kChunk, place = begin + (s & ((1 << log_classes) - 1));
+        const int begin = (from + (s >> log_classes)) * kChunk,
+                  place = begin + (s & ((1 << log_classes) - 1));
         if (place >= usable && !few) continue;
-        const Moments sums = residue_moments(rows + column, dimensions, best_value, place,
-                                             min(usable, begin + kChunk), few, index, weighted ? weight : nullptr);
+        const Moments sums =
+            residue_moments(rows + column, dimensions, best_value, place, min(usable, begin + kChunk), few,
+                            index, weighted ? weight : nullptr);
         part[s * width + own] = sums.first;
         part[layout.entries + s * width + own] = sums.second;
       }
@@ -579,9 +576,10 @@ __global__ void __launch_bounds__(kThreads, 1) single_kernel(const __grid_consta
         const Moments sums = chunks > 1 ? Moments{chunk_sum[thread], chunk_sum[grid.chunks * width + thread]}
                                         : Moments{quads_sum(part + thread, width),
                                                   quads_sum(part + layout.entries + thread, width)};
-        const double least_std = job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
-        write_marginal(job, at, shared.weight, sums, best_value, shared.better, old, shared.extra_variance, least_std,
-                       shared.newest);
+        const double least_std =
+            job.floors != nullptr ? static_cast<double>(shared.floor[thread]) : -HUGE_VAL;
+        write_marginal(job, at, shared.weight, sums, best_value, shared.better, old, shared.extra_variance,
+                       least_std, shared.newest);
       }
     }
     if (tile + grid.blocks < grid.tiles) __syncthreads();

@@ -10,6 +10,7 @@
 
 namespace cem_tetris::update {
 
+constexpr int kEntries = 1024;  // sums of residue classes in a block
 constexpr int kScalars = 3;
 enum Scalar { kFitness, kWeight, kWeightSquared };
 
@@ -199,11 +200,10 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
                                ? static_cast<double>(floors[problem * settings.floor_stride + column])
                                : -HUGE_VAL;
       const bool better = is_better(top, job.record[problem * kFigures + kBestFitness], settings.maximize);
-      write_marginal(job, at, make_weight(total[kWeight], total[kWeightSquared]),
+      write_marginal(job, at, make_weight(settings, total[kWeight], total[kWeightSquared]),
                      Moments{part[0][0][lane], part[1][0][lane]},
                      static_cast<const T*>(job.candidates)[(first + best) * dimensions + column], better, old,
-                     extra_variance_of(job, generation), floor,
-                     newest_share(settings, generation));
+                     extra_variance_of(job, generation), floor, newest_share(settings, generation));
     }
   }
   if (left == 0 && lane == 0) {

@@ -13,8 +13,10 @@
 
 #if defined(__CUDACC__)
 #define UPDATE_FUNCTION __host__ __device__ __forceinline__
+#define UPDATE_LONG_FUNCTION __host__ __device__ __noinline__ inline
 #else
 #define UPDATE_FUNCTION inline
+#define UPDATE_LONG_FUNCTION inline
 #endif
 
 namespace cem_tetris::update {
@@ -110,15 +112,22 @@ struct Integer {
   static UPDATE_FUNCTION double value(Bits bits) { return static_cast<double>(bits); }
 };
 
-// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where there is none.
-// The sums are those of the first weights by rank, as many as there are elites.
+// A division of doubles is long code on a GPU: one for all that are seldom needed.
+UPDATE_LONG_FUNCTION double quotient(double a, double b) { return a / b; }
+
+// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where there is
+// none. The sums are those of the first weights by rank, as many as there are elites.
 struct Weight {
   double share, unbiased;
 };
 
-UPDATE_FUNCTION Weight make_weight(double total, double squares) {
-  const double scale = 1.0 - squares / (total * total);
-  return {1.0 / total, scale > 0.0 ? 1.0 / scale : 0.0};
+UPDATE_FUNCTION Weight make_weight(const Settings& settings, double total, double squares) {
+  Weight weight{quotient(1.0, total), 0.0};
+  if (settings.variance == kNewMeanUnbiased) {
+    const double scale = 1.0 - quotient(squares, total * total);
+    weight.unbiased = scale > 0.0 ? quotient(1.0, scale) : 0.0;
+  }
+  return weight;
 }
 
 // The sums over the elites for one dimension: of w x and w x^2, with x from the best one.
@@ -174,7 +183,8 @@ UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moment
 
 // The share of generation t's mean in the averaged one.
 UPDATE_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
-  return 1.0 / (1.0 + settings.mean_averaging * static_cast<double>(generation));
+  if (settings.mean_averaging == 0.0) return 1.0;
+  return quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
 }
 
 // Whether a fitness is strictly better than the best one known; NaN is none.

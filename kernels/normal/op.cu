@@ -26,7 +26,8 @@ struct DeviceType<torch::headeronly::BFloat16> {
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Makes a device the current one where it is not: a guard costs the host 0.2 us or more, the question nothing.
+// Makes a device the current one where it is not: a guard costs the host 0.2 us or more, the question
+// nothing.
 class OnDevice {
  public:
   explicit OnDevice(int32_t device) {
