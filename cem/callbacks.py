@@ -85,6 +85,9 @@ class GenerationRecord:
 class Callback:
     """Hooks of a training run, to be overridden; all do nothing here."""
 
+    on_every_rank = False
+    """Whether every rank calls it; otherwise rank 0 alone. See ``cem.ranks``."""
+
     def on_start(self, plan: RunPlan) -> None:
         """Called once, before the first generation."""
 

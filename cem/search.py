@@ -6,7 +6,9 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem import ranks
 from cem._checks import as_real, check_real
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, belongs
 from cem.checkpoint import Checkpointer
@@ -106,6 +109,7 @@ def search(
     checkpoint: str | Path | None = None,
     record_every: int = 1,
     graph: bool = False,
+    distributed: bool = False,
     seed: int | None = None,
     **options: Any,
 ) -> Result:
@@ -133,12 +137,16 @@ def search(
         record_every: The generations from one test of the reasons, and entry of the history, to the next.
         graph: Whether generations run as a CUDA graph; needs ``device="cuda"`` and an objective of PyTorch
             operations.
+        distributed: Whether the processes that ``torchrun`` started share the evaluation of each population,
+            see ``cem.ranks``; every one of them makes this call, and gets the result of one process. The
+            objective has to give a candidate the same fitness in any population.
         seed: The seed of all restarts. None: that of the search that is resumed, or else one that torch's
             global generator draws.
         options: Others of ``CrossEntropyMethod``: ``bounds``, ``covariance``, ``paths``, ``device``, ...
 
     Raises:
         CheckpointError: If ``checkpoint`` holds another search.
+        RanksError: If another rank has gone.
         TypeError: If an argument has the wrong type.
         ValueError: If one is out of range, or every candidate of a generation has failed.
     """
@@ -153,7 +161,18 @@ def search(
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
     history = _History(maximize, target)
     best: CrossEntropyMethod | None = None
-    with StopRequest() as stop:
+    evaluate = _population_objective(objective, vectorize)
+    with ExitStack() as stack:
+        stop = stack.enter_context(StopRequest())
+        if distributed:
+            stack.enter_context(ranks.joined())
+        if ranks.count() > 1:
+            if graph:
+                raise ValueError("expected graph=False of a search that ranks share, got True")
+            if first < ranks.count():
+                raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {first}")
+            stop = ranks.AgreedStop(stop)
+            evaluate = ranks.shared(evaluate, stop)
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
         for restart in range(restarts + 1):
@@ -172,7 +191,7 @@ def search(
             watch = _Watch(optimizer, history)
             trainer = Trainer(
                 optimizer,
-                _population_objective(objective, vectorize),
+                evaluate,
                 generations=left // size,
                 callbacks=[
                     *([] if folder is None else [MetricsWriter(folder / _METRICS, distribution=True)]),
@@ -188,14 +207,13 @@ def search(
                 record_every=record_every,
                 graph=graph,
             )
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-                if any(folder.glob("checkpoint-*.json")):
-                    trainer.resume()
-                    watch.replay(folder / _METRICS, optimizer.generation)
+            if folder is not None and ranks.from_first(partial(_holds_checkpoint, folder)):
+                trainer.resume()
+                lines = ranks.from_first((folder / _METRICS).read_bytes).splitlines()
+                watch.replay(lines, optimizer.generation)
+            ended = trainer.run().reason if watch.reason is None else "requested"
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
-            ended = trainer.run().reason if watch.reason is None else "requested"
             left -= optimizer.generation * size
             history.evaluations += optimizer.generation * size
             made = restart + 1
@@ -240,8 +258,15 @@ class _History:
             column.append(value)
 
 
+def _holds_checkpoint(folder: Path) -> bool:
+    folder.mkdir(parents=True, exist_ok=True)
+    return any(folder.glob("checkpoint-*.json"))
+
+
 class _Watch(Callback):
     """Records the history, and looks for a reason of ``cem.termination`` to end the search."""
+
+    on_every_rank = True
 
     def __init__(self, optimizer: CrossEntropyMethod, history: _History) -> None:
         self.reason: str | None = None
@@ -259,9 +284,9 @@ class _Watch(Callback):
         )
         self._before: tuple[Tensor, Tensor] | None = None
 
-    def replay(self, path: Path, generations: int) -> None:
+    def replay(self, lines: Sequence[bytes], generations: int) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
-        for line in path.read_bytes().splitlines():
+        for line in lines:
             if not belongs(line, generations):
                 break
             values = json.loads(line)
@@ -291,6 +316,8 @@ class _Watch(Callback):
 
 class _Halt(Callback):
     """Ends a search that has a reason, after all other callbacks."""
+
+    on_every_rank = True
 
     def __init__(self, watch: _Watch) -> None:
         self._watch = watch

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from cem import ranks
 from cem._checks import check_real
 from cem.callbacks import Callback, GenerationRecord, RunPlan
 from cem.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
@@ -94,6 +95,9 @@ class Trainer:
     generations are recorded. A run that is asked to stop waits ``GRACE_SECONDS`` for them and then drops
     them. The optimizer is rewound to the last generation recorded.
 
+    Within ``cem.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
+    Rank 0 saves, resumes for all, and calls the callbacks, but those with ``on_every_rank``.
+
     Attributes:
         optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
         stop: The request to stop; objectives may call ``stop.check()``.
@@ -166,7 +170,10 @@ class Trainer:
         """
         if self._checkpointer is None:
             raise CheckpointError("expected a trainer with a checkpointer to resume from, got one without")
-        loaded = self._checkpointer.load_latest(self._restore)
+        checkpointer = self._checkpointer
+        loaded = ranks.from_first(lambda: checkpointer.load_latest(self._restore))
+        if ranks.rank() > 0:
+            self._restore(loaded.state)
         self._saved = loaded.step
         return loaded
 
@@ -184,7 +191,7 @@ class Trainer:
             ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. With deferred
                 sync it rises when the next generation is told, and names the refused one.
         """
-        self._refuse_to_mix()
+        ranks.from_first(self._refuse_to_mix)
         with ExitStack() as stack:
             if self._owns_stop:
                 stack.enter_context(self.stop)
@@ -192,11 +199,13 @@ class Trainer:
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
             plan = RunPlan(self.optimizer.generation, self._generations, self._time_limit_s, self._costs)
-            for callback in self._callbacks:
+            self._take_state_of_first()
+            for callback in self._called():
                 stack.callback(callback.on_end)
                 callback.on_start(plan)
             reason = self._loop()
             self._save()
+            self._take_state_of_first()
         signum = self.stop.signum if reason == "signal" else None
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
@@ -299,18 +308,28 @@ class Trainer:
             metrics=told.metrics.read(seconds),
             distribution=told.snapshot.distribution(),
         )
-        for callback in self._callbacks:
+        for callback in self._called():
             callback.on_generation(record)
 
     def _save(self) -> None:
         generation = self._recorded.generation
-        if self._checkpointer is None or self._saved == generation:
+        if self._checkpointer is None or self._saved == generation or ranks.rank() > 0:
             return
         state = self._recorded.state_dict()
         for callback in self._callbacks:
             callback.on_checkpoint(generation, state)
         self._checkpointer.save(generation, {"optimizer": state, "elapsed_s": self.elapsed_s})
         self._saved = generation
+
+    def _called(self) -> Sequence[Callback]:
+        return [each for each in self._callbacks if each.on_every_rank or ranks.rank() == 0]
+
+    def _take_state_of_first(self) -> None:
+        """Give all ranks the state of rank 0: with its seed, after the generation that it recorded."""
+        if ranks.count() > 1:
+            state = ranks.from_first(self.optimizer.state_dict)
+            if ranks.rank() > 0:
+                self.optimizer.load_state_dict(state)
 
     def _restore(self, state: dict[str, Any]) -> None:
         optimizer_state = state.get("optimizer")

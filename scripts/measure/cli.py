@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from kernels import BuildError
 from kernels.files import check_writable
 from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, one_line_errors, one_of, positive_int, positive_seconds
+from tetris.commands.command_line import (
+    Parser,
+    joined_ranks,
+    one_line_errors,
+    one_of,
+    positive_int,
+    positive_seconds,
+)
 from tetris.devices import check_gpu, choose_device
 from tetris.evaluation.text_table import table
 
@@ -72,19 +79,21 @@ def measurement(
             if devices == ("cuda",):
                 check_gpu("what is measured", "a machine with one")
             device = devices[0] if len(devices) == 1 else choose_device(arguments.device)
+        from cem import ranks
         from measure.provenance import title, write_result  # with torch, as what measures
 
         run = measure if callable(measure) else importlib.import_module(f"measure.{measure}").measure
-        try:
-            figures, data, series = run(arguments, device)
-        except BuildError:  # a RuntimeError that is told by whoever runs this
-            raise
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            return UNFINISHED if isinstance(error, Unfinished) else 1
-        print(f"{title(device)}\n{figure_table(figures, data.get('ranges', {}))}", flush=True)
-        if arguments.json is not None:
-            write_result(arguments.json, figures, data, device, series)
+        with joined_ranks():
+            try:
+                figures, data, series = run(arguments, device)
+            except BuildError:  # a RuntimeError that is told by whoever runs this
+                raise
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                return UNFINISHED if isinstance(error, Unfinished) else 1
+            print(f"{title(device)}\n{figure_table(figures, data.get('ranges', {}))}", flush=True)
+            if arguments.json is not None and ranks.rank() == 0:
+                write_result(arguments.json, figures, data, device, series)
         return 0
 
     return main

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, describe_noise, parse_noise
+from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
 from measure.processes import least_lines
 from tetris import Rollout, Rules, Score, feature_names, rollout
 from tetris.evaluation import DEFAULT_SEED
@@ -127,25 +127,33 @@ def _play_once(
     plan: Plan, device: str, rows: Sequence[Tensor], first_stream: int
 ) -> tuple[Tensor, Tensor, int]:
     """Play one game with every row of every search's weights; lines and games ended, and all decisions."""
+    weights = torch.cat(list(rows))
+    own = ranks.share(len(weights))
     result = rollout(
-        *(torch.cat(list(rows)), plan.rules, 1, plan.limit, PIECE_SEED, device),
+        *(weights[own], plan.rules, 1, plan.limit, PIECE_SEED, device),
         features=plan.features,
         share_streams=False,
         games_per_stream=1,
-        first_stream=first_stream,
+        first_stream=first_stream + own.start,
     )
-    lines, games = (total.cpu().reshape(len(rows), -1) for total in (result.lines, result.games))
-    return lines, games, int(result.decisions.sum())
+    counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
+    lines, games, decisions = ranks.gather(counts, len(weights)).unbind(1)
+    return lines.reshape(len(rows), -1), games.reshape(len(rows), -1), int(decisions.sum())
 
 
 def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dict[str, Any]]:
     """Score the last mean of every search as published controllers are: in streams, nothing is cut off."""
     weights = torch.stack([search.optimizer.mean for search in searches])
     streams = streams_for(Limit(decisions=plan.score_decisions), device)
-    games = Rollout(weights, plan.rules, streams, DEFAULT_SEED, device, features=plan.features)
+    own = ranks.share(streams)
+    games = Rollout(
+        *(weights, plan.rules, own.stop - own.start, DEFAULT_SEED, device),
+        features=plan.features,
+        first_stream=own.start,
+    )
     result = games.advance(math.ceil(plan.score_decisions / streams))
-    counts = zip(result.lines.tolist(), result.games.tolist(), result.decisions.tolist(), strict=True)
-    scores = [Score(*each) for each in counts]
+    counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
+    scores = [Score(*each) for each in ranks.gather(counts.unsqueeze(0), ranks.count()).sum(0).tolist()]
     return [{"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)} for s in scores]
 
 

@@ -135,6 +135,23 @@ def _discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def joined_ranks() -> Iterator[None]:
+    """Join the processes that ``torchrun`` started, see `cem.ranks`; all but the first are silent.
+
+    Raises:
+        OSError: If they cannot be reached.
+    """
+    from cem import ranks  # torch: not for --help
+
+    with ranks.joined(), contextlib.ExitStack() as stack:
+        if ranks.rank() > 0:
+            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        yield
+
+
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
     """Return the ``type`` of an argument that is one of some names; the error has a hint."""
     names = tuple(known)

@@ -24,7 +24,7 @@ from tetris.commands.arguments import (
     game_rules,
     read_controllers,
 )
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
+from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
 from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
 
@@ -63,6 +63,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate every controller and print the table."""
     arguments = parse_arguments(argv)
+    with joined_ranks():
+        return score(arguments)
+
+
+def score(arguments: argparse.Namespace) -> int:
+    """Estimate every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
     from tetris.evaluation.estimates import (
         STREAMS,

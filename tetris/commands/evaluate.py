@@ -22,7 +22,7 @@ from tetris.commands.arguments import (
     game_rules,
     read_controllers,
 )
-from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
+from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
 from tetris.devices import choose_device
 from tetris.evaluation import DEFAULT_SEED
 
@@ -95,7 +95,14 @@ def read_pieces(path: Path) -> list[int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table."""
     arguments = parse_arguments(argv)
+    with joined_ranks():
+        return score(arguments)
+
+
+def score(arguments: argparse.Namespace) -> int:
+    """Score every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
+    from cem import ranks
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.evaluation.text_table import score_table
@@ -127,10 +134,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         played: list[Step] = []
         if stepwise:
             pieces = PieceStream(rules, number, 0) if sequence is None else sequence
-            played, score, seconds = play_steps(controller, rules, pieces, limit)
+            played, counts, seconds = play_steps(controller, rules, pieces, limit)
         else:
             with progress_bar(label, limit) as progress:
-                score, seconds = measure(controller, rules, limit, number, device, progress)
+                counts, seconds = measure(controller, rules, limit, number, device, progress)
         measurement = Measurement(
             label=label,
             controller=controller,
@@ -138,11 +145,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             pieces=arguments.pieces or "uniform" if sequence is None else arguments.piece_sequence.name,
             seed=number if sequence is None else None,
             device=device,
-            score=score,
+            score=counts,
             seconds=seconds,
         )
         measurements.append(measurement)
-        if arguments.replay:
+        if arguments.replay and ranks.rank() == 0:
             with one_line_errors():
                 write_text(
                     arguments.replay, json.dumps(step_replay(measurement, played), allow_nan=False) + "\n"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import signal
 import sys
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 
+from cem import ranks
 from kernels.ahead import build_missing
 from tetris import LinearController, feature_names, native
-from tetris.commands.command_line import command_of, one_line_errors
+from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
 from tetris.devices import NATIVE, choose_device
 from tetris.evaluation.comparison import boards, compare, references_to_play, verdict
 from tetris.evaluation.text_table import Score, is_estimate, score_table
@@ -35,22 +38,19 @@ def run_training(given: argparse.Namespace) -> int:
     stop = StopRequest()
     with ExitStack() as stack:
         with one_line_errors():
-            if "resume" in given:
-                folder, new = RunFolder(given.resume), None
-                recipe = folder.recipe()
-                choose_device(recipe.device, _CPU)
-            else:
-                recipe = new = new_recipe(given)
-                folder = new_folder(getattr(given, "out", None), recipe.seed)
-                folder.check_free()
+            stack.enter_context(joined_ranks())
+            recipe, path, is_new = ranks.from_first(lambda: run_of(given))
+            folder = RunFolder(path)
+            choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
             callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
             training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
-            stack.enter_context(folder.claimed(new))
+            if ranks.rank() == 0:
+                stack.enter_context(folder.claimed(recipe if is_new else None))
             for rejected in training.restore():
                 note(f"passed over {rejected}")
-        if is_finished(training):
-            if not folder.report.is_file():
+        if ranks.from_first(lambda: is_finished(training)):
+            if ranks.rank() == 0 and not folder.report.is_file():
                 report(folder)
             return 0
         announce(training)
@@ -58,6 +58,30 @@ def run_training(given: argparse.Namespace) -> int:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with stop:
             return train(training, stop)
+
+
+def run_of(given: argparse.Namespace) -> tuple[Recipe, Path, bool]:
+    """Return the recipe and the folder of a run, and whether it is a new one.
+
+    What ``torchrun`` starts again goes on with the run of ``--out``.
+
+    Raises:
+        OSError: If the folder cannot be read or made.
+        ValueError: If the recipe or the folder is wrong.
+    """
+    out: Path | None = getattr(given, "out", None)
+    old: Path | None = getattr(given, "resume", None)
+    if old is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+        if out is None:
+            raise ValueError("expected --out FOLDER with --max-restarts: what is started again goes on there")
+        if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) and RunFolder(out).config.is_file():
+            old = out
+    if old is not None:
+        return RunFolder(old).recipe(), old, False
+    recipe = new_recipe(given)
+    folder = new_folder(out, recipe.seed)
+    folder.check_free()
+    return recipe, folder.path, True
 
 
 def new_recipe(given: argparse.Namespace) -> Recipe:
@@ -116,14 +140,16 @@ def train(training: Training, stop: StopRequest) -> int:
     build_references(training)
     result = training.trainer.run()
     controller = training.save_controller()
+    first = ranks.rank() == 0
     progress = f"after {result.generation} of {recipe.total_generations} generations"
     interrupted = progress if result.reason == "signal" else None
     said = None
     if controller is not None:
         if interrupted is None:
             summarize(training, result)
-            draw(training)
-        written = report(training.folder)
+            if first:
+                draw(training)
+        written = first and report(training.folder)
         if interrupted is None and recipe.score_decisions:
             try:
                 said = measure(training, controller, stop)
@@ -183,7 +209,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
     found: list[Score] = []
     said = ""
     for rules in boards(controller, recipe.rules):
-        stop.check()
+        ranks.together(stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         scores = list(compare(controller, rules, recipe.score_decisions, recipe.device, stop.check))
         found += scores

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from cem import ranks
 from tetris import LinearController, Rules, rollout, split_rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import who_played
@@ -131,6 +132,8 @@ def estimate(
 ) -> Estimate:
     """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
+    Ranks make a batch each; see `cem.ranks`.
+
     Args:
         label: Label of the controller.
         controller: The controller.
@@ -152,7 +155,7 @@ def estimate(
             if check is not None:
                 check()
 
-        while True:
+        def batch() -> torch.Tensor:
             found = split_rollout(
                 weights,
                 rules,
@@ -162,23 +165,47 @@ def estimate(
                 device,
                 features=controller.features,
                 share_streams=False,
-                first_stream=len(rates) * streams,
+                first_stream=(len(rates) + ranks.rank() * ESTIMATES) * streams,
                 check=show,
             )
-            rates += found.rate.tolist()
-            made += int(found.decisions.sum())
-            bar.update(ESTIMATES)
             passed = time.perf_counter() - began
-            estimated = Estimate(label, controller, rules, device, seed, streams, tuple(rates), made, passed)
-            if enough(estimated):
-                return estimated
+            return torch.tensor(
+                [[*found.rate.tolist(), int(found.decisions.sum()), passed]], dtype=torch.float64
+            )
+
+        while True:
+            found = ranks.gather(ranks.together(batch), ranks.count()).tolist()
+            passed = max(each[-1] for each in found)
+            for *new, decisions, _ in found:  # as one process makes them
+                rates += new
+                made += int(decisions)
+                bar.update(ESTIMATES)
+                estimated = Estimate(
+                    label, controller, rules, device, seed, streams, tuple(rates), made, passed
+                )
+                if enough(estimated):
+                    return estimated
 
 
 def games_ended(controller: LinearController, rules: Rules, device: str, seed: int) -> int:
     """Return the number of games that end in `PLAYED` decisions without splitting."""
     features = controller.features
-    played = rollout([controller.weights], rules, STREAMS, 2 * DECISIONS, seed, device, features=features)
-    return int(played.games)
+    own = ranks.share(STREAMS)
+
+    def play() -> torch.Tensor:
+        played = rollout(
+            [controller.weights],
+            rules,
+            own.stop - own.start,
+            2 * DECISIONS,
+            seed,
+            device,
+            features=features,
+            first_stream=own.start,
+        )
+        return played.games.cpu()
+
+    return int(ranks.gather(ranks.together(play), ranks.count()).sum())
 
 
 def check_rarely_loses(

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from cem import ranks
 from tetris import LinearController, Rules, Score
 from tetris.progress import progress
 from tetris.rollouts import Rollout
@@ -156,6 +157,7 @@ def measure(
     """Play parallel streams of games and count.
 
     The result is a pure function of the arguments, the same on every device, unless the limit is in seconds.
+    Ranks play their share of the streams each; see `cem.ranks`.
 
     Args:
         controller: The controller.
@@ -174,14 +176,29 @@ def measure(
     """
     streams = streams_for(limit, device)
     weights = torch.tensor([controller.weights], dtype=torch.float32)
-    rollout = Rollout(weights, rules, streams, seed, device, features=controller.features)
+    own = ranks.share(streams)
+    rollout = Rollout(
+        weights,
+        rules,
+        max(1, own.stop - own.start),  # a rank without a stream plays one that is not counted
+        seed,
+        device,
+        features=controller.features,
+        first_stream=own.start,
+    )
     began = time.perf_counter()
     score, seconds, chunk = Score(0, 0, 0), 0.0, 0
+
+    def play() -> torch.Tensor:
+        totals = rollout.advance(chunk, check)
+        counts = int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0])
+        microseconds = round((time.perf_counter() - began) * 1e6)
+        return torch.tensor([[*(counts if own.stop > own.start else (0, 0, 0)), microseconds]])
+
     while not limit.reached(score, seconds):
         chunk = _next_chunk(limit, score, seconds, streams, chunk)
-        totals = rollout.advance(chunk, check)
-        score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
-        seconds = time.perf_counter() - began
+        found = ranks.gather(ranks.together(play), ranks.count())
+        score, seconds = Score(*found[:, :3].sum(0).tolist()), int(found[:, 3].max()) / 1e6
         progress(score)
     return score, seconds
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, Evaluation
+from cem import CrossEntropyMethod, Evaluation, StopRequest, ranks
 from tetris import RolloutResult, SplitResult, rollout, split_rollout
 from tetris.training.recipe import Recipe, Stage
 
@@ -66,10 +66,27 @@ def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
 
 
 class LinesPerGame:
-    """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments."""
+    """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments.
 
-    def __init__(self, recipe: Recipe, optimizer: CrossEntropyMethod, check: Callable[[], None]) -> None:
-        """Set up; ``check`` is called a few times a second during a generation and may raise to end it."""
+    Ranks play their share of the candidates each; see `cem.ranks`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        optimizer: CrossEntropyMethod,
+        check: Callable[[], None],
+        stop: StopRequest | None = None,
+    ) -> None:
+        """Set up.
+
+        Args:
+            recipe: The recipe of the run.
+            optimizer: The optimizer, whose averaged mean plays as well.
+            check: Called a few times a second during a generation; may raise to end it.
+            stop: As of `cem.ranks.together`.
+        """
+        self._stop = stop
         self._recipe = recipe
         self._optimizer = optimizer
         self._check = check
@@ -83,29 +100,38 @@ class LinesPerGame:
         """
         number, stage = self._recipe.stage_at(generation)
         players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
-        result = self._play(players, stage, generation)
-        fitness = lines_per_game(result)
+        fitness, counts = self._play(players, stage, generation)
+        lines, games, decisions = counts.unbind(1)
         metrics: dict[str, float | Tensor] = {
             "stage": number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
             "learned_mean_fitness": fitness[-1],
-            "lines": result.lines.sum(),
-            "games": result.games.sum(),
-            "decisions": result.decisions.sum(),
+            "lines": lines.sum(),
+            "games": games.sum(),
+            "decisions": decisions.sum(),
         }
         return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
 
-    def _play(self, players: Tensor, stage: Stage, generation: int) -> RolloutResult | SplitResult:
+    def _play(self, players: Tensor, stage: Stage, generation: int) -> tuple[Tensor, Tensor]:
+        """Return fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3)."""
         recipe = self._recipe
-        return (split_rollout if stage.split else rollout)(
-            players,
-            stage.rules,
-            recipe.streams,
-            stage.decisions,
-            self._piece_seed,
-            recipe.device,
-            features=recipe.features,
-            first_stream=generation * recipe.streams,
-            check=self._check,
-        )
+        own = players[ranks.share(len(players))]
+
+        def play() -> Tensor:
+            result = (split_rollout if stage.split else rollout)(
+                own,
+                stage.rules,
+                recipe.streams,
+                stage.decisions,
+                self._piece_seed,
+                recipe.device,
+                features=recipe.features,
+                first_stream=generation * recipe.streams,
+                check=self._check,
+            )
+            bits = lines_per_game(result).view(torch.int64)
+            return torch.stack([bits, result.lines, result.games, result.decisions], dim=1)
+
+        rows = ranks.gather(ranks.together(play, self._stop), len(players))
+        return rows[:, 0].contiguous().view(torch.float64), rows[:, 1:]

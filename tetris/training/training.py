@@ -20,6 +20,7 @@ from cem import (
     ProgressBar,
     StopRequest,
     Trainer,
+    ranks,
 )
 from cem.checkpoint import RejectedCheckpoint
 from cem.sampling import OPERATORS
@@ -155,6 +156,11 @@ class Training:
             progress_bar.tick()
             stop.check()
 
+        if recipe.population < ranks.count():
+            raise ValueError(
+                f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
+            )
+        agreed = ranks.AgreedStop(stop) if ranks.count() > 1 else stop
         self.optimizer = CrossEntropyMethod(
             torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
             1.0,
@@ -170,7 +176,7 @@ class Training:
         )
         self.trainer = Trainer(
             self.optimizer,
-            LinesPerGame(recipe, self.optimizer, check),
+            LinesPerGame(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(
@@ -182,16 +188,19 @@ class Training:
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
             ),
-            stop=stop,
+            stop=agreed,
             costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
         )
 
     def restore(self) -> list[RejectedCheckpoint]:
         """Resume from the newest usable checkpoint, if any; return the newer ones that could not be used."""
-        checkpoints = self.folder.checkpoints
-        if not checkpoints.is_dir() or not any(checkpoints.glob("checkpoint-*.json")):
+        if not ranks.from_first(self._has_checkpoint):
             return []
         return list(self.trainer.resume().rejected)
+
+    def _has_checkpoint(self) -> bool:
+        checkpoints = self.folder.checkpoints
+        return checkpoints.is_dir() and any(checkpoints.glob("checkpoint-*.json"))
 
     @property
     def decisions(self) -> int:
@@ -248,7 +257,8 @@ class Training:
         if not state["generation"]:
             return None
         controller = self.controller(score, estimates, state)
-        controller.save(self.folder.controller)
+        if ranks.rank() == 0:
+            controller.save(self.folder.controller)
         return controller
 
     def decisions_after(self, generations: int) -> int:
