@@ -29,7 +29,7 @@ from cem.evaluation import Evaluation, Objective
 from cem.stopping import Interrupted, StopRequest
 
 TIMEOUT_S = 600.0
-"""How long a rank waits for the others by default, in seconds: more than they differ in a generation."""
+"""How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
 
 _Result = TypeVar("_Result")
 _joined = False
@@ -45,25 +45,28 @@ def started() -> bool:
 
 
 @contextlib.contextmanager
-def joined(*, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
+def joined() -> Iterator[None]:
     """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
 
     A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
     the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, and gloo all else, and
     ranks that have no GPU to themselves.
 
-    Args:
-        timeout_s: How long to wait for other ranks, in seconds, before ``RanksError``.
-
     Raises:
         RanksError: If the others cannot be reached.
+        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds.
     """
     global _joined
     if _joined or not (started() or (dist.is_available() and dist.is_initialized())):
         yield
         return
     if not dist.is_initialized():
-        _make_group(datetime.timedelta(seconds=timeout_s))
+        given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
+        try:
+            timeout = datetime.timedelta(seconds=float(given))
+        except (ValueError, OverflowError):
+            raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, got {given!r}") from None
+        _make_group(timeout)
     _joined = True
     try:
         yield
@@ -73,14 +76,25 @@ def joined(*, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
 
 def _make_group(timeout: datetime.timedelta) -> None:
     local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
-    gpus = torch.cuda.device_count()
+    gpus, world = torch.cuda.device_count(), int(os.environ["WORLD_SIZE"])
     if gpus:
         torch.cuda.set_device(local % gpus)
     if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // max(1, of_host)))
+    backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
     with _answers():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo", timeout=timeout)
+        dist.init_process_group(
+            backends, timeout=timeout, store=_store(timeout), rank=int(os.environ["RANK"]), world_size=world
+        )
     atexit.register(dist.destroy_process_group)
+
+
+def _store(timeout: datetime.timedelta) -> dist.Store:
+    """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or int(os.environ["RANK"]) > 0
+    store = dist.TCPStore(host, port, is_master=not hosted, timeout=timeout)
+    return dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def count() -> int:

@@ -1,0 +1,101 @@
+"""Searches that ranks share, started by test_ranks.py: prints what each of them found, a line a rank."""
+
+import json
+import math
+import os
+import sys
+
+import torch
+
+from cem import Callback, CrossEntropyMethod, Evaluation, Interrupted, StopRequest, Trainer, minimize, ranks
+
+
+def sphere(x):
+    return (x - 3.0).square().sum(-1)
+
+
+def found(**options):
+    result = minimize(
+        sphere, torch.zeros(5), 1.0, budget=4000, population_size=51, distributed=True, **options
+    )
+    return {
+        **{name: getattr(result, name) for name in ("fun", "reason", "evaluations", "restarts", "history")},
+        "x": result.x.tolist(),
+        "std": result.std.tolist(),
+    }
+
+
+def refused(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+class StopAfter(Callback):
+    def __init__(self, stop):
+        self.stop = stop
+
+    def on_generation(self, record):
+        if record.generation == 3:
+            self.stop.request()
+
+
+def stopped_by_a_callback():
+    with ranks.joined(), StopRequest() as own:
+        stop = ranks.AgreedStop(own)
+        search = CrossEntropyMethod([0.0] * 3, 1.0, 20, maximize=False, seed=5)
+        objective = ranks.shared(lambda x, _: sphere(x), stop)
+        trainer = Trainer(search, objective, generations=50, callbacks=[StopAfter(stop)], stop=stop)
+        return [trainer.run().reason, search.generation, search.best_fitness]
+
+
+def interrupted_on_the_last():
+    def work():
+        if ranks.rank() == ranks.count() - 1:
+            raise Interrupted("enough")
+        return 1
+
+    with ranks.joined():
+        return refused(lambda: ranks.together(work))
+
+
+def gathered():
+    with ranks.joined():
+        own = ranks.share(7)
+        rows = torch.arange(14.0).view(7, 2)
+        return [ranks.gather(rows[own], 7).tolist(), ranks.greatest([ranks.rank(), -ranks.rank()])]
+
+
+def of_first():
+    with ranks.joined():
+        return [
+            ranks.from_first(lambda: [ranks.rank(), "text"]),
+            refused(lambda: ranks.from_first(lambda: 1 / 0)),
+        ]
+
+
+def main(folder):
+    with_metrics = lambda x: Evaluation(sphere(x), {"a": 1.0})  # noqa: E731
+    report = {
+        "plain": found(seed=1),
+        "restarts": found(seed=2, restarts=2, target=-1.0),
+        "bounds": found(seed=3, bounds=(-1.0, 2.0), covariance="full", paths=True),
+        "saved": found(seed=4, checkpoint=folder),
+        "saved again": found(checkpoint=folder),
+        "gathered": gathered(),
+        "interrupted": interrupted_on_the_last(),
+        "of first": of_first(),
+        "stopped": stopped_by_a_callback(),
+        "too few": refused(lambda: minimize(sphere, [0.0], 1.0, population_size=2, distributed=True)),
+        "metrics": refused(lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)),
+        "failed": refused(
+            lambda: minimize(lambda x: x[:, 0] * math.nan, torch.zeros(2), 1.0, distributed=True)
+        ),
+        "seedless": found()["fun"],
+    }
+    print("report", os.environ.get("RANK", "0"), json.dumps(report), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
