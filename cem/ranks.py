@@ -24,6 +24,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+
 
 from cem.evaluation import Evaluation, Objective
 from cem.stopping import Interrupted, StopRequest
@@ -89,12 +91,12 @@ def _make_group(timeout: datetime.timedelta) -> None:
     atexit.register(dist.destroy_process_group)
 
 
-def _store(timeout: datetime.timedelta) -> dist.Store:
+def _store(timeout: datetime.timedelta) -> PrefixStore:
     """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or int(os.environ["RANK"]) > 0
-    store = dist.TCPStore(host, port, is_master=not hosted, timeout=timeout)
-    return dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    store = dist.TCPStore(host, port, is_master=not hosted, timeout=timeout)  # type: ignore[attr-defined]
+    return PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def count() -> int:

@@ -17,6 +17,7 @@ MODULES = (
     "planner",
     "record",
     "sanitizers",
+    "scale",
     "time_to_target",
     "training",
 )

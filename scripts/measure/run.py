@@ -53,6 +53,7 @@ _ALL = (
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
     Measurement("planner", "measure planner --device {device}", 3600.0),
+    Measurement("scale", "measure scale --device {device}", 1800.0),
     Measurement("training", "measure training preset --device {device}", 3600.0),
     *(
         Measurement(tool, f"measure sanitizers {tool}", 3600.0, _GPU)

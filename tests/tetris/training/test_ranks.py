@@ -26,7 +26,14 @@ TORCHRUN = [
 ]
 RECIPE = ["--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240"]
 SHORT = [*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2"]
-LONG = [*RECIPE, "--population=40", "--curriculum=10x8:120:500", "--score-decisions=0"]
+LONG = [*RECIPE, "--population=40", "--score-decisions=0"]
+HARD = 1000  # decisions on a stream: some generations a second
+
+
+def stage(generations: int, decisions: int = 500) -> str:
+    return f"--curriculum=10x8:{generations}:{decisions}"
+
+
 CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
 
 
@@ -41,7 +48,7 @@ class Job:
 
     def __init__(self, words: list[str], log: Path, **variables: str) -> None:
         self.log = log
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **variables}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
         with log.open("w") as out:
             self.process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, env=environment)
 
@@ -75,7 +82,7 @@ class Job:
 
 
 def train(ranks: int, log: Path, *arguments: str) -> str:
-    status, out = Job(command(ranks, *arguments), log).wait()
+    status, out = Job(command(ranks, *arguments), log).wait(400)
     assert status == 0, out
     return out
 
@@ -130,11 +137,12 @@ def test_a_run_goes_on_with_another_number_of_ranks(whole: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [4])
+@pytest.mark.parametrize("kills", [30])
 def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(tmp_path: Path, kills: int) -> None:
-    train(1, tmp_path / "log", *LONG, "--out", str(tmp_path / "whole"))
+    recipe = [*LONG, stage(6 * kills, HARD)]
+    train(1, tmp_path / "log", *recipe, "--out", str(tmp_path / "whole"))
     folder, moments, steps = tmp_path / "killed", random.Random(0), []
-    job = Job(command(3, *LONG, "--out", str(folder), restarts=3 * kills), tmp_path / "log")
+    job = Job(command(3, *recipe, "--out", str(folder), restarts=3 * kills), tmp_path / "log")
     before: list[int] = []
     while len(steps) < kills:
         ranks = job.workers()
@@ -151,11 +159,11 @@ def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(tmp_path: Path, k
             os.kill(moments.choice(ranks), signal.SIGKILL)
             steps.append(recorded(folder))
         before = ranks
-    status, out = job.wait(300)
+    status, out = job.wait(400)
 
     assert status == 0, out
     assert outcome(folder) == outcome(tmp_path / "whole")
-    assert len({step for step in steps if 0 < step < 120}) >= kills // 4, steps
+    assert len({step for step in steps if step > 0}) >= kills // 4, steps
 
 
 def training(job: Job, folder: Path) -> list[int]:
@@ -170,7 +178,7 @@ def training(job: Job, folder: Path) -> list[int]:
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_torchrun_saves_within_ten_seconds(tmp_path: Path, signum: signal.Signals) -> None:
     folder = tmp_path / "run"
-    job = Job(command(2, *LONG, "--out", str(folder)), tmp_path / "log")
+    job = Job(command(2, *LONG, stage(120), "--out", str(folder)), tmp_path / "log")
     training(job, folder)
     began = time.monotonic()
     job.process.send_signal(signum)
@@ -184,7 +192,9 @@ def test_a_signal_to_torchrun_saves_within_ten_seconds(tmp_path: Path, signum: s
 @pytest.mark.slow
 def test_a_rank_that_hangs_ends_the_run_with_a_message(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    job = Job(command(2, *LONG, "--out", str(folder)), tmp_path / "log", CEM_TETRIS_RANK_TIMEOUT="3")
+    job = Job(
+        command(2, *LONG, stage(120), "--out", str(folder)), tmp_path / "log", CEM_TETRIS_RANK_TIMEOUT="3"
+    )
     hung = training(job, folder)[1]
     os.kill(hung, signal.SIGSTOP)
     began = time.monotonic()
