@@ -26,7 +26,6 @@ from torch import Tensor
 from torch import distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 
-
 from cem.evaluation import Evaluation, Objective
 from cem.stopping import Interrupted, StopRequest
 

@@ -241,3 +241,19 @@ def environments() -> str:
                 rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), f"{least} to {most}"])
     header = ["environment", "games", "placements/s, median", "range"]
     return table_block(header, rows, *results)
+
+
+def scale() -> str:
+    """Return how efficient training is on more ranks, measured and simulated."""
+    blocks = []
+    for result in load_all("scale"):
+        rows = []
+        for name, strong in result.figures.items():
+            if name.endswith(".strong_efficiency"):
+                ranks = name.removesuffix(".strong_efficiency")
+                weak = result.figures[f"{ranks}.weak_efficiency"]
+                how = "simulated" if ".simulated." in name else "measured"
+                number = f"{int(ranks.rpartition('.')[2]):,}"
+                rows.append([number, how, f"{strong:.1%}", f"{weak:.1%}"])
+        blocks.append(table_block(["ranks", "", "strong efficiency", "weak efficiency"], rows, result))
+    return "\n\n".join(blocks)
