@@ -1,204 +1,47 @@
-"""Ranks: the processes of one search that ``torchrun`` started, on one host or many.
+"""A search of many ranks, the processes that ``torchrun`` started on one host or many.
 
 Every rank has the whole search: it draws all candidates, which are a function of (seed, generation),
 evaluates its share of them, gathers the fitness of the others, and moves the same distribution to the same
 bits. So nothing but fitness travels, and any number of ranks gives what one process gives. Rank 0 alone
 writes.
 
->>> from cem import ranks
->>> ranks.count()  # one process alone is rank 0 of 1
-1
->>> ranks.share(10)
-slice(0, 10, None)
+``minimize(..., distributed=True)`` has all of it; what follows is for loops of one's own.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import datetime
-import os
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch import distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore
 
 from cem.evaluation import Evaluation, Objective
-from cem.stopping import Interrupted, StopRequest
+from cem.stopping import StopRequest
+from kernels.ranks import (
+    RanksError,
+    count,
+    from_first,
+    gather,
+    greatest,
+    joined,
+    rank,
+    share,
+    together,
+)
 
-TIMEOUT_S = 600.0
-"""How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
-
-_Result = TypeVar("_Result")
-_joined = False
-
-
-class RanksError(ConnectionError):
-    """Raised when other ranks have gone, or do not answer in time."""
-
-
-def started() -> bool:
-    """Return whether ``torchrun`` started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
-
-
-@contextlib.contextmanager
-def joined() -> Iterator[None]:
-    """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
-
-    A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
-    the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, and gloo all else, and
-    ranks that have no GPU to themselves.
-
-    Raises:
-        RanksError: If the others cannot be reached.
-        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds.
-    """
-    global _joined
-    if _joined or not (started() or (dist.is_available() and dist.is_initialized())):
-        yield
-        return
-    if not dist.is_initialized():
-        given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
-        try:
-            timeout = datetime.timedelta(seconds=float(given))
-        except (ValueError, OverflowError):
-            raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, got {given!r}") from None
-        _make_group(timeout)
-    _joined = True
-    try:
-        yield
-    finally:
-        _joined = False
-
-
-def _make_group(timeout: datetime.timedelta) -> None:
-    local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
-    gpus, world = torch.cuda.device_count(), int(os.environ["WORLD_SIZE"])
-    if gpus:
-        torch.cuda.set_device(local % gpus)
-    if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // max(1, of_host)))
-    backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
-    with _answers():
-        dist.init_process_group(
-            backends, timeout=timeout, store=_store(timeout), rank=int(os.environ["RANK"]), world_size=world
-        )
-    atexit.register(dist.destroy_process_group)
-
-
-def _store(timeout: datetime.timedelta) -> PrefixStore:
-    """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or int(os.environ["RANK"]) > 0
-    store = dist.TCPStore(host, port, is_master=not hosted, timeout=timeout)  # type: ignore[attr-defined]
-    return PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-
-
-def count() -> int:
-    """Return the number of ranks."""
-    return dist.get_world_size() if _joined else 1
-
-
-def rank() -> int:
-    """Return the number of this rank, from 0."""
-    return dist.get_rank() if _joined else 0
-
-
-def share(total: int, of_rank: int | None = None) -> slice:
-    """Return which of ``total`` rows a rank has: as many as the others, or one more."""
-    number = rank() if of_rank is None else of_rank
-    each, more = divmod(total, count())
-    begin = number * each + min(number, more)
-    return slice(begin, begin + each + (number < more))
-
-
-def gather(rows: Tensor, total: int) -> Tensor:
-    """Return the rows of all ranks in order, shape (total, ...).
-
-    Args:
-        rows: Those of ``share(total)``, on the CPU or this rank's GPU.
-        total: The number of all.
-
-    Raises:
-        RanksError: If other ranks are gone.
-    """
-    if not _joined:
-        return rows
-    most = -(-total // count())
-    by_host = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
-    padded = torch.zeros(most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device)
-    padded[: len(rows)] = rows
-    found = [torch.empty_like(padded) for _ in range(count())]
-    with _answers():
-        dist.all_gather(found, padded)
-    shares = (share(total, number) for number in range(count()))
-    cut = [each[: own.stop - own.start] for each, own in zip(found, shares, strict=True)]
-    return torch.cat(cut).to(rows.device)
-
-
-def from_first(make: Callable[[], _Result]) -> _Result:
-    """Return what rank 0 makes, on every rank.
-
-    Raises:
-        Exception: What ``make`` raises, on every rank.
-        RanksError: If other ranks are gone.
-    """
-    if not _joined:
-        return make()
-    values: list[Any] = [None, None]  # the result, the error
-    if rank() == 0:
-        try:
-            values[0] = make()
-        except Exception as error:
-            values[1] = error
-    with _answers():
-        dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
-    if values[1] is not None:
-        raise values[1]
-    return values[0]  # type: ignore[no-any-return]
-
-
-def greatest(numbers: list[int]) -> list[int]:
-    """Return the greatest of all ranks for each number.
-
-    Raises:
-        RanksError: If other ranks are gone.
-    """
-    if not _joined:
-        return numbers
-    found = torch.tensor(numbers)
-    with _answers():
-        dist.all_reduce(found, dist.ReduceOp.MAX)
-    return [int(number) for number in found]
-
-
-def together(work: Callable[[], _Result], stop: StopRequest | None = None) -> _Result:
-    """Do this rank's share of some work, and wait until the others have done theirs.
-
-    Args:
-        work: The work.
-        stop: Where a stop that any rank is asked for becomes known to all; None: nowhere.
-
-    Raises:
-        Interrupted: On every rank, if ``work`` raised it on one.
-        RanksError: If other ranks are gone.
-    """
-    if not _joined:
-        return work()
-    done: list[_Result] = []
-    with contextlib.suppress(Interrupted):
-        done.append(work())
-    agreed = stop if isinstance(stop, AgreedStop) else None
-    left, *asked = greatest([not done, *(agreed.own_reason if agreed else (0, 0))])
-    if agreed:
-        agreed.agree(*asked)
-    if left:
-        raise Interrupted("the work was asked to stop")
-    return done[0]
+__all__ = [
+    "AgreedStop",
+    "RanksError",
+    "count",
+    "from_first",
+    "gather",
+    "greatest",
+    "joined",
+    "rank",
+    "share",
+    "shared",
+    "together",
+]
 
 
 class AgreedStop(StopRequest):
@@ -265,7 +108,7 @@ class AgreedStop(StopRequest):
         return self
 
 
-def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
+def shared(objective: Objective, stop: AgreedStop | None = None) -> Objective:
     """Return an objective of all ranks, each of which evaluates its share of the candidates.
 
     Args:
@@ -291,12 +134,3 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
         return gather(together(fitness, stop), total)
 
     return evaluate
-
-
-@contextlib.contextmanager
-def _answers() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:  # of gloo and NCCL, whose texts have many lines
-        reason = str(error).strip().splitlines()[0][:300]
-        raise RanksError(f"expected all ranks to answer, but one has gone or hangs: {reason}") from error

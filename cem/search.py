@@ -163,7 +163,7 @@ def search(
     best: CrossEntropyMethod | None = None
     evaluate = _population_objective(objective, vectorize)
     with ExitStack() as stack:
-        stop = stack.enter_context(StopRequest())
+        own_stop = stop = stack.enter_context(StopRequest())
         if distributed:
             stack.enter_context(ranks.joined())
         if ranks.count() > 1:
@@ -171,8 +171,8 @@ def search(
                 raise ValueError("expected graph=False of a search that ranks share, got True")
             if first < ranks.count():
                 raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {first}")
-            stop = ranks.AgreedStop(stop)
-            evaluate = ranks.shared(evaluate, stop)
+            stop = agreed = ranks.AgreedStop(own_stop)
+            evaluate = ranks.shared(evaluate, agreed)
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
         for restart in range(restarts + 1):

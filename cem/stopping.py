@@ -8,11 +8,9 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
+from kernels.ranks import Interrupted as Interrupted
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupted(Exception):  # noqa: N818 - a request, not an error
-    """Raised by ``StopRequest.check`` inside an objective; the trainer then drops the generation."""
 
 
 class StopRequest:

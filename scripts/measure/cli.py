@@ -79,7 +79,7 @@ def measurement(
             if devices == ("cuda",):
                 check_gpu("what is measured", "a machine with one")
             device = devices[0] if len(devices) == 1 else choose_device(arguments.device)
-        from cem import ranks
+        from kernels import ranks
         from measure.provenance import title, write_result  # with torch, as what measures
 
         run = measure if callable(measure) else importlib.import_module(f"measure.{measure}").measure

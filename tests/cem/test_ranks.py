@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cem
-from cem import ranks
+from kernels import ranks
 
 SCRIPT = str(Path(__file__).with_name("shared_searches.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]

@@ -137,12 +137,12 @@ def _discard_stdout() -> None:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, see `cem.ranks`; all but the first are silent.
+    """Join the processes that ``torchrun`` started, see `kernels.ranks`; all but the first are silent.
 
     Raises:
         OSError: If they cannot be reached.
     """
-    from cem import ranks  # torch: not for --help
+    from kernels import ranks  # torch: not for --help
 
     with ranks.joined(), contextlib.ExitStack() as stack:
         if ranks.rank() > 0:

@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def score(arguments: argparse.Namespace) -> int:
     """Score every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
-    from cem import ranks
+    from kernels import ranks
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.evaluation.text_table import score_table

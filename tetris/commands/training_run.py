@@ -11,7 +11,7 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
-from cem import ranks
+from kernels import ranks
 from kernels.ahead import build_missing
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors

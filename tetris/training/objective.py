@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem import CrossEntropyMethod, Evaluation, StopRequest, ranks
+from cem import CrossEntropyMethod, Evaluation, ranks
 from tetris import RolloutResult, SplitResult, rollout, split_rollout
 from tetris.training.recipe import Recipe, Stage
 
@@ -76,7 +76,7 @@ class LinesPerGame:
         recipe: Recipe,
         optimizer: CrossEntropyMethod,
         check: Callable[[], None],
-        stop: StopRequest | None = None,
+        stop: ranks.AgreedStop | None = None,
     ) -> None:
         """Set up.
 

@@ -160,7 +160,7 @@ class Training:
             raise ValueError(
                 f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
             )
-        agreed = ranks.AgreedStop(stop) if ranks.count() > 1 else stop
+        agreed = ranks.AgreedStop(stop) if ranks.count() > 1 else None
         self.optimizer = CrossEntropyMethod(
             torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
             1.0,
@@ -188,7 +188,7 @@ class Training:
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
             ),
-            stop=agreed,
+            stop=agreed or stop,
             costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
         )
 

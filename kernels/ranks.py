@@ -1,0 +1,216 @@
+"""Ranks: the processes that ``torchrun`` started, on one host or many, which share some work.
+
+>>> from kernels import ranks
+>>> ranks.count()  # one process alone is rank 0 of 1
+1
+>>> ranks.share(10)
+slice(0, 10, None)
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import datetime
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+
+TIMEOUT_S = 600.0
+"""How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
+
+_Result = TypeVar("_Result")
+_joined = False
+
+
+class Interrupted(Exception):  # noqa: N818 - a request, not an error
+    """Raised in the middle of some work, where it was asked to stop."""
+
+
+class RanksError(ConnectionError):
+    """Raised when other ranks have gone, or do not answer in time."""
+
+
+def started() -> bool:
+    """Return whether ``torchrun`` started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[None]:
+    """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
+
+    A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
+    the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, and gloo all else, and
+    ranks that have no GPU to themselves.
+
+    Raises:
+        RanksError: If the others cannot be reached.
+        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds.
+    """
+    global _joined
+    if _joined or not (started() or (dist.is_available() and dist.is_initialized())):
+        yield
+        return
+    if not dist.is_initialized():
+        given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
+        try:
+            timeout = datetime.timedelta(seconds=float(given))
+        except (ValueError, OverflowError):
+            raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, got {given!r}") from None
+        _make_group(timeout)
+    _joined = True
+    try:
+        yield
+    finally:
+        _joined = False
+
+
+def _make_group(timeout: datetime.timedelta) -> None:
+    local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
+    gpus, world = torch.cuda.device_count(), int(os.environ["WORLD_SIZE"])
+    if gpus:
+        torch.cuda.set_device(local % gpus)
+    if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // max(1, of_host)))
+    backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
+    with _answers():
+        dist.init_process_group(
+            backends, timeout=timeout, store=_store(timeout), rank=int(os.environ["RANK"]), world_size=world
+        )
+    atexit.register(dist.destroy_process_group)
+
+
+def _store(timeout: datetime.timedelta) -> PrefixStore:
+    """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or int(os.environ["RANK"]) > 0
+    store = dist.TCPStore(host, port, is_master=not hosted, timeout=timeout)  # type: ignore[attr-defined]
+    return PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def count() -> int:
+    """Return the number of ranks."""
+    return dist.get_world_size() if _joined else 1
+
+
+def rank() -> int:
+    """Return the number of this rank, from 0."""
+    return dist.get_rank() if _joined else 0
+
+
+def share(total: int, of_rank: int | None = None) -> slice:
+    """Return which of ``total`` rows a rank has: as many as the others, or one more."""
+    number = rank() if of_rank is None else of_rank
+    each, more = divmod(total, count())
+    begin = number * each + min(number, more)
+    return slice(begin, begin + each + (number < more))
+
+
+def gather(rows: Tensor, total: int) -> Tensor:
+    """Return the rows of all ranks in order, shape (total, ...).
+
+    Args:
+        rows: Those of ``share(total)``, on the CPU or this rank's GPU.
+        total: The number of all.
+
+    Raises:
+        RanksError: If other ranks are gone.
+    """
+    if not _joined:
+        return rows
+    most = -(-total // count())
+    by_host = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
+    padded = torch.zeros(most, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device)
+    padded[: len(rows)] = rows
+    found = [torch.empty_like(padded) for _ in range(count())]
+    with _answers():
+        dist.all_gather(found, padded)
+    shares = (share(total, number) for number in range(count()))
+    cut = [each[: own.stop - own.start] for each, own in zip(found, shares, strict=True)]
+    return torch.cat(cut).to(rows.device)
+
+
+def from_first(make: Callable[[], _Result]) -> _Result:
+    """Return what rank 0 makes, on every rank.
+
+    Raises:
+        Exception: What ``make`` raises, on every rank.
+        RanksError: If other ranks are gone.
+    """
+    if not _joined:
+        return make()
+    values: list[Any] = [None, None]  # the result, the error
+    if rank() == 0:
+        try:
+            values[0] = make()
+        except Exception as error:
+            values[1] = error
+    with _answers():
+        dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
+    if values[1] is not None:
+        raise values[1]
+    return values[0]  # type: ignore[no-any-return]
+
+
+def greatest(numbers: list[int]) -> list[int]:
+    """Return the greatest of all ranks for each number.
+
+    Raises:
+        RanksError: If other ranks are gone.
+    """
+    if not _joined:
+        return numbers
+    found = torch.tensor(numbers)
+    with _answers():
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+    return [int(number) for number in found]
+
+
+class Voter(Protocol):
+    """What ranks agree on, two numbers: the greatest of all hold."""
+
+    @property
+    def own_reason(self) -> tuple[int, int]:
+        """The numbers of this rank."""
+
+    def agree(self, reason: int, signum: int) -> None:
+        """Take those of all."""
+
+
+def together(work: Callable[[], _Result], voter: Voter | None = None) -> _Result:
+    """Do this rank's share of some work, and wait until the others have done theirs.
+
+    Args:
+        work: The work.
+        voter: What the ranks agree on afterwards; None: nothing.
+
+    Raises:
+        Interrupted: On every rank, if ``work`` raised it on one.
+        RanksError: If other ranks are gone.
+    """
+    if not _joined:
+        return work()
+    done: list[_Result] = []
+    with contextlib.suppress(Interrupted):
+        done.append(work())
+    left, *agreed = greatest([not done, *(voter.own_reason if voter else (0, 0))])
+    if voter:
+        voter.agree(*agreed)
+    if left:
+        raise Interrupted("the work was asked to stop")
+    return done[0]
+
+
+@contextlib.contextmanager
+def _answers() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # of gloo and NCCL, whose texts have many lines
+        reason = str(error).strip().splitlines()[0][:300]
+        raise RanksError(f"expected all ranks to answer, but one has gone or hangs: {reason}") from error
