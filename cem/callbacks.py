@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -108,7 +109,8 @@ class ProgressBar(Callback):
     """Shows generation, its best and elite mean fitness, rates and the time left on stderr.
 
     On a terminal it is a tqdm bar. Elsewhere, in a log or on a dumb terminal, it is a plain line for the
-    first generation, then one every ``interval_s`` seconds, and the last.
+    first generation, then one every ``interval_s`` seconds, and the last. An output that fails, such as a
+    terminal that was closed, does not end the run.
     """
 
     def __init__(
@@ -184,8 +186,7 @@ class ProgressBar(Callback):
             self._print_pending()
             total = "" if self._plan.generations is None else f"/{self._plan.generations}"
             text = f"generation {self._generation + 1}{total} goes on, {now - self._began:.0f} s so far"
-            print(text, file=self._out(), flush=True)
-            self._shown = now
+            self._print(text)
 
     def on_end(self) -> None:
         """Show the last state of the bar, or the last line."""
@@ -199,8 +200,13 @@ class ProgressBar(Callback):
 
     def _print_pending(self) -> None:
         if self._pending:
-            print(self._pending, file=self._out(), flush=True)
-            self._pending, self._shown = "", time.monotonic()
+            self._print(self._pending)
+            self._pending = ""
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(text, file=self._out(), flush=True)
+        self._shown = time.monotonic()
 
     def _text(self, record: GenerationRecord) -> str:
         parts = [

@@ -52,7 +52,7 @@ class TrainingResult:
 
     @property
     def exit_code(self) -> int:
-        """The exit code shells expect: 128 + the signal, 130 after Ctrl-C, 143 after SIGTERM; otherwise 0."""
+        """The exit code shells expect: 128 + the signal, such as 143 after SIGTERM; otherwise 0."""
         return 0 if self.signum is None else 128 + self.signum
 
 

@@ -204,6 +204,19 @@ class TestProgressBar:
     def test_a_run_without_generations_prints_nothing_in_a_log(self):
         assert self.play(io.StringIO(), RunPlan(5, 5, None), 0) == ""
 
+    @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+    def test_a_terminal_that_was_closed_does_not_end_the_run(self, monkeypatch, kind):
+        class Closed(kind):
+            def write(self, text):
+                raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setenv("TERM", "xterm")
+        bar = ProgressBar(file=Closed(), interval_s=0.0)
+        bar.on_start(RunPlan(0, 2, None))
+        bar.on_generation(record(1))
+        bar.tick()
+        bar.on_end()
+
     def test_stderr_is_looked_up_when_the_run_starts(self, capsys):
         bar = ProgressBar()
         bar.on_start(RunPlan(0, 1, None))

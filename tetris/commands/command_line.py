@@ -86,7 +86,8 @@ def fail(error: object) -> NoReturn:
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     line = " ".join(str(error).split())
-    print(f"{_program()}: error: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # of a terminal that was closed
+        print(f"{_program()}: error: {line}", file=sys.stderr)
     raise SystemExit(BAD_INPUT)
 
 

@@ -7,7 +7,7 @@ import shlex
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from kernels.ahead import build_missing
 from tetris import LinearController, feature_names, native
@@ -204,7 +204,8 @@ def report(folder: RunFolder, *, again: bool = False) -> bool:
         note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")
         return False
     what = "now with the scores" if again else "curves, weights and a game, for a browser"
-    print(f"{folder.report}: {what}", flush=True)
+    with suppress(OSError):  # of a terminal that was closed
+        print(f"{folder.report}: {what}", flush=True)
     return True
 
 
@@ -216,8 +217,10 @@ def resumption(training: Training) -> str:
 def stopped(training: Training, stop: StopRequest, where: str) -> int:
     """Print how to resume, and return the exit status."""
     number = signal.SIGINT if stop.signum is None else stop.signum
-    print(
-        f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
-        file=sys.stderr,
-    )
+    with suppress(OSError):  # of a terminal that was closed
+        print(
+            f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
+            file=sys.stderr,
+            flush=True,
+        )
     return 128 + number

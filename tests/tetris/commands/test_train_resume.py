@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +83,9 @@ def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[],
     monkeypatch.setattr(training.LinesPerGame, "_play", playing)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 @pytest.mark.parametrize("generation", [0, 2])
 @pytest.mark.parametrize("deferred", [False, True])
 def test_signal_drops_the_generation_and_says_how_to_go_on(
@@ -107,6 +112,33 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
     assert _is_the_same(folder, whole)
+
+
+def test_a_terminal_that_is_closed_saves(tmp_path: Path) -> None:
+    folder, (ours, theirs) = tmp_path / "stopped", os.openpty()
+    command = [*RECIPE[:-1], 100_000, "--score-decisions", 0, "--out", folder]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "train_tetris.py"), *map(str, command)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    try:
+        while not list(folder.glob("checkpoints/checkpoint-*.json")):
+            assert process.poll() is None
+            time.sleep(0.01)
+            with contextlib.suppress(BlockingIOError):
+                os.read(ours, 1 << 16)
+        os.close(ours)
+        assert process.wait(timeout=60) == 129
+    finally:
+        process.kill()
+    assert (folder / "checkpoints" / f"checkpoint-{len(_metrics(folder)):06d}.json").is_file()
 
 
 @pytest.mark.parametrize("board", [0, 1])
