@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cem._checks import as_real, check_real
-from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, belongs
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
 from cem.checkpoint import Checkpointer
 from cem.evaluation import Objective
 from cem.optimizer import CrossEntropyMethod
@@ -169,13 +170,14 @@ def search(
                 **options,
             )
             folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
+            metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
             watch = _Watch(optimizer, history)
             trainer = Trainer(
                 optimizer,
                 _population_objective(objective, vectorize),
                 generations=left // size,
                 callbacks=[
-                    *([] if folder is None else [MetricsWriter(folder / _METRICS, distribution=True)]),
+                    *([] if metrics is None else [metrics]),
                     watch,
                     *([ProgressBar()] if progress else []),
                     *callbacks,
@@ -188,11 +190,13 @@ def search(
                 record_every=record_every,
                 graph=graph,
             )
-            if folder is not None:
+            if folder is not None and metrics is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 if any(folder.glob("checkpoint-*.json")):
                     trainer.resume()
-                    watch.replay(folder / _METRICS, optimizer.generation)
+                    for problem in metrics.restore(optimizer.generation):
+                        warnings.warn(problem, RuntimeWarning, stacklevel=3)
+                    watch.replay(metrics.path)
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
             ended = trainer.run().reason if watch.reason is None else "requested"
@@ -259,12 +263,12 @@ class _Watch(Callback):
         )
         self._before: tuple[Tensor, Tensor] | None = None
 
-    def replay(self, path: Path, generations: int) -> None:
+    def replay(self, path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         for line in path.read_bytes().splitlines():
-            if not belongs(line, generations):
-                break
             values = json.loads(line)
+            if missing := [name for name in (*_RECORDED, "mean", "std") if name not in values]:
+                raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: dict[str, Any] = {
                 name: self._good if values[name] is None else values[name] for name in _RECORDED

@@ -29,9 +29,10 @@ class StopRequest:
     3
 
     As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal that closed) and restores the
-    handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside the main thread all signals. Python runs handlers between two bytecodes of the main thread: a long call
-    into C delays them, so split long work and ``check()`` between the parts. A SIGINT after a request raises
-    KeyboardInterrupt at once.
+    handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside the main thread all
+    signals. Python runs handlers between two bytecodes of the main thread: a long call into C delays them, so
+    split long work and ``check()`` between the parts. A SIGINT after a request raises KeyboardInterrupt at
+    once.
     """
 
     def __init__(self) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from cem import Interrupted, StopRequest
 
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
