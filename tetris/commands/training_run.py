@@ -9,7 +9,6 @@ import sys
 import threading
 from contextlib import ExitStack, suppress
 
-from cem.checkpoint import CheckpointError
 from kernels.ahead import build_missing
 from kernels.files import set_aside
 from tetris import LinearController, feature_names, native
@@ -91,7 +90,7 @@ def restore(training: Training) -> bool:
     complete = controller is not None and controller.provenance.get("generation") == total
     try:
         problems = training.restore()
-    except CheckpointError as error:
+    except ValueError as error:  # no checkpoint is usable
         if controller is None or not complete or not has_settings(controller, recipe):
             raise
         problems = [str(error)]
