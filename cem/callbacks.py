@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from cem._checks import check_real
+from cem.metrics_file import keep_lines
 
 _SMOOTHING = 0.3  # weight of the newest generation in the expected time
 
@@ -111,7 +114,8 @@ class ProgressBar(Callback):
     """Shows generation, its best and elite mean fitness, rates and the time left on stderr.
 
     On a terminal it is a tqdm bar. Elsewhere, in a log or on a dumb terminal, it is a plain line for the
-    first generation, then one every ``interval_s`` seconds, and the last.
+    first generation, then one every ``interval_s`` seconds, and the last. An output that fails, such as a
+    terminal that was closed, does not end the run.
     """
 
     def __init__(
@@ -187,8 +191,7 @@ class ProgressBar(Callback):
             self._print_pending()
             total = "" if self._plan.generations is None else f"/{self._plan.generations}"
             text = f"generation {self._generation + 1}{total} goes on, {now - self._began:.0f} s so far"
-            print(text, file=self._out(), flush=True)
-            self._shown = now
+            self._print(text)
 
     def on_end(self) -> None:
         """Show the last state of the bar, or the last line."""
@@ -202,8 +205,13 @@ class ProgressBar(Callback):
 
     def _print_pending(self) -> None:
         if self._pending:
-            print(self._pending, file=self._out(), flush=True)
-            self._pending, self._shown = "", time.monotonic()
+            self._print(self._pending)
+            self._pending = ""
+
+    def _print(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            print(text, file=self._out(), flush=True)
+        self._shown = time.monotonic()
 
     def _text(self, record: GenerationRecord) -> str:
         parts = [
@@ -236,7 +244,8 @@ class MetricsWriter(Callback):
 
     The names are those of ``GenerationRecord`` and of the metrics of the objective. NaN and infinities become
     null. When a run starts at generation g, the lines after g and a torn last line are removed: after a
-    resumption every generation is there once, and a new run starts with an empty file.
+    resumption every generation is there once, and a new run starts with an empty file. Of a damaged file the
+    readable lines are kept, a warning names the others, and the old file stays as ``metrics.jsonl.damaged``.
     """
 
     def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
@@ -249,22 +258,32 @@ class MetricsWriter(Callback):
         """
         self.path = Path(path)
         self._distribution = distribution
+        self._restored: int | None = None
         self._descriptor: int | None = None
+
+    def restore(self, generation: int) -> list[str]:
+        """Remove the lines that a run from this generation writes again; `on_start` does it otherwise.
+
+        Returns:
+            What is wrong with the file, in sentences; `on_start` warns of it.
+
+        Raises:
+            OSError: If it cannot be read or written.
+        """
+        self._restored = generation
+        return keep_lines(self.path, generation)
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the file and remove the lines that the run writes again.
 
         Raises:
-            OSError: If it cannot be opened.
+            OSError: If it cannot be read or written.
         """
+        if self._restored != plan.generation:
+            for problem in self.restore(plan.generation):
+                warnings.warn(problem, RuntimeWarning, stacklevel=2)
+        self._restored = None
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        kept = 0
-        for line in self.path.read_bytes().splitlines(keepends=True):
-            if not line.endswith(b"\n") or not belongs(line, plan.generation):
-                break
-            kept += len(line)
-        os.ftruncate(self._descriptor, kept)
-        os.lseek(self._descriptor, 0, os.SEEK_END)
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Append a line, atomically.
@@ -302,12 +321,3 @@ class MetricsWriter(Callback):
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def belongs(line: bytes, generation: int) -> bool:
-    """Return whether a line of ``metrics.jsonl`` is whole and of one of the first generations."""
-    try:
-        found = json.loads(line)["generation"]
-    except (ValueError, TypeError, KeyError):
-        return False
-    return isinstance(found, int) and found <= generation

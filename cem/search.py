@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from cem import ranks
 from cem._checks import as_real, check_real
-from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, belongs
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
 from cem.checkpoint import Checkpointer
 from cem.evaluation import Objective
 from cem.optimizer import CrossEntropyMethod
@@ -188,13 +189,14 @@ def search(
                 **options,
             )
             folder = None if checkpoint is None else Path(checkpoint) / _FOLDER.format(restart)
+            metrics = None if folder is None else MetricsWriter(folder / _METRICS, distribution=True)
             watch = _Watch(optimizer, history)
             trainer = Trainer(
                 optimizer,
                 evaluate,
                 generations=left // size,
                 callbacks=[
-                    *([] if folder is None else [MetricsWriter(folder / _METRICS, distribution=True)]),
+                    *([] if metrics is None else [metrics]),
                     watch,
                     *([ProgressBar()] if progress else []),
                     *callbacks,
@@ -207,10 +209,11 @@ def search(
                 record_every=record_every,
                 graph=graph,
             )
-            if folder is not None and ranks.from_first(partial(_holds_checkpoint, folder)):
-                trainer.resume()
-                lines = ranks.from_first((folder / _METRICS).read_bytes).splitlines()
-                watch.replay(lines, optimizer.generation)
+            if folder is not None and metrics is not None:
+                lines, state = ranks.from_first(partial(_resumed, folder, trainer, metrics))
+                if ranks.rank() > 0:
+                    optimizer.load_state_dict(state)
+                watch.replay(lines, metrics.path)
             ended = trainer.run().reason if watch.reason is None else "requested"
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
@@ -258,9 +261,16 @@ class _History:
             column.append(value)
 
 
-def _holds_checkpoint(folder: Path) -> bool:
+def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[list[bytes], dict[str, Any]]:
+    """Resume a search that is in a folder; return the lines of its generations, and its state."""
     folder.mkdir(parents=True, exist_ok=True)
-    return any(folder.glob("checkpoint-*.json"))
+    lines = []
+    if any(folder.glob("checkpoint-*.json")):
+        trainer.resume()
+        for problem in metrics.restore(trainer.optimizer.generation):
+            warnings.warn(problem, RuntimeWarning, stacklevel=3)
+        lines = metrics.path.read_bytes().splitlines()
+    return lines, trainer.optimizer.state_dict()
 
 
 class _Watch(Callback):
@@ -284,12 +294,12 @@ class _Watch(Callback):
         )
         self._before: tuple[Tensor, Tensor] | None = None
 
-    def replay(self, lines: Sequence[bytes], generations: int) -> None:
+    def replay(self, lines: Sequence[bytes], path: Path) -> None:
         """Record the generations that a resumed run had recorded by its checkpoint."""
         for line in lines:
-            if not belongs(line, generations):
-                break
             values = json.loads(line)
+            if missing := [name for name in (*_RECORDED, "mean", "std") if name not in values]:
+                raise ValueError(f"{path}: generation {values['generation']}: expected {', '.join(missing)}")
             # What is not finite is null there, and can only be infinity on the good side.
             numbers: dict[str, Any] = {
                 name: self._good if values[name] is None else values[name] for name in _RECORDED

@@ -1,4 +1,4 @@
-"""Stop requests: Ctrl-C, SIGTERM or a deadline sets a flag that the work checks."""
+"""Stop requests: Ctrl-C, SIGTERM, SIGHUP or a deadline sets a flag that the work checks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 from kernels.ranks import Interrupted as Interrupted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
-    """A flag that SIGINT, SIGTERM, a deadline or a call of ``request`` sets.
+    """A flag that SIGINT, SIGTERM, SIGHUP, a deadline or a call of ``request`` sets.
 
     >>> from cem import StopRequest
     >>> with StopRequest() as stop:  # the handlers are in place inside the block
@@ -26,10 +26,11 @@ class StopRequest:
     >>> step
     3
 
-    As a context manager it handles SIGINT and SIGTERM and restores the handlers on exit; outside the main
-    thread it leaves signals alone. Python runs handlers between two bytecodes of the main thread: a long call
-    into C delays them, so split long work and ``check()`` between the parts. A SIGINT after a request raises
-    KeyboardInterrupt at once.
+    As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal that closed) and restores the
+    handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside the main thread all
+    signals. Python runs handlers between two bytecodes of the main thread: a long call into C delays them, so
+    split long work and ``check()`` between the parts. A SIGINT after a request raises KeyboardInterrupt at
+    once.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,9 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+            ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
+            numbers = _SIGNALS[:2] if ignored else _SIGNALS
+            self._previous = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
     def __exit__(

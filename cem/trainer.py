@@ -53,7 +53,7 @@ class TrainingResult:
 
     @property
     def exit_code(self) -> int:
-        """The exit code shells expect: 128 + the signal, 130 after Ctrl-C, 143 after SIGTERM; otherwise 0."""
+        """The exit code shells expect: 128 + the signal, such as 143 after SIGTERM; otherwise 0."""
         return 0 if self.signum is None else 128 + self.signum
 
 
@@ -96,7 +96,7 @@ class Trainer:
     them. The optimizer is rewound to the last generation recorded.
 
     Within ``cem.ranks.joined`` every rank runs the same trainer, with an objective that shares its work.
-    Rank 0 saves, resumes for all, and calls the callbacks, but those with ``on_every_rank``.
+    Rank 0 saves, resumes for all, and calls the callbacks; all ranks call those with ``on_every_rank``.
 
     Attributes:
         optimizer: The optimizer; before and after a run its state is that of the last generation recorded.
@@ -170,10 +170,7 @@ class Trainer:
         """
         if self._checkpointer is None:
             raise CheckpointError("expected a trainer with a checkpointer to resume from, got one without")
-        checkpointer = self._checkpointer
-        loaded = ranks.from_first(lambda: checkpointer.load_latest(self._restore))
-        if ranks.rank() > 0:
-            self._restore(loaded.state)
+        loaded = self._checkpointer.load_latest(self._restore)
         self._saved = loaded.step
         return loaded
 

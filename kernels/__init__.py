@@ -1,5 +1,20 @@
-"""PyTorch operators in C++ and CUDA, and the loader that builds them on first use."""
+"""PyTorch operators in C++ and CUDA, and the loader that builds them on first use.
 
-from kernels.build import BuildError, CompilerMissingError, Extension, compile_check
+The names below are imported when they are first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernels.build import BuildError, CompilerMissingError, Extension, compile_check
 
 __all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kernels import build
+
+    globals()[name] = getattr(build, name)
+    return globals()[name]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kernels import doctor
-from kernels.names import unknown_name
-from kernels.toolchain import BuildError
+from kernels.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    import argparse
+
+    from kernels import doctor
+    from kernels.names import unknown_name
+    from kernels.toolchain import BuildError
 
 _COMMANDS = ("doctor", "build", "check")
 
@@ -34,15 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
-        report = _report(arguments)
+        with one_line_interrupts():
+            report = _report(arguments)
     except ValueError as error:
         parser.error(str(error))
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130  # what a shell says of a process that Ctrl-C ended
     print(json.dumps(report.to_dict(), indent=2) if arguments.json else report)
     return 0 if report.works else 1
 

@@ -161,7 +161,7 @@ class Extension:
             return built
         library = self.library_path()
         with cache.lock(library):
-            if not library.is_file():
+            if not cache.is_whole(library):
                 told = contextlib.nullcontext() if quiet else _announced(self, library)
                 with told, cache.work_dir(library) as work:
                     self._compile(work, library)

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import shutil
@@ -64,8 +65,21 @@ def folders() -> list[Path]:
 
 
 def locate(file: str) -> Path | None:
-    """Returns a file of a name in one of the folders, or None."""
-    return next((folder / file for folder in folders() if (folder / file).is_file()), None)
+    """Returns the library of a file name in one of the folders, or None; a damaged one does not count."""
+    return next((folder / file for folder in folders() if is_whole(folder / file)), None)
+
+
+def is_whole(library: Path) -> bool:
+    """Tells whether a library is there and has the digest of its manifest: loading a torn one is SIGBUS."""
+    try:
+        manifest = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
+        return isinstance(manifest, dict) and manifest.get("sha256") == _digest(library)
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def _digest(library: Path) -> str:
+    return hashlib.sha256(library.read_bytes()).hexdigest()
 
 
 def _chosen_dir() -> Path | None:
@@ -218,12 +232,12 @@ def sweep(library: Path) -> None:
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
-    """Moves a finished library and its manifest from the work folder into place, the library last.
+    """Moves a finished library and its manifest, with its digest, from the work folder into place.
 
-    Whoever sees the library therefore sees all of it, and its manifest.
+    The library comes last. Whoever sees it therefore sees all of it, and its manifest.
     """
     draft = built.with_suffix(".json")
-    draft.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps({**manifest, "sha256": _digest(built)}, indent=2) + "\n", encoding="utf-8")
     for path, target in ((draft, library.with_suffix(".json")), (built, library)):
         _sync(path)
         os.replace(path, target)
@@ -248,7 +262,7 @@ def manifests(folder: Path, stems: str = "*") -> list[dict[str, Any]]:
     found = []
     for path in sorted(folder.glob(f"{stems}.json")):
         library = path.with_suffix(".so")
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             manifest = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(manifest, dict) and library.is_file():
                 found.append({**manifest, "library": str(library)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from pathlib import Path
@@ -39,6 +40,17 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
             _replace(Path(os.path.realpath(path)), before, content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file to the first free one of NAME.damaged, NAME.damaged-2, ...; return that.
+
+    Raises:
+        OSError: If it cannot be renamed.
+    """
+    names = (f"{path.name}.damaged{f'-{count}' if count > 1 else ''}" for count in itertools.count(1))
+    aside = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
+    return path.rename(aside)
 
 
 def check_writable(path: Path) -> None:

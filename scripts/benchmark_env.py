@@ -3,9 +3,12 @@
 python scripts/benchmark_env.py --num-envs 1024
 """
 
-from measure.cli import LENGTH, measurement
+from kernels.interrupts import one_line_interrupts
 
-from tetris.commands.command_line import positive_int, run
+with one_line_interrupts():
+    from measure.cli import LENGTH, measurement
+
+    from tetris.commands.command_line import positive_int, run
 
 GAMES = {"type": positive_int, "default": 1024, "help": "on the CPU (default: 1024)"}
 main = measurement("benchmark_env", __doc__, {"--num-envs": GAMES, **LENGTH})

@@ -6,9 +6,12 @@ LLTM is measured as the tutorial "Custom C++ and CUDA Extensions" does it: the f
 pass from the sum of both results, are timed by themselves, each from its call until the device is done.
 """
 
-from measure.cli import measurement
+from kernels.interrupts import one_line_interrupts
 
-from tetris.commands.command_line import run
+with one_line_interrupts():
+    from measure.cli import measurement
+
+    from tetris.commands.command_line import run
 
 main = measurement("benchmark_operators", __doc__)
 

@@ -3,9 +3,12 @@
 python scripts/benchmark_sampling.py --json sampling.json
 """
 
-from measure.cli import measurement
+from kernels.interrupts import one_line_interrupts
 
-from tetris.commands.command_line import run
+with one_line_interrupts():
+    from measure.cli import measurement
+
+    from tetris.commands.command_line import run
 
 main = measurement("benchmark_sampling", __doc__)
 

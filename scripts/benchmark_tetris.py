@@ -3,11 +3,14 @@
 python scripts/benchmark_tetris.py --json speed.json
 """
 
-from measure.cli import LENGTH, measurement
+from kernels.interrupts import one_line_interrupts
 
-from tetris.commands.arguments import DEFAULT_BOARD
-from tetris.commands.command_line import run
-from tetris.devices import DEVICES
+with one_line_interrupts():
+    from measure.cli import LENGTH, measurement
+
+    from tetris.commands.arguments import DEFAULT_BOARD
+    from tetris.commands.command_line import run
+    from tetris.devices import DEVICES
 
 NAMES = "by name, files or run folders, each of another feature set (default: dt20 bcts)"
 BOARD = f"columns x rows (default: {DEFAULT_BOARD})"

@@ -8,9 +8,12 @@ behaviour: fitness that fails, is flat or integer, bounds, and resumption. Peers
 left out: pip install cma cmaes evotorch
 """
 
-from measure.cli import choice, measurement
+from kernels.interrupts import one_line_interrupts
 
-from tetris.commands.command_line import positive_int, run
+with one_line_interrupts():
+    from measure.cli import choice, measurement
+
+    from tetris.commands.command_line import positive_int, run
 
 OPTIONS = {
     "parts": {**choice("part", ("quality", "speed", "behaviour")), "nargs": "*"},

@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels.files import check_writable, write_bytes
-from kernels.names import unknown_name
-from tetris.commands.command_line import Parser, one_line_errors, path_ending, positive_int, run, seed
+from kernels.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    from kernels.files import check_writable, write_bytes
+    from kernels.names import unknown_name
+    from tetris.commands.command_line import Parser, one_line_errors, path_ending, positive_int, run, seed
 
 TASKS = ("pendulum", "half_cheetah")
 _WIDTH, _COLORS = 320, 64  # of a movie

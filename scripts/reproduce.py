@@ -7,9 +7,12 @@ Published controllers play by the published rule: on a GPU to 0.5 % and 5 % (95 
 on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are for a GPU.
 """
 
-from measure.cli import choice, measurement
+from kernels.interrupts import one_line_interrupts
 
-from tetris.commands.command_line import run
+with one_line_interrupts():
+    from measure.cli import choice, measurement
+
+    from tetris.commands.command_line import run
 
 SEARCHES = [
     f"noisy_ce_{features}_{size}" for size in ("10x10", "10x20") for features in ("bertsekas", "bcts")

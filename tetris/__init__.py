@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import kernels
 
-if not hasattr(kernels, "Extension"):
+if "Extension" not in getattr(kernels, "__all__", ()):
     raise ImportError(
         f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a distribution "
         "of that name): run python -m pip uninstall kernels, and install cem-tetris again"

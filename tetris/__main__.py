@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tetris.commands.command_line import Parser, one_of, run
+from kernels.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    from tetris.commands.command_line import Parser, one_of, run
 
 COMMANDS = {
     "train": "train a controller with the cross-entropy method",
@@ -39,7 +42,9 @@ def main() -> NoReturn:
     sys.argv[0] = program
     command = parse_arguments(sys.argv[1:], program)
     sys.argv[:2] = [f"{program} {command}"]
-    run(importlib.import_module(f"tetris.commands.{command}").main)
+    with one_line_interrupts():
+        command_main = importlib.import_module(f"tetris.commands.{command}").main
+    run(command_main)
 
 
 if __name__ == "__main__":

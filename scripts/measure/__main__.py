@@ -1,14 +1,16 @@
 """Run one measurement by the name of its module: python scripts/measure equality --json equality.json."""
 
 import sys
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.names import unknown_name
-from tetris.commands.command_line import fail, run
+from kernels.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    from kernels.names import unknown_name
+    from tetris.commands.command_line import fail, run
 
 MODULES = (
     "bbob",
@@ -26,4 +28,4 @@ if __name__ == "__main__":
     name, *arguments = sys.argv[1:] or [""]
     if name not in MODULES:
         fail(unknown_name("measurement", name, MODULES))
-    run(partial(import_module(f"measure.{name}").main, arguments))
+    run(lambda: int(import_module(f"measure.{name}").main(arguments)))

@@ -19,13 +19,16 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.cli import STOP_AFTER, UNFINISHED
-from measure.processes import environment
-from measure.provenance import COMMIT, RESULTS, ROOT, commit, machine_name
-from tetris.commands.arguments import add_device
-from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, run
-from tetris.devices import choose_device
-from tetris.evaluation.text_table import table
+from kernels.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    from measure.cli import STOP_AFTER, UNFINISHED
+    from measure.processes import environment
+    from measure.provenance import COMMIT, RESULTS, ROOT, commit, machine_name
+    from tetris.commands.arguments import add_device
+    from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, run
+    from tetris.devices import choose_device
+    from tetris.evaluation.text_table import table
 
 KEPT = ROOT / "runs" / "measure"
 _SCRIPTS = ROOT / "scripts"

@@ -18,19 +18,22 @@ from cogapp import Cog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from measure.provenance import ROOT
+from kernels.interrupts import one_line_interrupts
 
-from kernels.files import write_text
-from pages import (
-    api_blocks,
-    literature_blocks,
-    optimiser_blocks,
-    planner_blocks,
-    score_blocks,
-    speed_blocks,
-)
-from pages.pictures import draw_pictures
-from tetris.commands.command_line import Parser, run
+with one_line_interrupts():
+    from measure.provenance import ROOT
+
+    from kernels.files import write_text
+    from pages import (
+        api_blocks,
+        literature_blocks,
+        optimiser_blocks,
+        planner_blocks,
+        score_blocks,
+        speed_blocks,
+    )
+    from pages.pictures import draw_pictures
+    from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
 BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, planner_blocks, score_blocks, speed_blocks)

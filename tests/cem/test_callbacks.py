@@ -80,15 +80,44 @@ class TestMetricsWriter:
         write(tmp_path / "m.jsonl", [4, 5, 6], start=3)
         assert generations(tmp_path / "m.jsonl") == [1, 2, 3, 4, 5, 6]
 
-    @pytest.mark.parametrize(
-        "torn", ['{"generation": 3, "be', '{"generation": 3}', "\n", "[]\n", '{"x": 1}\n', "\xff"]
-    )
-    def test_a_torn_last_line_is_dropped(self, tmp_path, torn):
+    @pytest.mark.parametrize("torn", ['{"generation": 3, "be', '{"generation": 3}', "\xff"])
+    def test_a_torn_last_line_is_dropped(self, tmp_path, torn, recwarn):
         write(tmp_path / "m.jsonl", [1, 2])
         with (tmp_path / "m.jsonl").open("a", encoding="latin-1") as file:
             file.write(torn)
-        write(tmp_path / "m.jsonl", [3], start=3)
+        write(tmp_path / "m.jsonl", [3], start=2)
         assert generations(tmp_path / "m.jsonl") == [1, 2, 3]
+        assert [path.name for path in tmp_path.iterdir()] == ["m.jsonl"]
+        assert not recwarn.list
+
+    @pytest.mark.parametrize(
+        "line", ["", "[]", '{"x": 1}', '{"generation": 2, "be', '{"generation": 9}', "\xff"]
+    )
+    def test_of_a_damaged_file_all_readable_lines_are_kept(self, tmp_path, line):
+        path = tmp_path / "m.jsonl"
+        write(path, [1, 2, 3, 4, 5, 6])
+        lines = path.read_text().splitlines()
+        damaged = "\n".join([lines[0], line, *lines[2:], ""]).encode("latin-1")
+        path.write_bytes(damaged)
+        with pytest.warns(RuntimeWarning) as told:
+            write(path, [6], start=5)
+        assert generations(path) == [1, 3, 4, 5, 6]
+        aside = tmp_path / "m.jsonl.damaged"
+        assert aside.read_bytes() == damaged
+        assert [str(each.message) for each in told] == [
+            f"{path}: line 2 is damaged; the old file is {aside}",
+            f"{path}: generation 2 is missing",
+        ]
+
+    def test_a_file_that_is_gone_is_warned_of(self, tmp_path):
+        with pytest.warns(RuntimeWarning, match="m.jsonl: generations 1, 2, 3, 4, 5 and 2 more are missing"):
+            write(tmp_path / "m.jsonl", [8], start=7)
+        assert generations(tmp_path / "m.jsonl") == [8]
+
+    def test_records_of_every_tenth_generation_are_no_gap(self, tmp_path, recwarn):
+        write(tmp_path / "m.jsonl", [10, 20, 30, 35])
+        write(tmp_path / "m.jsonl", [], start=35)
+        assert not recwarn.list
 
     def test_a_fresh_run_starts_with_an_empty_file(self, tmp_path):
         write(tmp_path / "m.jsonl", [1, 2, 3])
@@ -203,6 +232,19 @@ class TestProgressBar:
 
     def test_a_run_without_generations_prints_nothing_in_a_log(self):
         assert self.play(io.StringIO(), RunPlan(5, 5, None), 0) == ""
+
+    @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+    def test_a_terminal_that_was_closed_does_not_end_the_run(self, monkeypatch, kind):
+        class Closed(kind):
+            def write(self, text):
+                raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setenv("TERM", "xterm")
+        bar = ProgressBar(file=Closed(), interval_s=0.0)
+        bar.on_start(RunPlan(0, 2, None))
+        bar.on_generation(record(1))
+        bar.tick()
+        bar.on_end()
 
     def test_stderr_is_looked_up_when_the_run_starts(self, capsys):
         bar = ProgressBar()

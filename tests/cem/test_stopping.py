@@ -7,8 +7,17 @@ import pytest
 
 from cem import Interrupted, StopRequest
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+
+@pytest.fixture(autouse=True)
+def _sighup_is_not_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_raises_the_flag_and_nothing_else(number):
     with StopRequest() as stop:
         assert not stop.requested
@@ -21,10 +30,18 @@ def test_a_signal_raises_the_flag_and_nothing_else(number):
 
 
 def test_the_handlers_are_given_back():
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in SIGNALS]
     with StopRequest():
         assert signal.getsignal(signal.SIGINT) not in before
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.requested
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def test_the_second_ctrl_c_interrupts_at_once():

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import kernels.build
-from kernels import BuildError, CompilerMissingError, Extension
+from kernels import BuildError, CompilerMissingError, Extension, cache
 from kernels.toolchain import find_compiler
 
 Write = Callable[..., Extension]
@@ -256,7 +256,9 @@ def test_a_missing_compiler_gives_one_sentence_with_a_remedy(
 def test_a_library_that_cannot_be_loaded_is_named(cache_folder: Path, write_library: Write) -> None:
     extension = write_library()
     cache_folder.mkdir()
-    extension.library_path().write_text("no library")
+    draft = cache_folder / "draft.so"
+    draft.write_text("no library")
+    cache.install(draft, {}, extension.library_path())
 
     with pytest.raises(BuildError, match=r"cannot load .*answer-.*: remove it"):
         extension.load()

@@ -86,6 +86,29 @@ def test_a_killed_build_neither_blocks_nor_poisons_the_next(
         assert list(cache_folder.glob("*.work")) == []
 
 
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "manifest"])
+def test_a_damaged_library_is_built_again(
+    cache_folder: Path, write_library: Write, call: Callable[[Path], int], damage: str
+) -> None:
+    extension = write_library()
+    library = extension.build()
+    content = library.read_bytes()
+    middle = len(content) // 2
+    damaged = {
+        "truncated": content[:middle],
+        "flipped": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+        "empty": b"",
+    }
+    if damage == "manifest":
+        library.with_suffix(".json").write_text("{")
+    else:
+        library.write_bytes(damaged[damage])
+    assert not extension.is_built()
+    assert call(extension.build()) == 42
+    assert library.read_bytes() == content
+    assert extension.is_built()
+
+
 def test_a_build_sweeps_what_killed_builds_of_other_libraries_left(
     cache_folder: Path, write_library: Write
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +48,19 @@ def test_without_a_compiler_any_compilers_library_is_used(
 
     assert extension.find() == library
     assert extension.is_built()
+
+
+def test_a_damaged_library_is_not_used_and_named(
+    cache_folder: Path, write_library: Write, no_compiler: Callable[[], None]
+) -> None:
+    extension = write_library()
+    library = extension.build()
+    library.write_bytes(library.read_bytes()[:4096])
+    no_compiler()
+
+    assert extension.find() is None
+    with pytest.raises(CompilerMissingError, match=f"{library} is damaged"):
+        extension.load()
 
 
 def test_a_portable_library_serves_where_a_native_one_is_wanted(
@@ -230,8 +242,9 @@ def put(cuda_machine: None, write_library: Write) -> Put:
         made = write_library(cuda=True, archs=archs)
         library = made.library_path()
         library.parent.mkdir(exist_ok=True)
-        library.write_text("a library")
-        library.with_suffix(".json").write_text(json.dumps({**made._key(), "date": "2026"}))
+        draft = library.with_name("draft.so")
+        draft.write_text("a library")
+        cache.install(draft, {**made._key(), "date": "2026"}, library)
         return library
 
     return put_library

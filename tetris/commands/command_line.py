@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kernels import BuildError
+from kernels.interrupts import one_line_interrupts
 from kernels.names import did_you_mean, unknown_name
 
 BAD_INPUT = 2
-INTERRUPTED = 130
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -86,7 +86,8 @@ def fail(error: object) -> NoReturn:
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     line = " ".join(str(error).split())
-    print(f"{_program()}: error: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # of a terminal that was closed
+        print(f"{_program()}: error: {line}", file=sys.stderr)
     raise SystemExit(BAD_INPUT)
 
 
@@ -113,13 +114,11 @@ def run(main: Callable[[], int]) -> NoReturn:
     if sys.stdout is None:  # closed by whoever started the script
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
     try:
-        status = main()
-        sys.stdout.flush()
+        with one_line_interrupts():
+            status = main()
+            sys.stdout.flush()
     except BrokenPipeError:
         status = 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        status = INTERRUPTED
     except (OSError, BuildError) as error:
         fail(error)
     finally:

@@ -8,11 +8,12 @@ import shlex
 import signal
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from kernels import ranks
 from kernels.ahead import build_missing
+from kernels.files import set_aside
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
 from tetris.devices import NATIVE, choose_device
@@ -22,7 +23,7 @@ from tetris.feature_sets import feature_label
 from tetris.numbers import lines
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
-from tetris.report.run_record import read_metrics, read_run
+from tetris.report.run_record import check_scores, read_metrics, read_run
 from tetris.training import Interrupted, StopRequest, TrainingResult
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.recipe import Recipe, make_recipe, read_settings
@@ -47,9 +48,8 @@ def run_training(given: argparse.Namespace) -> int:
             training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
             if ranks.rank() == 0:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
-            for rejected in training.restore():
-                note(f"passed over {rejected}")
-        if ranks.from_first(lambda: is_finished(training)):
+            finished = ranks.from_first(lambda: not is_new and restore(training))
+        if finished:
             if ranks.rank() == 0 and not folder.report.is_file():
                 report(folder)
             return 0
@@ -99,21 +99,56 @@ def note(text: object) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-def is_finished(training: Training) -> bool:
-    """Return whether a run is complete, with a message."""
-    recipe, folder = training.recipe, training.folder
-    if training.optimizer.generation < recipe.total_generations or not folder.controller.is_file():
+def restore(training: Training) -> bool:
+    """Resume a run, with notes on its damaged files; return whether it is finished, with a message.
+
+    A complete controller needs no checkpoint. A damaged one is kept beside the one that is made again.
+    """
+    recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
+    controller = None
+    if folder.controller.is_file():
+        try:
+            controller = LinearController.load(folder.controller)
+        except ValueError as error:
+            make_again(folder, error)
+    complete = controller is not None and controller.provenance.get("generation") == total
+    try:
+        problems = training.restore()
+    except ValueError as error:  # no checkpoint is usable
+        if controller is None or not complete or not has_settings(controller, recipe):
+            raise
+        problems = [str(error)]
+    for problem in problems + training.metrics.restore(total if complete else training.optimizer.generation):
+        note(problem)
+    if controller is None or not complete:
         return False
-    with one_line_errors():
-        controller = LinearController.load(folder.controller)
+    if training.optimizer.generation == total:
+        learned = training.controller()
+        if (controller.features, controller.weights) != (learned.features, learned.weights):
+            make_again(folder, "its weights are not those of the checkpoint")
+            return False
+    try:
+        check_scores(folder.controller, controller)
+    except ValueError as error:
+        make_again(folder, error)
+        return False
     known = controller.provenance
-    if known.get("generation") != recipe.total_generations:
-        return False
     measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
     if recipe.score_decisions and not measured >= {rules.board for rules in boards(controller, recipe.rules)}:
         return False
-    print(f"{folder.path} is finished: all {recipe.total_generations} generations are played and measured")
+    print(f"{folder.path} is finished: all {total} generations are played and measured")
     return True
+
+
+def has_settings(controller: LinearController, recipe: Recipe) -> bool:
+    """Return whether a controller was trained with the settings of a recipe."""
+    config = controller.provenance.get("config")
+    return isinstance(config, dict) and recipe.fingerprint().items() <= config.items()
+
+
+def make_again(folder: RunFolder, reason: object) -> None:
+    """Set a damaged controller aside."""
+    note(f"{folder.controller} is made again: {reason}; the old file is {set_aside(folder.controller)}")
 
 
 def announce(training: Training) -> None:
@@ -197,10 +232,13 @@ def summarize(training: Training, result: TrainingResult) -> None:
 
 
 def draw(training: Training) -> None:
-    """Draw the learning curve, or say which package is missing."""
+    """Draw the learning curve, or print why it failed."""
     recipe, folder = training.recipe, training.folder
-    if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, recipe.title):
-        note(HINT)
+    try:
+        if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, recipe.title):
+            note(HINT)
+    except Exception as error:  # of a full disk or of a library: the scores come all the same
+        note(f"no {folder.learning_curve}: {type(error).__name__}: {error}")
 
 
 def measure(training: Training, controller: LinearController, stop: StopRequest) -> str:
@@ -230,7 +268,8 @@ def report(folder: RunFolder, *, again: bool = False) -> bool:
         note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")
         return False
     what = "now with the scores" if again else "curves, weights and a game, for a browser"
-    print(f"{folder.report}: {what}", flush=True)
+    with suppress(OSError):  # of a terminal that was closed
+        print(f"{folder.report}: {what}", flush=True)
     return True
 
 
@@ -242,8 +281,10 @@ def resumption(training: Training) -> str:
 def stopped(training: Training, stop: StopRequest, where: str) -> int:
     """Print how to resume, and return the exit status."""
     number = signal.SIGINT if stop.signum is None else stop.signum
-    print(
-        f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
-        file=sys.stderr,
-    )
+    with suppress(OSError):  # of a terminal that was closed
+        print(
+            f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
+            file=sys.stderr,
+            flush=True,
+        )
     return 128 + number

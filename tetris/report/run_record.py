@@ -28,8 +28,9 @@ _FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "learne
 _RENAMED = {"mean_fitness": "learned_mean_fitness", "elite_worst": "elite_threshold"}
 """Older names of a record's fields, and the names of today."""
 _GREATEST = 1e300  # refuses NaN and infinities, too
-_SCORED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "games", "lines", "decisions")
-_ESTIMATED = ("controller", "board", "rule", "pieces", "lines_per_game", "ci95", "estimates", "decisions")
+_SCORE_TEXTS = ("controller", "board", "rule", "pieces")
+_SCORE_COUNTS = {"score": ("games", "lines", "decisions"), "estimates": ("estimates", "decisions")}
+_MEASURED = ("machine", "date", "commit")
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,22 @@ def read_run(path: Path) -> RunRecord:
     folder = RunFolder(path)
     recipe = folder.recipe()
     metrics = read_metrics(folder.metrics) if folder.metrics.is_file() else []
-    if not metrics or not folder.controller.is_file():
+    if metrics and not folder.controller.is_file():
+        raise ValueError(
+            f"{folder.controller}: expected the controller of {len(metrics)} generations, got none"
+        )
+    if not metrics and folder.controller.is_file():
+        raise ValueError(f"{folder.metrics}: expected a line for every generation, got none")
+    if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
     controller = LinearController.load(folder.controller)
     _check_weights(folder.metrics, metrics, len(controller.weights))
-    for kind, known in (("score", _SCORED), ("estimates", _ESTIMATED)):
-        _check_scores(folder.controller, kind, controller.provenance.get(kind), known)
+    check_scores(folder.controller, controller)
+    versions = controller.provenance.get("versions")
+    if not (versions is None or isinstance(versions, dict)):
+        raise ValueError(
+            f"{folder.controller}: expected provenance.versions to be an object, got {versions!r}"
+        )
     return RunRecord(path.resolve().name, recipe, metrics, controller)
 
 
@@ -178,12 +189,55 @@ def _check_weights(path: Path, metrics: Sequence[Metrics], count: int) -> None:
                 raise ValueError(f"{path}: line {number}: expected {name} to be {count} numbers")
 
 
-def _check_scores(path: Path, kind: str, scores: object, known: Sequence[str]) -> None:
-    if scores is None:
-        return
-    if not isinstance(scores, list):
-        raise ValueError(f"{path}: expected the {kind} to be a list, got {type(scores).__name__}")
-    for score in scores:
-        missing = [name for name in known if not isinstance(score, dict) or name not in score]
-        if missing:
-            raise ValueError(f"{path}: expected a score with {', '.join(missing)}, got {score!r}")
+def check_scores(path: Path, controller: LinearController) -> None:
+    """Check the scores and estimates in the provenance of a controller.
+
+    Args:
+        path: The file of the controller, for the message.
+        controller: The controller.
+
+    Raises:
+        ValueError: If one is damaged; the message names the file and the field.
+    """
+    for kind, counts in _SCORE_COUNTS.items():
+        field = f"{path}: provenance.{kind}"
+        scores = controller.provenance.get(kind)
+        if not (scores is None or isinstance(scores, list)):
+            raise ValueError(f"{field}: expected a list or null, got {scores!r}")
+        for number, score in enumerate(scores or ()):
+            try:
+                _check_score(score, counts)
+            except ValueError as error:
+                raise ValueError(f"{field}[{number}]: {error}") from error
+
+
+def _check_score(score: object, counts: Sequence[str]) -> None:
+    if not isinstance(score, dict):
+        raise ValueError(f"expected an object, got {score!r}")
+    measured = score.get("measured", dict.fromkeys(_MEASURED, ""))
+    ends = score.get("ci95")
+    for name, wanted, fits in (
+        *((name, "a text", isinstance(score.get(name), str)) for name in _SCORE_TEXTS),
+        *((name, "a number of at least 0", _is_count(score.get(name))) for name in counts),
+        ("lines_per_game", "a number or null", _is_figure(score.get("lines_per_game", ""))),
+        (
+            "ci95",
+            "two numbers, the second may be null",
+            isinstance(ends, list) and len(ends) == 2 and _is_number(ends[0]) and _is_figure(ends[1]),
+        ),
+        (
+            "measured",
+            f"texts under {', '.join(_MEASURED)}",
+            isinstance(measured, dict) and all(isinstance(measured.get(part), str) for part in _MEASURED),
+        ),
+    ):
+        if not fits:
+            raise ValueError(f"expected {name} to be {wanted}, got {score.get(name)!r}")
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_count(value: object) -> bool:
+    return _is_number(value) and value >= 0  # type: ignore[operator] # a number

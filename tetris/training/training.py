@@ -22,7 +22,6 @@ from cem import (
     Trainer,
     ranks,
 )
-from cem.checkpoint import RejectedCheckpoint
 from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels import library
@@ -132,6 +131,7 @@ class Training:
         recipe: The recipe.
         folder: The folder.
         optimizer: The search.
+        metrics: The writer of its metrics.
         trainer: The training loop.
     """
 
@@ -174,13 +174,14 @@ class Training:
             seed=recipe.seed,
             **SEARCH,
         )
+        self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
             LinesPerGame(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(
-                MetricsWriter(folder.metrics, distribution=True),
+                self.metrics,
                 _ControllerWriter(self),
                 progress_bar,
                 *callbacks,
@@ -192,15 +193,21 @@ class Training:
             costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
         )
 
-    def restore(self) -> list[RejectedCheckpoint]:
-        """Resume from the newest usable checkpoint, if any; return the newer ones that could not be used."""
-        if not ranks.from_first(self._has_checkpoint):
-            return []
-        return list(self.trainer.resume().rejected)
+    def restore(self) -> list[str]:
+        """Resume from the newest usable checkpoint, if any.
 
-    def _has_checkpoint(self) -> bool:
-        checkpoints = self.folder.checkpoints
-        return checkpoints.is_dir() and any(checkpoints.glob("checkpoint-*.json"))
+        Returns:
+            What is wrong with the checkpoints, in sentences.
+
+        Raises:
+            CheckpointError: If there are checkpoints and none is usable.
+        """
+        checkpoints, metrics = self.folder.checkpoints, self.metrics.path
+        if checkpoints.is_dir() and any(checkpoints.glob("checkpoint-*.json")):
+            return [f"passed over {rejected}" for rejected in self.trainer.resume().rejected]
+        if metrics.is_file() and metrics.stat().st_size:
+            return [f"{checkpoints}: no checkpoint: the run begins again"]
+        return []
 
     @property
     def decisions(self) -> int:

@@ -113,6 +113,10 @@ def test_a_run_before_its_first_generation_is_refused(script: Script, folder: Pa
     (folder / "metrics.jsonl").write_text("")
     ended = script("report_tetris", folder)
     assert ended.status == 2
+    assert f"{folder / 'metrics.jsonl'}: expected a line for every generation, got none" in ended.err
+    (folder / "controller.json").unlink()
+    ended = script("report_tetris", folder)
+    assert ended.status == 2
     assert "expected a run of at least one generation in" in ended.err
 
 

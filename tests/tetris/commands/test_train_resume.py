@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import kernels.files
 from tetris import LinearController
 from tetris.evaluation import comparison
 from tetris.training import training
@@ -80,7 +85,9 @@ def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[],
     monkeypatch.setattr(training.LinesPerGame, "_play", playing)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 @pytest.mark.parametrize("generation", [0, 2])
 @pytest.mark.parametrize("deferred", [False, True])
 def test_signal_drops_the_generation_and_says_how_to_go_on(
@@ -107,6 +114,33 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
     assert _is_the_same(folder, whole)
+
+
+def test_a_terminal_that_is_closed_saves(tmp_path: Path) -> None:
+    folder, (ours, theirs) = tmp_path / "stopped", os.openpty()
+    command = [*RECIPE[:-1], 100_000, "--score-decisions", 0, "--out", folder]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "train_tetris.py"), *map(str, command)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    try:
+        while not list(folder.glob("checkpoints/checkpoint-*.json")):
+            assert process.poll() is None
+            time.sleep(0.01)
+            with contextlib.suppress(BlockingIOError):
+                os.read(ours, 1 << 16)
+        os.close(ours)
+        assert process.wait(timeout=60) == 129
+    finally:
+        process.kill()
+    assert (folder / "checkpoints" / f"checkpoint-{len(_metrics(folder)):06d}.json").is_file()
 
 
 @pytest.mark.parametrize("board", [0, 1])
@@ -278,3 +312,116 @@ def test_the_run_that_was_meant_is_named(script: Script, tmp_path: Path) -> None
     assert ended.status == 2
     (line,) = ended.err.splitlines()
     assert line.endswith(f"; did you mean '{tmp_path / 'mine'}'?")
+
+
+def _changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    file = folder / "controller.json"
+    values = json.loads(file.read_text())
+    change(values)
+    file.write_text(json.dumps(values))
+
+
+def test_readable_metrics_are_kept_and_the_damaged_line_is_named(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path
+) -> None:
+    folder = tmp_path / "stopped"
+    _stop_in(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGTERM))
+    assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 143
+    metrics = folder / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text("".join([lines[0], "\0" * 50 + "\n", *lines[2:]]))
+    ended = script("train_tetris", "--resume", folder)
+    assert ended.status == 0
+    aside = folder / "metrics.jsonl.damaged"
+    assert f"note: {metrics}: line 2 is damaged; the old file is {aside}" in ended.err
+    assert f"note: {metrics}: generation 2 is missing" in ended.err
+    assert [line["generation"] for line in _metrics(folder)] == [1, 3, 4, 5]
+    assert _weights(folder) == _weights(whole)
+
+
+def test_finished_run_whose_metrics_are_gone_says_so(script: Script, whole: Path) -> None:
+    (whole / "metrics.jsonl").unlink()
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 0
+    assert ended.err == f"note: {whole / 'metrics.jsonl'}: generations 1, 2, 3, 4, 5 are missing\n"
+    assert "is finished" in ended.out
+
+
+@pytest.mark.parametrize("lost", ["checkpoints", "latest"])
+def test_finished_run_needs_no_checkpoint(script: Script, whole: Path, lost: str) -> None:
+    checkpoints = whole / "checkpoints"
+    if lost == "latest":
+        (checkpoints / "checkpoint-000005.json").write_text("")
+    else:
+        shutil.rmtree(checkpoints)
+    before = {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()}
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 0
+    assert "is finished" in ended.out
+    assert {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("score", [5, "x", [1], [{}], [{"board": []}]])
+def test_malformed_score_of_a_finished_run_is_measured_again(
+    script: Script, tmp_path: Path, score: object
+) -> None:
+    folder = tmp_path / "a"
+    assert script("train_tetris", *RECIPE, "--score-decisions", 64, "--out", folder).status == 0
+    boards = _scored(folder)
+    _changed(folder, lambda values: values["provenance"].update(score=score))
+    ended = script("train_tetris", "--resume", folder)
+    assert ended.status == 0, ended.err
+    assert (
+        f"note: {folder / 'controller.json'} is made again: {folder / 'controller.json'}: prov" in ended.err
+    )
+    assert _scored(folder) == boards
+    assert (folder / "controller.json.damaged").is_file()
+
+
+@pytest.mark.parametrize("damage", ["torn", "weights", "gone"])
+def test_damaged_controller_of_sound_checkpoints_is_made_again(
+    script: Script, whole: Path, damage: str
+) -> None:
+    file = whole / "controller.json"
+    sound = LinearController.load(file)
+    if damage == "weights":
+        _changed(whole, lambda values: values["weights"].reverse())
+    elif damage == "torn":
+        file.write_bytes(file.read_bytes()[:100])
+    else:
+        file.unlink()
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 0
+    assert ("is made again: " in ended.err) == (damage != "gone")
+    assert LinearController.load(file).weights == sound.weights
+
+
+def test_run_without_checkpoints_says_that_it_begins_again(script: Script, whole: Path) -> None:
+    weights, metrics = _weights(whole), _metrics(whole)
+    shutil.rmtree(whole / "checkpoints")
+    (whole / "controller.json").unlink()
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 0
+    assert f"note: {whole / 'checkpoints'}: no checkpoint: the run begins again" in ended.err
+    assert (_weights(whole), _metrics(whole)) == (weights, metrics)
+
+
+@pytest.mark.parametrize("name", ["learning_curve.png", "report.html"])
+def test_full_disk_at_picture_or_page_does_not_end_the_run(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.undo()
+    replace = kernels.files._replace
+
+    def full(target: Path, before: object, content: bytes) -> None:
+        if target.name == name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(target, before, content)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(kernels.files, "_replace", full)
+    folder = tmp_path / "a"
+    ended = script("train_tetris", *RECIPE, "--score-decisions", 64, "--out", folder)
+    assert ended.status == 0, ended.err
+    assert f"note: no {folder / name}: OSError: [Errno 28] No space left on device" in ended.err
+    assert _scored(folder) == {"5x6", "10x10", "10x20"}

@@ -253,5 +253,8 @@ def test_an_estimate_that_lacks_something_is_named(tmp_path: Path) -> None:
     values = json.loads(file.read_text())
     del values["provenance"]["estimates"][0]["estimates"]
     file.write_text(json.dumps(values))
-    with pytest.raises(ValueError, match="expected a score with estimates, got"):
+    with pytest.raises(
+        ValueError,
+        match=r"mine/controller.json: provenance.estimates\[0\]: expected estimates to be a number",
+    ):
         read_run(folder)

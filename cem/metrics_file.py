@@ -1,0 +1,95 @@
+"""The lines of ``metrics.jsonl`` that a resumed run keeps, and what became of the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import mode
+
+from kernels.files import set_aside, write_bytes
+
+_MOST_NAMED = 5
+
+
+def keep_lines(path: Path, generation: int) -> list[str]:
+    """Reduce a metrics file to the readable lines of the first generations, in order.
+
+    Lines of later generations and a torn last line, which the resumed run writes again, go quietly. If
+    another line is unreadable or out of order, the old file is kept beside the new one.
+
+    Args:
+        path: The file; a missing one holds no lines.
+        generation: The generations told by the checkpoint, ``>= 0``.
+
+    Returns:
+        What is wrong with the file, in sentences: damaged lines, generations without a line.
+
+    Raises:
+        OSError: If it cannot be read or written.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    lines = content.splitlines(keepends=True)
+    kept: list[bytes] = []
+    told = [0]  # generations, from the start of the run
+    damaged: list[int] = []
+    later: list[int] = []
+    for number, line in enumerate(lines, start=1):
+        found = line_generation(line)
+        if found is None and not line.endswith(b"\n"):
+            continue
+        if found is None or found <= told[-1]:
+            damaged.append(number)
+        elif found > generation:
+            later.append(number)
+        else:
+            damaged += later  # its number is wrong, or this line would not follow
+            later = []
+            kept.append(line.rstrip(b"\n") + b"\n")
+            told.append(found)
+    problems = []
+    if damaged:
+        aside = set_aside(path)
+        problems.append(f"{path}: {_listed('line', damaged)} damaged; the old file is {aside}")
+    if damaged or b"".join(kept) != content:
+        write_bytes(path, b"".join(kept))
+    if missing := _missing(told, generation):
+        problems.append(f"{path}: {_listed('generation', missing)} missing")
+    return problems
+
+
+def line_generation(line: bytes) -> int | None:
+    """Return the generation of a line of ``metrics.jsonl``; None if the line is damaged."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not all(_is_figure(value) for value in record.values()):
+        return None
+    found = record.get("generation")
+    return found if type(found) is int and found > 0 else None
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or isinstance(value, (int, float, list))
+
+
+def _missing(told: Sequence[int], generation: int) -> list[int]:
+    """Return the generations between records that are further apart than usual, and after the last one."""
+    steps = [after - before for before, after in pairwise(told)]
+    usual = mode(steps) if steps else 1
+    missing = [
+        number
+        for (before, after), step in zip(pairwise(told), steps, strict=True)
+        if step > usual
+        for number in range(before + usual, after, usual)
+    ]
+    return [*missing, *range(told[-1] + usual, generation, usual), *([generation] * (told[-1] < generation))]
+
+
+def _listed(what: str, numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"{what} {numbers[0]} is"
+    shown = ", ".join(map(str, numbers[:_MOST_NAMED]))
+    return f"{what}s {shown}{f' and {len(numbers) - _MOST_NAMED} more' * (len(numbers) > _MOST_NAMED)} are"

@@ -1,0 +1,51 @@
+"""Ctrl-C ends a command in one line, also while it is being imported."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+INTERRUPTED = 130
+"""What a shell says of a process that Ctrl-C ended."""
+
+_TOLD = "interrupted\n"
+
+
+@contextmanager
+def one_line_interrupts() -> Iterator[None]:
+    """Turn Ctrl-C into one line on stderr and exit status 130.
+
+    In the middle of an import the process ends at once: a KeyboardInterrupt inside the extension modules of
+    NumPy and torch aborts, or becomes an ImportError.
+
+    Raises:
+        SystemExit: After Ctrl-C elsewhere.
+    """
+    usual: Any = signal.default_int_handler
+    ours = threading.current_thread() is threading.main_thread()
+    ours = ours and signal.getsignal(signal.SIGINT) is usual
+    if ours:
+        signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(_TOLD)
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, usual)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, _TOLD.encode())
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt

@@ -1,0 +1,53 @@
+"""Ctrl-C in the middle of an import: one line and status 130, for every command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ARGUMENTS = {"evaluate_tetris": ["dt20"], "estimate_tetris": ["dt20"], "plan_control": ["pendulum"]}
+ARGUMENTS |= {"report_tetris": ["x"], "watch_tetris": ["dt20", "--html", "x.html"]}
+COMMANDS = [
+    *(
+        [str(script), *ARGUMENTS.get(script.stem, [])]
+        for script in sorted((ROOT / "scripts").glob("*.py"))
+        if script.stem != "reproduce"
+    ),
+    [str(ROOT / "scripts" / "reproduce.py"), "published"],
+    [str(ROOT / "scripts" / "measure"), "equality"],
+    [str(ROOT / "scripts" / "measure" / "run.py"), "env"],
+    ["-m", "tetris", "train"],
+    ["-m", "kernels", "check"],
+]
+# What happens in C++ and in modules that catch everything: the interruption is turned into another error.
+INTERRUPTED = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except BaseException:
+    pass
+raise ImportError("cannot load module more than once per process")
+"""
+
+
+@pytest.mark.parametrize("module", ["argparse", "torch"])
+@pytest.mark.parametrize(
+    "command", COMMANDS, ids=lambda command: "-".join(Path(word).stem for word in command)
+)
+def test_ctrl_c_while_a_module_is_imported(tmp_path: Path, command: list[str], module: str) -> None:
+    (tmp_path / f"{module}.py").write_text(INTERRUPTED)
+    ended = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
