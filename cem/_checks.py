@@ -6,10 +6,18 @@ import math
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.cuda import CUDA_TORCH_REMEDY
+
+_REAL = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+    | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+)
+"""The dtypes that torch sorts and gathers on every device."""
+_DTYPES = "float16 to float64, bfloat16, int8 to int64 or uint8"
 
 
 def check_real(
@@ -75,17 +83,21 @@ def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
 def as_real(name: str, value: Any) -> Tensor:
     """Return a tensor, array or sequence as a detached real tensor, on its own device, in its own dtype.
 
+    A sequence is float64.
+
     Raises:
-        TypeError: If it is not convertible, or its numbers are complex or bool.
+        TypeError: If it is not convertible, or its dtype is none of ``_REAL``.
     """
     try:
+        if isinstance(value, np.ndarray):  # torch takes no negative strides, and warns of read-only memory
+            value = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(value, dtype=dtype).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
+    if tensor.dtype not in _REAL:
+        raise TypeError(f"expected real numbers for {name} of {_DTYPES}, got {tensor.dtype}")
     return tensor
 
 

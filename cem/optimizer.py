@@ -293,8 +293,8 @@ class CrossEntropyMethod(Readout):
 
         Args:
             fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
-                any real dtype on any device. Not changed. It is ranked in its own dtype; on a GPU, integers
-                with ``candidates`` given are ranked as float64.
+                any real dtype on any device. Not changed. It is ranked in its own dtype, a sequence as
+                float64; so are integers where ``candidates`` have failed, and on a GPU where any are given.
             candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
                 ones): shape (..., population_size, dim), any real dtype and device. Not changed.
 
