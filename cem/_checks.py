@@ -21,9 +21,15 @@ _DTYPES = "float16 to float64, bfloat16, int8 to int64 or uint8"
 
 
 def check_real(
-    name: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False
+    name: str,
+    value: object,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it is finite and in [low, high], or (low, high] where ``open_low``.
+    """Return ``value`` as a float if it is finite and in [low, high], an end excluded where it is open.
 
     Raises:
         TypeError: If it is no number (a bool is none).
@@ -32,10 +38,15 @@ def check_real(
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
     number = float(value)
-    if not math.isfinite(number) or number < low or number > high or (open_low and number == low):
-        above = f"{'>' if open_low else '>='} {low:g}"
-        wanted = above if high == math.inf else f"{above} and <= {high:g}"
-        raise ValueError(f"expected {name} finite and {wanted}, got {value!r}")
+    above = number > low if open_low else number >= low
+    below = number < high if open_high else number <= high
+    if not (math.isfinite(number) and above and below):
+        wanted = ["finite"]
+        if low > -math.inf:
+            wanted.append(f"{'>' if open_low else '>='} {low:g}")
+        if high < math.inf:
+            wanted.append(f"{'<' if open_high else '<='} {high:g}")
+        raise ValueError(f"expected {name} {' and '.join(wanted)}, got {value!r}")
     return number
 
 
