@@ -238,6 +238,8 @@ class CrossEntropyMethod(Readout):
         # As text here: on a GPU it waits for the device.
         self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
         self.backend = choose_backend(backend, self.device)
+        if sampler is not None and not callable(sampler):
+            raise TypeError(f"expected a function for sampler, got {type(sampler).__name__}")
         self._own_sampler = sampler is not None
         self._sampler = sampler or (torch_sampler if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)

@@ -126,7 +126,8 @@ def search(
         restarts: The most restarts, ``>= 0``.
         target: A value at which the search ends; None: none.
         time_limit_s: The most seconds; None: no limit.
-        vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population.
+        vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population,
+            with other random numbers for each.
         callbacks: Called as by ``Trainer``; the generations are those of the current restart.
         progress: Whether to show a progress bar on stderr.
         checkpoint: A folder to save to and, where it holds this search, to resume from; None: no checkpoints.
@@ -142,7 +143,10 @@ def search(
         TypeError: If an argument has the wrong type.
         ValueError: If one is out of range, or every candidate of a generation has failed.
     """
+    if not callable(objective):
+        raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
     restarts = check_integer("restarts", restarts, 0)
+    target = None if target is None else check_real("target", target)
     shape = tuple(as_real("mean", mean).shape)
     if len(shape) != 1:
         raise ValueError(f"expected mean of shape (dim,), got {shape}")
@@ -308,7 +312,7 @@ class _Halt(Callback):
 def _population_objective(objective: Callable[[Any], Any], vectorize: bool) -> Objective:
     if not vectorize:
         return lambda candidates, _: objective(candidates)
-    vectorized = torch.func.vmap(objective)
+    vectorized = torch.func.vmap(objective, randomness="different")
 
     def evaluate(candidates: Any, _: Any) -> Any:
         if isinstance(candidates, np.ndarray):

@@ -94,6 +94,22 @@ class TestResult:
         assert set(shapes) == {(3,)}
         assert float(one.fun) == pytest.approx(float(many.fun), rel=1e-5)
 
+    def test_a_vectorized_function_may_draw_random_numbers(self):
+        values = []
+
+        def noisy(x):
+            return 0.0 * x.sum() + torch.rand(())
+
+        def all_of(x):
+            values.append(torch.func.vmap(noisy, randomness="different")(x))
+            return values[-1]
+
+        torch.manual_seed(1)
+        result = minimize(noisy, START, 1.0, budget=60, seed=1, vectorize=True)
+        torch.manual_seed(1)
+        assert result.fun == minimize(all_of, START, 1.0, budget=60, seed=1).fun
+        assert len(values[0].unique()) == 30
+
     def test_seeds(self):
         torch.manual_seed(7)
         free = [minimize(sphere, START, 1.0, budget=300) for _ in range(2)]
@@ -274,6 +290,9 @@ class TestRestarts:
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), got \(\)"),
         ({"mean": torch.zeros(2, 3)}, ValueError, r"expected mean of shape \(dim,\), got \(2, 3\)"),
         ({"mean": "x"}, TypeError, "expected numbers for mean, got str"),
+        ({"objective": 3}, TypeError, "expected a function for objective, got int"),
+        ({"target": "0"}, TypeError, "expected a number for target, got '0'"),
+        ({"target": math.nan}, ValueError, "expected target finite, got nan"),
         ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
         ({"budget": 1e4}, TypeError, "expected budget to be an int"),
         ({"population_size": 1}, ValueError, "expected population_size >= 2, got 1"),
@@ -284,9 +303,9 @@ class TestRestarts:
     ],
 )
 def test_wrong_arguments_are_refused(options, error, message):
-    options = {"mean": [0.0, 0.0], "std": 1.0, **options}
+    options = {"objective": sphere, "mean": [0.0, 0.0], "std": 1.0, **options}
     with pytest.raises(error, match=message):
-        minimize(sphere, **options)
+        minimize(**options)
 
 
 class TestResume:
