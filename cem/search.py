@@ -147,10 +147,10 @@ def search(
         raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
     restarts = check_integer("restarts", restarts, 0)
     target = None if target is None else check_real("target", target)
-    shape = tuple(as_real("mean", mean).shape)
-    if len(shape) != 1:
-        raise ValueError(f"expected mean of shape (dim,), got {shape}")
-    (dim,) = shape
+    first_mean = as_real("mean", mean)
+    if first_mean.dim() != 1:
+        raise ValueError(f"expected mean of shape (dim,), got {tuple(first_mean.shape)}")
+    dim = len(first_mean)
     if population_size is None:
         population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
     first = check_integer("population_size", population_size, 2)
@@ -187,7 +187,16 @@ def search(
                 ],
                 checkpointer=None
                 if folder is None
-                else Checkpointer(folder, fingerprint={"restart": restart}, interval_s=CHECKPOINT_SECONDS),
+                else Checkpointer(
+                    folder,
+                    fingerprint={
+                        "restart": restart,
+                        "population_size": size,
+                        "mean": first_mean.to(optimizer.dtype).tolist(),
+                        "std": optimizer.std.tolist(),
+                    },
+                    interval_s=CHECKPOINT_SECONDS,
+                ),
                 stop=stop,
                 record_every=record_every,
                 graph=graph,

@@ -382,6 +382,11 @@ class TestResume:
             self.minimized(tmp_path, seed=4)
         with pytest.raises(CheckpointError, match="expected a state saved with covariance"):
             self.minimized(tmp_path, seed=3, covariance="full")
+        with pytest.raises(CheckpointError, match="another run: expected population_size = 20, got 10"):
+            self.minimized(tmp_path, seed=3, population_size=20)
+        for mean, std, name in ([0.0, 0.0, 0.0], 1.0, "mean"), (START, 2.0, "std"):
+            with pytest.raises(CheckpointError, match=f"belongs to another run: expected {name} ="):
+                minimize(sphere, mean, std, population_size=10, seed=3, checkpoint=tmp_path)
 
     def test_a_larger_budget_goes_on(self, tmp_path):
         options = {"seed": 3, "restarts": 0, "relative_std_floor": 1e-9}
