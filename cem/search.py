@@ -41,7 +41,8 @@ class Result:
     Attributes:
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
         fun: Its fitness.
-        mean: The last mean of the restart that found it: the answer where the fitness is noisy.
+        mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
+            says: the answer where the fitness is noisy.
         std: The last standard deviation of that restart, shape (dim,).
         reason: Why the last restart ended: a reason of ``cem.termination``, ``"budget"``, ``"time_limit"``,
             ``"signal"`` or ``"requested"``.
@@ -221,7 +222,7 @@ def search(
     return Result(
         x=best.best,
         fun=best.best_fitness,
-        mean=best.mean,
+        mean=best.averaged_mean,
         std=best.std,
         reason=reason,
         evaluations=history.evaluations,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import cem
-from cem import Callback, Interrupted, StopRequest, maximize, minimize
+from cem import Callback, CrossEntropyMethod, Interrupted, StopRequest, maximize, minimize
 from cem.checkpoint import CheckpointError
 
 COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
@@ -126,6 +126,14 @@ class TestResult:
         assert (result.x >= 0.5).all()
         with pytest.raises(TypeError, match="elite_share"):
             minimize(sphere, START, 1.0, elite_share=0.3)
+
+    def test_the_mean_is_the_averaged_one(self):
+        options = {"mean_averaging": 0.5, "seed": 1}
+        search = CrossEntropyMethod(START, 1.0, 30, maximize=False, **options)
+        for _ in range(20):
+            search.tell(sphere(search.ask()))
+        assert torch.equal(minimize(sphere, START, 1.0, budget=600, **options).mean, search.averaged_mean)
+        assert not torch.equal(search.mean, search.averaged_mean)
 
     def test_callbacks_see_every_generation_the_last_one_too(self):
         generations = []
