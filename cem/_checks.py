@@ -6,16 +6,30 @@ import math
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.cuda import CUDA_TORCH_REMEDY
 
+_REAL = frozenset(
+    {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+    | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+)
+"""The dtypes that torch sorts and gathers on every device."""
+_DTYPES = "float16 to float64, bfloat16, int8 to int64 or uint8"
+
 
 def check_real(
-    name: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False
+    name: str,
+    value: object,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    open_high: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it is finite and in [low, high], or (low, high] where ``open_low``.
+    """Return ``value`` as a float if it is finite and in [low, high], an end excluded where it is open.
 
     Raises:
         TypeError: If it is no number (a bool is none).
@@ -24,10 +38,15 @@ def check_real(
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
     number = float(value)
-    if not math.isfinite(number) or number < low or number > high or (open_low and number == low):
-        above = f"{'>' if open_low else '>='} {low:g}"
-        wanted = above if high == math.inf else f"{above} and <= {high:g}"
-        raise ValueError(f"expected {name} finite and {wanted}, got {value!r}")
+    above = number > low if open_low else number >= low
+    below = number < high if open_high else number <= high
+    if not (math.isfinite(number) and above and below):
+        wanted = ["finite"]
+        if low > -math.inf:
+            wanted.append(f"{'>' if open_low else '>='} {low:g}")
+        if high < math.inf:
+            wanted.append(f"{'<' if open_high else '<='} {high:g}")
+        raise ValueError(f"expected {name} {' and '.join(wanted)}, got {value!r}")
     return number
 
 
@@ -75,17 +94,21 @@ def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
 def as_real(name: str, value: Any) -> Tensor:
     """Return a tensor, array or sequence as a detached real tensor, on its own device, in its own dtype.
 
+    A sequence is float64.
+
     Raises:
-        TypeError: If it is not convertible, or its numbers are complex or bool.
+        TypeError: If it is not convertible, or its dtype is none of ``_REAL``.
     """
     try:
+        if isinstance(value, np.ndarray):  # torch takes no negative strides, and warns of read-only memory
+            value = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(value, dtype=dtype).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
+    if tensor.dtype not in _REAL:
+        raise TypeError(f"expected real numbers for {name} of {_DTYPES}, got {tensor.dtype}")
     return tensor
 
 

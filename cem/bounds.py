@@ -67,7 +67,7 @@ def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Return the points of the box for points without bounds; increasing, and smooth."""
-    middle, half = (low + high) / 2, (high - low) / 2
+    middle, half = low / 2 + high / 2, high / 2 - low / 2  # the sum of two limits may overflow
     both = middle + half * torch.tanh((y - middle) / half)
     above, below = low + torch.nn.functional.softplus(y - low), high - torch.nn.functional.softplus(high - y)
     return _choose(y, low, high, both, above, below)
@@ -75,7 +75,7 @@ def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Return the inverse of ``into_box``; a point on a face counts as one very near to it."""
-    middle, half = (low + high) / 2, (high - low) / 2
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
     both = middle + half * torch.atanh(((x - middle) / half).clamp(-1 + _EDGE, 1 - _EDGE))
     above, below = low + _inverse_softplus(x - low), high - _inverse_softplus(high - x)
     return _choose(x, low, high, both, above, below)

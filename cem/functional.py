@@ -158,12 +158,14 @@ def init(mean: Any, std: Any, population_size: int, *, maximize: bool, **options
         std: The first standard deviation, broadcastable to ``mean``.
         population_size: N, ``>= 2``.
         maximize: Whether a greater fitness is better.
-        options: The others of ``CrossEntropyMethod``, which has the meaning and the errors. A schedule of
-            extra variance is called for 10,000 generations, or until it fails; the last
+        options: The others of ``CrossEntropyMethod`` but ``sampler``, which has the meaning and the errors. A
+            schedule of extra variance is called for 10,000 generations, or until it fails; the last
             variance holds from then on.
     """
     from cem.optimizer import CrossEntropyMethod
 
+    if "sampler" in options:
+        raise TypeError("expected no sampler: tell() takes candidates however they were drawn")
     optimizer = CrossEntropyMethod(mean, std, population_size, maximize=maximize, **options)
     optimizer._cover(1, ahead=_AHEAD)
     return optimizer.state

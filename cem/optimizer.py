@@ -238,6 +238,8 @@ class CrossEntropyMethod(Readout):
         # As text here: on a GPU it waits for the device.
         self._bounds_text = None if limits is None else repr([end.tolist() for end in limits])
         self.backend = choose_backend(backend, self.device)
+        if sampler is not None and not callable(sampler):
+            raise TypeError(f"expected a function for sampler, got {type(sampler).__name__}")
         self._own_sampler = sampler is not None
         self._sampler = sampler or (torch_sampler if self.backend == "torch" else None)
         self._seeds = problem_seeds(seed, self.batch_shape)
@@ -293,8 +295,8 @@ class CrossEntropyMethod(Readout):
 
         Args:
             fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
-                any real dtype on any device. Not changed. It is ranked in its own dtype; on a GPU, integers
-                with ``candidates`` given are ranked as float64.
+                any real dtype on any device. Not changed. It is ranked in its own dtype, a sequence as
+                float64; so are integers where ``candidates`` have failed, and on a GPU where any are given.
             candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
                 ones): shape (..., population_size, dim), any real dtype and device. Not changed.
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cem._checks import as_real
+from cem.functional import BEST, BEST_FITNESS, MEAN, STD
 from cem.sampling import mix_seed
 from kernels.cem_update import cem_update, cem_update_reference
 from kernels.normal import sample_normal_rows
@@ -22,8 +23,7 @@ from kernels.normal import sample_normal_rows
 Cost = Callable[[Tensor, Tensor], Any]
 """``cost(state, plans)``: plans of shape ([B,] N, horizon, A) -> costs of shape ([B,] N)."""
 
-_MEAN, _STD, _BEST = 0, 1, 3  # rows of a distribution
-_BEST_FITNESS, _RECORD = 0, 5  # the first column of a record, and how many there are
+_RECORD = 5  # the columns of a record
 
 
 class Memory(NamedTuple):
@@ -123,7 +123,7 @@ class PlanSearch:
             else:
                 candidates[:, :kept] = elites
             if iteration == len(self.sizes) - 1:
-                candidates[:, kept] = distribution[:, _MEAN]
+                candidates[:, kept] = distribution[:, MEAN]
             costs = self._evaluate(state, candidates)
             distribution, record, generation, ranking = update(
                 costs,
@@ -139,16 +139,16 @@ class PlanSearch:
             )
             chosen = ranking[:, :kept, None].expand(-1, -1, candidates.shape[2])
             elites = candidates.gather(1, chosen)
-        mean, best = distribution[:, _MEAN], distribution[:, _BEST]
+        mean, best = distribution[:, MEAN], distribution[:, BEST]
         after = Memory(mean, elites, torch.ones_like(memory.started), generation)
         action = (best if self.executes_best else mean)[:, :actions]
-        return after, Found(action, best, record[:, _BEST_FITNESS])
+        return after, Found(action, best, record[:, BEST_FITNESS])
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
         """Draw plans and clamp them into the bounds; shape (B, size, d)."""
         bounds = self.low, self.high
         if self.backend == "torch" or self.coloring is not None:
-            mean, std = distribution[:, _MEAN], distribution[:, _STD]
+            mean, std = distribution[:, MEAN], distribution[:, STD]
             noise = self._noise(mean, size, generation)
             if self.coloring is not None:
                 series = noise.view(*noise.shape[:2], self.action_dim, self.horizon) @ self.coloring

@@ -102,7 +102,7 @@ class Planner:
             mean: The first mean of an action, one number or shape (A,), within the bounds. Default: the
                 middle of the bounds.
             std: The standard deviation of an action at the beginning of each step, one number or shape (A,),
-                positive. Default: a third of ``high - low``.
+                ``>= 0``; a number of 0 stays at its mean. Default: a third of ``high - low``.
             keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
             beta: The exponent of the noise's power spectrum ``1 / f^beta``, finite, ``>= 0``; 0 is white
                 noise. Where actions have to stay the same for many steps to matter, try 1 to 4.
@@ -146,7 +146,7 @@ class Planner:
         self.seed = (
             int(torch.randint(2**63 - 1, ())) if seed is None else check_integer("seed", seed, 0, 2**63 - 1)
         )
-        momentum = check_real("momentum", momentum, 0.0, math.nextafter(1.0, 0.0))
+        momentum = check_real("momentum", momentum, 0.0, 1.0, open_high=True)
         shrink = check_real("shrink", shrink, 1.0)
         sizes = (round(self.num_samples / shrink**i) for i in range(self.iterations))
         beta = check_real("beta", beta, 0.0)
@@ -219,7 +219,9 @@ class Planner:
         if env_ids is None:
             self._memory.started.fill_(False)
         else:
-            self._memory.started[torch.as_tensor(env_ids, device=self.device)] = False
+            chosen = torch.as_tensor(env_ids, device=self.device)
+            if chosen.numel():  # an empty list is no tensor of integers
+                self._memory.started[chosen] = False
 
     @torch.no_grad()
     def plan(self, state: Any) -> Any:

@@ -45,7 +45,8 @@ class Result:
     Attributes:
         x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
         fun: Its fitness.
-        mean: The last mean of the restart that found it: the answer where the fitness is noisy.
+        mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
+            says: the answer where the fitness is noisy.
         std: The last standard deviation of that restart, shape (dim,).
         reason: Why the last restart ended: a reason of ``cem.termination``, ``"budget"``, ``"time_limit"``,
             ``"signal"`` or ``"requested"``.
@@ -131,7 +132,8 @@ def search(
         restarts: The most restarts, ``>= 0``.
         target: A value at which the search ends; None: none.
         time_limit_s: The most seconds; None: no limit.
-        vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population.
+        vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population,
+            with other random numbers for each.
         callbacks: Called as by ``Trainer``; the generations are those of the current restart.
         progress: Whether to show a progress bar on stderr.
         checkpoint: A folder to save to and, where it holds this search, to resume from; None: no checkpoints.
@@ -151,11 +153,14 @@ def search(
         TypeError: If an argument has the wrong type.
         ValueError: If one is out of range, or every candidate of a generation has failed.
     """
+    if not callable(objective):
+        raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
     restarts = check_integer("restarts", restarts, 0)
-    shape = tuple(as_real("mean", mean).shape)
-    if len(shape) != 1:
-        raise ValueError(f"expected mean of shape (dim,), got {shape}")
-    (dim,) = shape
+    target = None if target is None else check_real("target", target)
+    first_mean = as_real("mean", mean)
+    if first_mean.dim() != 1:
+        raise ValueError(f"expected mean of shape (dim,), got {tuple(first_mean.shape)}")
+    dim = len(first_mean)
     if population_size is None:
         population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
     first = check_integer("population_size", population_size, 2)
@@ -204,7 +209,16 @@ def search(
                 ],
                 checkpointer=None
                 if folder is None
-                else Checkpointer(folder, fingerprint={"restart": restart}, interval_s=CHECKPOINT_SECONDS),
+                else Checkpointer(
+                    folder,
+                    fingerprint={
+                        "restart": restart,
+                        "population_size": size,
+                        "mean": first_mean.to(optimizer.dtype).tolist(),
+                        "std": optimizer.std.tolist(),
+                    },
+                    interval_s=CHECKPOINT_SECONDS,
+                ),
                 stop=stop,
                 record_every=record_every,
                 graph=graph,
@@ -229,7 +243,7 @@ def search(
     return Result(
         x=best.best,
         fun=best.best_fitness,
-        mean=best.mean,
+        mean=best.averaged_mean,
         std=best.std,
         reason=reason,
         evaluations=history.evaluations,
@@ -345,7 +359,7 @@ class _Halt(Callback):
 def _population_objective(objective: Callable[[Any], Any], vectorize: bool) -> Objective:
     if not vectorize:
         return lambda candidates, _: objective(candidates)
-    vectorized = torch.func.vmap(objective)
+    vectorized = torch.func.vmap(objective, randomness="different")
 
     def evaluate(candidates: Any, _: Any) -> Any:
         if isinstance(candidates, np.ndarray):

@@ -107,7 +107,7 @@ class Termination:
         warnings.warn(
             f"the search has collapsed: after {generation} generations its standard deviation is next to "
             f"nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it each time; start with "
-            "a greater std or population, or keep variance_about and std_smoothing at their defaults",
+            "a greater std or population, restart, or take the default variance_about and std_smoothing",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -178,6 +178,12 @@ class TestTransform:
         width = (ceiling - floor).clamp(max=1e3)
         assert bool(((into_box(there, low, high) - x).abs() <= 2e-6 * width.clamp(min=1.0)).all())
 
+    def test_bounds_as_wide_as_the_dtype_change_nothing(self, dtype):
+        widest = torch.tensor([torch.finfo(dtype).max], dtype=dtype)
+        x = torch.linspace(-1e3, 1e3, 101, dtype=dtype)[:, None]
+        for mapped in (into_box(x, -widest, widest), out_of_box(x, -widest, widest)):
+            torch.testing.assert_close(mapped, x)
+
     def test_the_search_has_no_bounds_of_its_own(self, dtype):
         search = make("transform", std=1.0, dtype=dtype)
         torch.testing.assert_close(search.mean, torch.tensor(START, dtype=dtype), rtol=1e-5, atol=2e-6)

@@ -149,6 +149,11 @@ def test_nothing_is_changed_in_place(options, backend):
     assert not memory & {tensor.data_ptr() for tensor in (after.distribution, after.record, after.generation)}
 
 
+def test_a_sampler_is_refused_as_it_would_not_be_used():
+    with pytest.raises(TypeError, match="expected no sampler"):
+        init([0.0], 1.0, 4, maximize=True, sampler=torch.randn)
+
+
 def test_a_state_is_a_structure_of_tensors():
     state = make("full paths").state
     leaves, structure = pytree.tree_flatten(state)

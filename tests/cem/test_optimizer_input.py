@@ -84,6 +84,7 @@ def test_values_out_of_range_are_refused_with_what_was_expected_and_got(options,
         ({"seed": 1.5}, "expected seed to be an int, got 1.5"),
         ({"mean": torch.zeros(2, 2), "seed": [1.5, 2.5]}, "expected seed to be an int, got 1.5"),
         ({"paths": 1}, "expected a bool for paths, got 1"),
+        ({"sampler": "normal"}, "expected a function for sampler, got str"),
     ],
 )
 def test_values_of_the_wrong_type_are_refused_with_what_was_expected_and_got(options, message):

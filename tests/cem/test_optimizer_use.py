@@ -57,6 +57,20 @@ class TestNumPy:
     def test_integers_are_a_start_in_float32(self):
         assert make(np.ones(3, dtype=int)).ask().dtype == np.float32
 
+    @pytest.mark.filterwarnings("error")
+    def test_arrays_that_torch_cannot_share_are_copied(self):
+        start, values = np.arange(3.0), np.arange(12.0)
+        plain = make(start)
+        plain.ask(), plain.tell(values)
+        for strange in (
+            lambda x: x[::-1].copy()[::-1],  # a negative stride
+            lambda x: x.astype(">f8"),
+            lambda x: np.broadcast_to(x, x.shape),  # read-only
+        ):
+            search = make(strange(start), dtype=torch.float64)
+            search.ask(), search.tell(strange(values))
+            assert search.mean.tolist() == plain.mean.tolist()
+
     def test_of_a_batch_of_arrays_the_best_fitness_is_an_array(self):
         search = make(np.zeros((2, 3)))
         step(search)
@@ -353,6 +367,14 @@ class TestRankingOfIntegers:
         search.tell(torch.tensor([1, 4, 3, 2], dtype=dtype), torch.tensor([[1.0], [4.0], [3.0], [2.0]]))
         assert search.mean.item() == 3.5
         assert search.elite_fitness.tolist() == [4.0, 3.0]
+
+    @pytest.mark.parametrize("backend", ["cpu", "torch"])
+    @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.bool_])
+    def test_fitness_of_a_dtype_that_cannot_be_ranked_is_refused(self, dtype, backend):
+        search = make([0.0], population_size=4, num_elites=2, maximize=True, backend=backend)
+        search.ask()
+        with pytest.raises(TypeError, match="expected real numbers for fitness of float16 to float64"):
+            search.tell(np.zeros(4, dtype))
 
 
 class TestExtraVariance:

@@ -229,6 +229,14 @@ def test_reset_forgets_the_plans_of_the_environments_named(env_ids: Any) -> None
     assert torch.equal(candidate[[0, 2], :-1], mean[[0, 2], 1:])
 
 
+def test_reset_of_no_environment_forgets_nothing() -> None:
+    planner, other = make(num_envs=3), make(num_envs=3)
+    planner.plan(torch.zeros(3)), other.plan(torch.zeros(3))
+    for env_ids in ([], np.array([], dtype=int), torch.zeros(3, dtype=torch.bool)):
+        planner.reset(env_ids)
+    assert torch.equal(planner.plan(torch.zeros(3)), other.plan(torch.zeros(3)))
+
+
 def test_a_numpy_state_gives_a_numpy_action() -> None:
     recorder = Recorder()
     action = make(recorder).plan(np.zeros(3))
@@ -285,7 +293,7 @@ def test_a_plan_in_inference_mode_leaves_a_planner_that_can_be_reset() -> None:
         ({"keep": 1.5}, ValueError, "keep"),
         ({"beta": -1.0}, ValueError, "beta"),
         ({"shrink": 0.5}, ValueError, "shrink"),
-        ({"momentum": 1.0}, ValueError, "momentum"),
+        ({"momentum": 1.0}, ValueError, "expected momentum finite and >= 0 and < 1, got 1.0"),
         ({"execute": "last"}, ValueError, "expected 'best' or 'mean' for execute, got 'last'"),
         ({"maximize": 1}, TypeError, "expected a bool for maximize, got 1"),
         ({"seed": -1}, ValueError, "seed"),

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import cem
-from cem import Callback, Interrupted, StopRequest, maximize, minimize
+from cem import Callback, CrossEntropyMethod, Interrupted, StopRequest, maximize, minimize
 from cem.checkpoint import CheckpointError
 
 COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
@@ -94,6 +94,22 @@ class TestResult:
         assert set(shapes) == {(3,)}
         assert float(one.fun) == pytest.approx(float(many.fun), rel=1e-5)
 
+    def test_a_vectorized_function_may_draw_random_numbers(self):
+        values = []
+
+        def noisy(x):
+            return 0.0 * x.sum() + torch.rand(())
+
+        def all_of(x):
+            values.append(torch.func.vmap(noisy, randomness="different")(x))
+            return values[-1]
+
+        torch.manual_seed(1)
+        result = minimize(noisy, START, 1.0, budget=60, seed=1, vectorize=True)
+        torch.manual_seed(1)
+        assert result.fun == minimize(all_of, START, 1.0, budget=60, seed=1).fun
+        assert len(values[0].unique()) == 30
+
     def test_seeds(self):
         torch.manual_seed(7)
         free = [minimize(sphere, START, 1.0, budget=300) for _ in range(2)]
@@ -110,6 +126,14 @@ class TestResult:
         assert (result.x >= 0.5).all()
         with pytest.raises(TypeError, match="elite_share"):
             minimize(sphere, START, 1.0, elite_share=0.3)
+
+    def test_the_mean_is_the_averaged_one(self):
+        options = {"mean_averaging": 0.5, "seed": 1}
+        search = CrossEntropyMethod(START, 1.0, 30, maximize=False, **options)
+        for _ in range(20):
+            search.tell(sphere(search.ask()))
+        assert torch.equal(minimize(sphere, START, 1.0, budget=600, **options).mean, search.averaged_mean)
+        assert not torch.equal(search.mean, search.averaged_mean)
 
     def test_callbacks_see_every_generation_the_last_one_too(self):
         generations = []
@@ -274,6 +298,9 @@ class TestRestarts:
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), got \(\)"),
         ({"mean": torch.zeros(2, 3)}, ValueError, r"expected mean of shape \(dim,\), got \(2, 3\)"),
         ({"mean": "x"}, TypeError, "expected numbers for mean, got str"),
+        ({"objective": 3}, TypeError, "expected a function for objective, got int"),
+        ({"target": "0"}, TypeError, "expected a number for target, got '0'"),
+        ({"target": math.nan}, ValueError, "expected target finite, got nan"),
         ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
         ({"budget": 1e4}, TypeError, "expected budget to be an int"),
         ({"population_size": 1}, ValueError, "expected population_size >= 2, got 1"),
@@ -284,9 +311,9 @@ class TestRestarts:
     ],
 )
 def test_wrong_arguments_are_refused(options, error, message):
-    options = {"mean": [0.0, 0.0], "std": 1.0, **options}
+    options = {"objective": sphere, "mean": [0.0, 0.0], "std": 1.0, **options}
     with pytest.raises(error, match=message):
-        minimize(sphere, **options)
+        minimize(**options)
 
 
 class TestResume:
@@ -363,6 +390,11 @@ class TestResume:
             self.minimized(tmp_path, seed=4)
         with pytest.raises(CheckpointError, match="expected a state saved with covariance"):
             self.minimized(tmp_path, seed=3, covariance="full")
+        with pytest.raises(CheckpointError, match="another run: expected population_size = 20, got 10"):
+            self.minimized(tmp_path, seed=3, population_size=20)
+        for mean, std, name in ([0.0, 0.0, 0.0], 1.0, "mean"), (START, 2.0, "std"):
+            with pytest.raises(CheckpointError, match=f"belongs to another run: expected {name} ="):
+                minimize(sphere, mean, std, population_size=10, seed=3, checkpoint=tmp_path)
 
     def test_a_larger_budget_goes_on(self, tmp_path):
         options = {"seed": 3, "restarts": 0, "relative_std_floor": 1e-9}
