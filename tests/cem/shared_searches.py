@@ -1,9 +1,10 @@
-"""Searches that ranks share, started by test_ranks.py: prints what each of them found, a line a rank."""
+"""Searches that ranks share, started by test_ranks.py: every rank writes what it found."""
 
 import json
 import math
 import os
 import sys
+from pathlib import Path
 
 import torch
 
@@ -81,8 +82,8 @@ def main(folder):
         "plain": found(seed=1),
         "restarts": found(seed=2, restarts=2, target=-1.0),
         "bounds": found(seed=3, bounds=(-1.0, 2.0), covariance="full", paths=True),
-        "saved": found(seed=4, checkpoint=folder),
-        "saved again": found(checkpoint=folder),
+        "saved": found(seed=4, checkpoint=Path(folder, "search")),
+        "saved again": found(checkpoint=Path(folder, "search")),
         "gathered": gathered(),
         "interrupted": interrupted_on_the_last(),
         "of first": of_first(),
@@ -94,7 +95,7 @@ def main(folder):
         ),
         "seedless": found()["fun"],
     }
-    print("report", os.environ.get("RANK", "0"), json.dumps(report), flush=True)
+    Path(folder, f"report-{os.environ.get('RANK', '0')}.json").write_text(json.dumps(report))
 
 
 if __name__ == "__main__":

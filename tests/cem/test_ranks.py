@@ -23,8 +23,7 @@ def run(count, folder):
     environment = {**os.environ, "PYTHONPATH": str(Path(cem.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    lines = [line.split(" ", 2) for line in done.stdout.splitlines() if line.startswith("report")]
-    return [json.loads(text) for _, _, text in sorted(lines, key=lambda line: int(line[1]))]
+    return [json.loads((folder / f"report-{rank}.json").read_text()) for rank in range(count)]
 
 
 @pytest.fixture(scope="module")

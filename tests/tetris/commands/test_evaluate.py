@@ -240,11 +240,9 @@ def test_script_runs_as_a_program(tmp_path: Path) -> None:
 def test_a_gpu_plays_without_being_asked(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
 
-    def rollout(
-        weights: Any, rules: Rules, streams: int, seed: int, device: str, *, features: str
-    ) -> Rollout:
+    def rollout(weights: Any, rules: Rules, streams: int, seed: int, device: str, **others: Any) -> Rollout:
         played.append(device)
-        return Rollout(weights, rules, streams, seed, "python", features=features)
+        return Rollout(weights, rules, streams, seed, "python", **others)
 
     monkeypatch.setattr("tetris.evaluation.scores.Rollout", rollout)
     arguments = ("dt20", "--board", "6x6", "--json", "--decisions", 640)

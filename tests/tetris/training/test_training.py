@@ -127,7 +127,7 @@ class _NothingRead(TorchDispatchMode):
 
 def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
-    monkeypatch.setattr(LinesPerGame, "_play", lambda *_: RolloutResult(*counts))
+    monkeypatch.setattr("tetris.training.objective.rollout", lambda *_, **__: RolloutResult(*counts))
     objective = LinesPerGame(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest().check)
     candidates = torch.ones(3, 2)
     with _NothingRead():
