@@ -368,14 +368,6 @@ class TestRankingOfIntegers:
         assert search.mean.item() == 3.5
         assert search.elite_fitness.tolist() == [4.0, 3.0]
 
-    @pytest.mark.parametrize("backend", ["cpu", "torch"])
-    @pytest.mark.parametrize("dtype", [np.uint32, np.uint64, np.bool_])
-    def test_fitness_of_a_dtype_that_cannot_be_ranked_is_refused(self, dtype, backend):
-        search = make([0.0], population_size=4, num_elites=2, maximize=True, backend=backend)
-        search.ask()
-        with pytest.raises(TypeError, match="expected real numbers for fitness of float16 to float64"):
-            search.tell(np.zeros(4, dtype))
-
 
 class TestExtraVariance:
     def test_a_schedule_is_called_once_for_each_generation_and_ahead_of_time(self):
