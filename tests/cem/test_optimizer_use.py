@@ -54,8 +54,13 @@ class TestNumPy:
             tensor.tell((candidates**2).sum(axis=1))
         assert bits(array) == bits(tensor)
 
-    def test_integers_are_a_start_in_float32(self):
+    def test_integers_and_sequences_are_a_start_in_float32(self):
         assert make(np.ones(3, dtype=int)).ask().dtype == np.float32
+        assert make([1.0, 1.0, 1.0]).ask().dtype == torch.float32
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_a_tensor_gives_its_dtype(self, dtype):
+        assert make(torch.ones(3, dtype=dtype)).ask().dtype == dtype
 
     @pytest.mark.filterwarnings("error")
     def test_arrays_that_torch_cannot_share_are_copied(self):
