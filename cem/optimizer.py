@@ -182,8 +182,8 @@ class CrossEntropyMethod(Readout):
                 device, ``"torch"``, PyTorch operations anywhere, or ``"auto"``, the operators where they can
                 be compiled; see ``cem.sampling``. Backends draw different candidates for the same seed.
             device: The device of candidates, mean and std; None: the CPU.
-            dtype: Their dtype, ``torch.float32`` or ``torch.float64``. None: float64 for an array of that
-                dtype as ``mean``, otherwise float32.
+            dtype: Their dtype, ``torch.float32`` or ``torch.float64``. None: float64 for a tensor or array of
+                that dtype as ``mean``, otherwise float32.
             seed: The seed of the whole search, ``0 <= seed < 2**64``. For a batch: one from which each
                 problem's own is derived, or an array of them in the batch's shape. None: torch's global
                 generator draws it, and a search that resumes takes that of the saved one.
@@ -199,7 +199,8 @@ class CrossEntropyMethod(Readout):
                 raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self._numpy = isinstance(mean, np.ndarray)
         if dtype is None:
-            dtype = torch.float64 if self._numpy and mean.dtype == np.float64 else torch.float32
+            double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
+            dtype = torch.float64 if double else torch.float32
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
         for name, value, known in (
