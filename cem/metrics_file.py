@@ -78,7 +78,7 @@ def _is_figure(value: object) -> bool:
 def _missing(told: Sequence[int], generation: int) -> list[int]:
     """Return the generations between records that are further apart than usual, and after the last one."""
     steps = [after - before for before, after in pairwise(told)]
-    usual = mode(steps) if steps else 1
+    usual = mode(sorted(steps)) if steps else 1  # the smaller one of two as frequent
     missing = [
         number
         for (before, after), step in zip(pairwise(told), steps, strict=True)

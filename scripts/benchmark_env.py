@@ -8,9 +8,9 @@ from kernels.interrupts import one_line_interrupts
 with one_line_interrupts():
     from measure.cli import LENGTH, measurement
 
-    from tetris.commands.command_line import positive_int, run
+    from tetris.commands.command_line import run, up_to
 
-GAMES = {"type": positive_int, "default": 1024, "help": "on the CPU (default: 1024)"}
+GAMES = {"type": up_to(1 << 20), "default": 1024, "help": "on the CPU (default: 1024)"}
 main = measurement("benchmark_env", __doc__, {"--num-envs": GAMES, **LENGTH})
 
 if __name__ == "__main__":

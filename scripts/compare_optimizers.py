@@ -13,11 +13,11 @@ from kernels.interrupts import one_line_interrupts
 with one_line_interrupts():
     from measure.cli import choice, measurement
 
-    from tetris.commands.command_line import positive_int, run
+    from tetris.commands.command_line import run, up_to
 
 OPTIONS = {
     "parts": {**choice("part", ("quality", "speed", "behaviour")), "nargs": "*"},
-    "--jobs": {"type": positive_int, "default": 1, "help": "processes for the quality (default: 1)"},
+    "--jobs": {"type": up_to(1024), "default": 1, "help": "processes for the quality (default: 1)"},
 }
 main = measurement("compare_optimizers", __doc__, OPTIONS, "[PART ...]")
 

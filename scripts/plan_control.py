@@ -19,7 +19,7 @@ from kernels.interrupts import one_line_interrupts
 with one_line_interrupts():
     from kernels.files import check_writable, write_bytes
     from kernels.names import unknown_name
-    from tetris.commands.command_line import Parser, one_line_errors, path_ending, positive_int, run, seed
+    from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
 
 TASKS = ("pendulum", "half_cheetah")
 _WIDTH, _COLORS = 320, 64  # of a movie
@@ -29,11 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Control a task, and say what comes of it."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] TASK")
     parser.add_argument("task", metavar="TASK", help=", ".join(TASKS))
-    parser.add_argument("--steps", type=positive_int, default=200, help="of the episode (default: 200)")
+    parser.add_argument("--steps", type=up_to(1_000_000), default=200, help="of the episode (default: 200)")
     parser.add_argument("--seed", type=seed, default=2, help="of start and plans (default: 2)")
-    parser.add_argument("--num-samples", type=positive_int, metavar="N", help="plans an iteration")
-    parser.add_argument("--iterations", type=positive_int, default=3, help="a step (default: 3)")
-    parser.add_argument("--horizon", type=positive_int, help="actions a plan (default: 30)")
+    parser.add_argument("--num-samples", type=up_to(100_000), metavar="N", help="plans an iteration")
+    parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: 3)")
+    parser.add_argument("--horizon", type=up_to(1_000), help="actions a plan (default: 30)")
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
     parser.add_argument("--plot", type=path_ending(".png"), metavar="FILE", help="draw the rewards")
     arguments = parser.parse_args(argv)

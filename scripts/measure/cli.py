@@ -17,8 +17,8 @@ from tetris.commands.command_line import (
     joined_ranks,
     one_line_errors,
     one_of,
-    positive_int,
     positive_seconds,
+    up_to,
 )
 from tetris.devices import check_gpu, choose_device
 from tetris.evaluation.text_table import table
@@ -36,7 +36,7 @@ _STOP = "begin nothing after S seconds; the same command goes on"
 STOP_AFTER: Options = {"--stop-after": {"type": positive_seconds, "metavar": "S", "help": _STOP}}
 KEEP: Options = {"--keep": {"type": Path, "metavar": "FOLDER", "help": "where runs are kept"}, **STOP_AFTER}
 LENGTH: Options = {
-    "--repeats": {"type": positive_int, "default": 7, "help": "measurements (default: 7)"},
+    "--repeats": {"type": up_to(10_000), "default": 7, "help": "measurements (default: 7)"},
     "--seconds": {"type": positive_seconds, "default": 1.0, "help": "of each (default: 1)"},
 }
 

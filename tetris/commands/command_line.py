@@ -19,6 +19,7 @@ from kernels.interrupts import one_line_interrupts
 from kernels.names import did_you_mean, unknown_name
 
 BAD_INPUT = 2
+_MOST_DIGITS = 40
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -175,11 +176,28 @@ def path_ending(suffix: str) -> Callable[[str], Path]:
     return read
 
 
+def up_to(most: int) -> Callable[[str], int]:
+    """Return the ``type`` of an argument that is a whole number from 1 to a limit."""
+
+    def read(text: str) -> int:
+        digits = text.isdecimal() and len(text) <= _MOST_DIGITS  # Python converts no more than 4,300
+        if not digits or int(text) < 1:
+            wanted = "of at least 1" if len(text) <= _MOST_DIGITS else f"from 1 to {most:,}"
+            raise argparse.ArgumentTypeError(f"expected a whole number {wanted}, got {_short(text)!r}")
+        if int(text) > most:
+            raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most:,}, got {text}")
+        return int(text)
+
+    return read
+
+
 def positive_int(text: str) -> int:
-    """Parse a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
+    """Parse a whole number from 1 to 2^62."""
+    return up_to(1 << 62)(text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
 
 
 def positive_seconds(text: str) -> float:
@@ -202,6 +220,6 @@ def share(text: str) -> float:
 
 def seed(text: str) -> int:
     """Read an unsigned 64-bit integer."""
-    if not text.isdecimal() or int(text) >= 1 << 64:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2^64 - 1, got {text!r}")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= 1 << 64:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2^64 - 1, got {_short(text)!r}")
     return int(text)

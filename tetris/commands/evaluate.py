@@ -28,6 +28,7 @@ from tetris.evaluation import DEFAULT_SEED
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
+MOST_REPLAY_DECISIONS = 1_000_000
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -71,6 +72,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--piece-sequence plays its pieces once: expected no --games, --decisions or --seconds")
     if arguments.replay and len(arguments.controllers) > 1:
         parser.error(f"--replay records one controller, got {len(arguments.controllers)}")
+    if arguments.replay and (arguments.decisions or 0) > MOST_REPLAY_DECISIONS:
+        parser.error(
+            f"--replay records at most {MOST_REPLAY_DECISIONS:,} decisions, got {arguments.decisions:,}"
+        )
     return arguments
 
 

@@ -20,7 +20,7 @@ from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, re
 from tetris.controller import known_names
 from tetris.explanation import explain
 from tetris.features import AfterState
-from tetris.replay import DamagedReplayError, Replay
+from tetris.replay import MOST_PLACEMENTS, DamagedReplayError, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
 from tetris.view.terminal import Terminal, is_interactive
@@ -123,6 +123,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.play and not interactive:
             raise ValueError("--play needs a terminal: expected keyboard and screen, got a pipe or TERM=dumb")
         check_exports(arguments)
+        if exports and (arguments.decisions or 0) > MOST_PLACEMENTS:
+            raise ValueError(
+                f"expected --decisions to be at most {MOST_PLACEMENTS:,}, got {arguments.decisions:,}"
+            )
     endless = arguments.games or show.replay or (interactive and not exports)
     most = arguments.decisions or (None if endless else DEFAULT_DECISIONS)
     played = limited(show.played(), most, arguments.games)

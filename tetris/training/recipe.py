@@ -16,6 +16,7 @@ from cem.sampling import AUTO, BACKENDS
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
+from tetris.devices import ENGINES
 from tetris.feature_sets import feature_label
 from tetris.rules import RULES
 from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
@@ -43,6 +44,7 @@ _LEAST = {
 }
 _LARGEST_SEED = (1 << 64) - 1
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
+_MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
 _MOST_STEPS = 1 << 62  # decisions on a stream; streams of all generations
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 
@@ -132,8 +134,9 @@ class Recipe:
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
         _check_settings(asdict(self))
-        if self.rule not in RULES:
-            raise unknown_name("rule", self.rule, RULES)
+        for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
+            if getattr(self, name) not in known:
+                raise unknown_name(name, getattr(self, name), known)
         canonical = {
             "board": self.rules.board,
             "pieces": self.rules.pieces,
@@ -147,6 +150,10 @@ class Recipe:
             object.__setattr__(self, name, value)
         if not self.stages:
             raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
+        if self.total_generations > _MOST_GENERATIONS:
+            raise ValueError(
+                f"expected at most {_MOST_GENERATIONS:,} generations, got {self.total_generations:,}"
+            )
         for name, count in (
             ("decisions on a stream", max(stage.decisions for stage in self.stages)),
             ("generations x streams", self.total_generations * self.streams),

@@ -82,6 +82,48 @@ def test_counts_must_be_at_least_1(text: str) -> None:
         command_line.positive_int(text)
 
 
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_absurd_counts_and_seeds_are_refused_with_the_limit(digits: int) -> None:
+    for read, limit in (
+        (command_line.up_to(1000), "from 1 to 1,000, got"),
+        (command_line.seed, "2\\^64 - 1, g"),
+    ):
+        with pytest.raises(argparse.ArgumentTypeError, match=limit) as caught:
+            read("9" * digits)
+        assert len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "limit"),
+    [
+        ("train_tetris", ["--generations"], "expected at most 1,000,000 generations"),
+        ("evaluate_tetris", ["dt20", "--replay", "x.json", "--decisions"], "records at most 1,000,000"),
+        ("watch_tetris", ["dt20", "--html", "x.html", "--decisions"], "at most 1,073,741,824"),
+        ("estimate_tetris", ["dt20", "--streams"], "from 2 to 8192"),
+        ("plan_control", ["pendulum", "--num-samples"], "from 1 to 100,000"),
+        ("plan_control", ["pendulum", "--horizon"], "from 1 to 1,000"),
+        ("plan_control", ["pendulum", "--iterations"], "from 1 to 1,000"),
+        ("plan_control", ["pendulum", "--steps"], "from 1 to 1,000,000"),
+        ("benchmark_env", ["--num-envs"], "from 1 to 1,048,576"),
+        ("benchmark_env", ["--repeats"], "from 1 to 10,000"),
+        ("compare_optimizers", ["--jobs"], "from 1 to 1,024"),
+    ],
+)
+def test_absurd_sizes_are_refused_with_the_limit(
+    script: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    arguments: list[str],
+    limit: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = script(name, *arguments, 10**11)
+    assert ended.status == 2
+    (line,) = ended.err.splitlines()
+    assert limit in line
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
 def test_seconds_must_be_above_0(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"above 0, got '{text}'"):
