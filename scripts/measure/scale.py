@@ -36,7 +36,7 @@ from kernels import ranks
 from measure.cli import Options, measurement
 from measure.processes import python
 from measure.provenance import Measured
-from tetris.commands.command_line import positive_int
+from tetris.commands.command_line import up_to
 from tetris.training import StopRequest
 from tetris.training.objective import LinesPerGame
 from tetris.training.presets import Setting
@@ -188,7 +188,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 
 
 OPTIONS: Options = {
-    "--ranks": {"type": positive_int, "default": 2, "metavar": "G", "help": "measured ranks (default: 2)"}
+    "--ranks": {"type": up_to(1024), "default": 2, "metavar": "G", "help": "measured ranks (default: 2)"}
 }
 main = measurement(measure, __doc__, OPTIONS)
 
