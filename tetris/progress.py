@@ -10,6 +10,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from tetris.printable import printable
+
 LOG_SECONDS = 10.0
 """The time between two lines in a log, in seconds."""
 
@@ -21,6 +23,8 @@ def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
         steps: The iterable, as for `tqdm.tqdm`.
         options: As for `tqdm.tqdm`.
     """
+    if options.get("desc"):
+        options["desc"] = printable(options["desc"])
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         return tqdm(steps, **options)
     return LogLines(

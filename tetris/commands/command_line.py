@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import math
 import os
 import re
@@ -16,8 +17,10 @@ from typing import Any, NoReturn
 
 from kernels import BuildError
 from kernels.names import did_you_mean, unknown_name
+from tetris.printable import printable
 
 BAD_INPUT = 2
+_LONGEST_ERROR = 20_000  # characters: a value from a file can be as long as the file
 INTERRUPTED = 130
 
 
@@ -85,7 +88,7 @@ def fail(error: object) -> NoReturn:
     """Print an error as one line on stderr and exit with status 2."""
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    line = " ".join(str(error).split())
+    line = printable(" ".join(str(error).split())[:_LONGEST_ERROR])
     print(f"{_program()}: error: {line}", file=sys.stderr)
     raise SystemExit(BAD_INPUT)
 
@@ -112,6 +115,9 @@ def run(main: Callable[[], int]) -> NoReturn:
     """
     if sys.stdout is None:  # closed by whoever started the script
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is no error
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = main()
         sys.stdout.flush()

@@ -13,6 +13,7 @@ from kernels.files import check_writable, write_text
 from tetris.commands.command_line import one_line_errors, path_ending
 from tetris.commands.show import Show
 from tetris.features import AfterState
+from tetris.printable import printable
 from tetris.progress import progress
 from tetris.replay import MOST_PLACEMENTS, Replay
 from tetris.view.game_view import Scene, scenes
@@ -96,7 +97,7 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
                 write = write_gif if name == "gif" else write_mp4
                 with closing(_drawn(replay, path)) as shown:  # its bar goes before anything else is said
                     write(path, shown, label, arguments.speed)
-        print(f"{path}: {len(replay.placements):,} pieces, {path.stat().st_size / 1e3:,.0f} kB")
+        print(f"{printable(path)}: {len(replay.placements):,} pieces, {path.stat().st_size / 1e3:,.0f} kB")
 
 
 def _drawn(replay: Replay, path: Path) -> Generator[Scene, None, None]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernels.files import check_writable
 from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending
+from tetris.printable import printable
 from tetris.report import ACROSS, PICTURE_SUFFIXES
 
 COMPARISON = Path("comparison.html")
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(path)
         if arguments.plot is not None:
             draw_runs(runs, arguments.plot, arguments.across)
-            print(f"{arguments.plot}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
+            print(f"{printable(arguments.plot)}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
         write_report(out, runs, arguments.across)
-        print(f"{out}: {out.stat().st_size / 1e3:,.0f} kB")
+        print(f"{printable(out)}: {out.stat().st_size / 1e3:,.0f} kB")
     return 0

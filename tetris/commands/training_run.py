@@ -17,6 +17,7 @@ from tetris.evaluation.comparison import boards, compare, references_to_play, ve
 from tetris.evaluation.text_table import Score, is_estimate, score_table
 from tetris.feature_sets import feature_label
 from tetris.numbers import lines
+from tetris.printable import printable
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
 from tetris.report.run_record import read_metrics, read_run
@@ -72,7 +73,7 @@ def new_recipe(given: argparse.Namespace) -> Recipe:
 
 def note(text: object) -> None:
     """Print a line on stderr."""
-    print(f"note: {text}", file=sys.stderr)
+    print(f"note: {printable(text)}", file=sys.stderr)
 
 
 def is_finished(training: Training) -> bool:
@@ -88,7 +89,8 @@ def is_finished(training: Training) -> bool:
     measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
     if recipe.score_decisions and not measured >= {rules.board for rules in boards(controller, recipe.rules)}:
         return False
-    print(f"{folder.path} is finished: all {recipe.total_generations} generations are played and measured")
+    done = f"all {recipe.total_generations} generations are played and measured"
+    print(f"{printable(folder.path)} is finished: {done}")
     return True
 
 
@@ -101,7 +103,7 @@ def announce(training: Training) -> None:
     stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
     begun = training.optimizer.generation
     print(
-        f"{training.folder.path}: {f'going on after {begun} of ' if begun else ''}"
+        f"{printable(training.folder.path)}: {f'going on after {begun} of ' if begun else ''}"
         f"{recipe.total_generations} generations ({stages}), features {feature_label(recipe.features)}, "
         f"population {recipe.population}, engine {recipe.device}, sampler {recipe.backend}, "
         f"seed {recipe.seed}\n"
@@ -139,7 +141,7 @@ def train(training: Training, stop: StopRequest) -> int:
         note(f"time is up {progress}; to go on: {resumption(training)}")
     if said is not None:
         watch = f"{command_of('watch')} {shlex.quote(str(training.folder.path))}"
-        print(f"\n{said}\nto watch it play: {watch}", flush=True)
+        print(f"\n{said}\nto watch it play: {printable(watch)}", flush=True)
     return 0
 
 
@@ -163,7 +165,7 @@ def summarize(training: Training, result: TrainingResult) -> None:
     """Print how the training ended."""
     speed = training.decisions / max(result.elapsed_s, 1e-9)
     print(
-        f"{training.folder.controller}: learned in {result.generation} of "
+        f"{printable(training.folder.controller)}: learned in {result.generation} of "
         f"{training.recipe.total_generations} generations, {lines(training.decisions)} decisions, "
         f"{result.elapsed_s:.0f} s ({lines(speed)} decisions/s)",
         flush=True,
@@ -204,7 +206,7 @@ def report(folder: RunFolder, *, again: bool = False) -> bool:
         note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")
         return False
     what = "now with the scores" if again else "curves, weights and a game, for a browser"
-    print(f"{folder.report}: {what}", flush=True)
+    print(f"{printable(folder.report)}: {what}", flush=True)
     return True
 
 
@@ -217,7 +219,7 @@ def stopped(training: Training, stop: StopRequest, where: str) -> int:
     """Print how to resume, and return the exit status."""
     number = signal.SIGINT if stop.signum is None else stop.signum
     print(
-        f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}",
+        printable(f"stopped by {signal.Signals(number).name} {where}; to go on: {resumption(training)}"),
         file=sys.stderr,
     )
     return 128 + number

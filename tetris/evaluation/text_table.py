@@ -8,6 +8,7 @@ from typing import Any
 from tetris.controller import published
 from tetris.feature_sets import feature_label
 from tetris.numbers import lines
+from tetris.printable import printable
 
 Score = Mapping[str, Any]
 """A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""
@@ -44,15 +45,16 @@ def score_table(scores: Sequence[Score]) -> str:
             ]
         )
         if not score.get("resolved", True):
-            name = score["controller"]
+            name = printable(score["controller"])
             notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
     title = f"board {first['board']}, {first['rule']} rule, pieces {pieces}, engine {first['device']}"
     header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
-    return f"{title}\n{table(header, rows)}{notes}"
+    return f"{printable(title)}\n{table(header, rows)}{notes}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as text: the first column flush left, the others flush right."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(

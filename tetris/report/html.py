@@ -6,6 +6,8 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 
+from tetris.printable import printable
+
 
 class Markup(str):
     """Text that is HTML already."""
@@ -14,8 +16,8 @@ class Markup(str):
 
 
 def escaped(text: object) -> str:
-    """Return text escaped for HTML; `Markup` unchanged."""
-    return text if isinstance(text, Markup) else html.escape(str(text))
+    """Return `printable` text escaped for HTML; `Markup` unchanged."""
+    return text if isinstance(text, Markup) else html.escape(printable(text))
 
 
 def html_table(
@@ -31,7 +33,7 @@ def html_table(
     )
     # No caption element: it would scroll with a wide table.
     above = f"<h3>{escaped(caption)}</h3>\n" if caption else ""
-    name = html.escape(label or caption, quote=True)
+    name = escaped(label or caption)
     return Markup(
         f'{above}<div class="wide" role="region" tabindex="0" aria-label="{name}"><table>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"

@@ -7,6 +7,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+from tetris.printable import printable
 from tetris.report import ACROSS
 from tetris.report.data import distinct_names
 from tetris.report.figures import COLORS, new_figure, save_figure
@@ -79,7 +80,7 @@ def draw_learning_curves(
         axes.plot(
             places[name],
             _values(metrics, "elite_mean"),
-            label=name,
+            label=printable(name).replace("$", r"\$"),  # no formula
             linewidth=1.6,
             color=COLORS[number % len(COLORS)],
             linestyle=_DASHES[number % len(_DASHES)],

@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 
 from tetris.pieces import PIECES
+from tetris.printable import printable
 from tetris.replay import Replay
 
 DEFAULT_SPEED = 5.0
@@ -51,7 +52,7 @@ def player_fragment(
 
 def player_page(replay: Replay, title: str = "", speed: float = DEFAULT_SPEED) -> str:
     """Return a whole page with the player of a replay; see `player_fragment`."""
-    name = html.escape(title or "Tetris")
+    name = html.escape(printable(title or "Tetris"))
     return f"""<!doctype html>
 <html lang="en">
 <head>

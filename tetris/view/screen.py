@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tetris.explanation import Explanation
 from tetris.features import AfterState
+from tetris.printable import printable
 from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import HEADROOM, Scene
 from tetris.view.images import board_picture, piece_picture
@@ -57,7 +58,7 @@ def screen(
     next_piece = _next_piece(scene, depth)
     width = _board_width(scene, cell) + len(_GAP)
     room = size.columns - width
-    lines = [*next_piece, *panel] if room >= 8 else []
+    lines = [*next_piece, *map(printable, panel)] if room >= 8 else []
     lines = lines[: size.lines - 1]
     joined = []
     for index in range(max(len(board), len(lines))):

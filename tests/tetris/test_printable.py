@@ -1,0 +1,155 @@
+"""Names and paths of others reach terminal, page and picture without control characters or markup."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sample_runs import make_run, measurements
+
+from tetris import Rules, printable, published
+from tetris.commands.command_line import one_line_errors
+from tetris.evaluation.text_table import score_table
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.progress import progress
+from tetris.replay import Replay
+from tetris.report.figures import new_figure
+from tetris.report.learning_curve import draw_runs
+from tetris.report.page import write_report
+from tetris.report.run_record import read_run
+from tetris.view.game_view import scenes
+from tetris.view.replay_page import player_page
+from tetris.view.screen import Look, screen
+
+ROOT = Path(__file__).parents[2]
+# Ends a script element, clears the screen, sets the window's title, turns the writing, has no encoding.
+HOSTILE = "</script><b>\x1b[2J\x1b]0;mine\x07\r\n\x9b31m\u202e\u2028\udc80\x00$\\frac$"
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\ud800-\udfff]")  # newlines aside
+SMALL = Rules(6, 6)
+
+
+def hostile_replay() -> Replay:
+    controller = replace(published("dt20"), name=HOSTILE)
+    played = islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 5)
+    return Replay.of(played, SMALL, 1, 0, controller)
+
+
+def test_examples_run() -> None:
+    assert doctest.testmod(printable).failed == 0
+
+
+def test_printable_text_is_left_alone() -> None:
+    text = "Übung 7 – 100 % \\ ▀▄│ 方块 🙂"
+    assert printable.printable(text) == text
+
+
+def test_every_character_becomes_one_that_can_be_printed_and_written() -> None:
+    text = printable.printable("".join(map(chr, range(sys.maxunicode + 1))))
+    assert text.isprintable()
+    text.encode()
+
+
+def test_tables_have_the_lines_that_they_should() -> None:
+    scores = [{**each, "controller": HOSTILE, "features": "dt", "pieces": HOSTILE} for each in measurements()]
+    text = score_table(scores)
+    assert not CONTROL.search(text)
+    assert len(text.splitlines()) == 3 + len(scores)
+
+
+@pytest.mark.parametrize("depth", [0, 8, 24])
+def test_the_panel_of_the_screen_is_text(depth: int) -> None:
+    played = decisions(published("dt20"), SMALL, PieceStream(SMALL, 1, 0))
+    scene = next(iter(scenes(SMALL, played, None)))
+    lines = screen(scene, Look(), [HOSTILE], "", os.terminal_size((120, 40)), depth)
+    (line,) = (line for line in lines if "</script>" in line)
+    assert not CONTROL.search(line[line.index("</script>") :])
+
+
+def test_errors_are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), one_line_errors():
+        raise ValueError(HOSTILE + "x" * 1_000_000)
+    error = capsys.readouterr().err
+    assert not CONTROL.search(error)
+    assert error.count("\n") == 1
+    assert len(error) < 30_000
+
+
+def test_labels_of_progress_are_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tetris.progress.LOG_SECONDS", 0.0)
+    with progress(desc=HOSTILE, total=2) as bar:
+        bar.update()
+    error = capsys.readouterr().err
+    assert "</script>" in error
+    assert not CONTROL.search(error)
+    assert error.count("\n") == 1
+
+
+def test_a_report_holds_names_as_text(tmp_path: Path) -> None:
+    run = replace(read_run(make_run(tmp_path / "run")), name=HOSTILE)
+    scored = [{**each, "controller": HOSTILE, "board": HOSTILE, "pieces": HOSTILE} for each in run.scores]
+    run.controller.provenance["score"].extend(scored)  # type: ignore[attr-defined]
+    for runs in ([run], [run, run]):
+        write_report(tmp_path / "report.html", runs)
+        page = (tmp_path / "report.html").read_text(encoding="utf-8")
+        assert not CONTROL.search(page)
+        assert "<b>" not in page
+        data = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL)
+        assert data is not None
+        assert json.loads(data[1])["runs"][0]["name"].startswith(HOSTILE)
+
+
+def test_a_picture_holds_names_as_text(tmp_path: Path) -> None:
+    if new_figure(1.0, 1.0) is None:
+        pytest.skip("needs matplotlib")
+    run = replace(read_run(make_run(tmp_path / "run")), name=HOSTILE)
+    draw_runs([run, replace(run, name="$x_{")], tmp_path / "curves.svg", "decisions")
+    assert (tmp_path / "curves.svg").stat().st_size > 0
+
+
+def test_a_replay_page_holds_names_as_text() -> None:
+    page = player_page(hostile_replay(), HOSTILE)
+    page.encode()
+    assert "<b>" not in page
+    assert not CONTROL.search(page)
+
+
+def test_names_in_files_survive_saving(tmp_path: Path) -> None:
+    hostile_replay().save(tmp_path / "replay.json")
+    loaded = Replay.load(tmp_path / "replay.json")
+    assert loaded.controller is not None
+    assert loaded.controller.name == HOSTILE
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("json_output", [False, True])
+def test_a_path_of_any_bytes_is_no_traceback(tmp_path: Path, encoding: str, json_output: bool) -> None:
+    path = os.fsencode(tmp_path) + b"/\xff\x1b[31mred\n\xc3\xa9.json"
+    published("dt20").save(os.fsdecode(path))
+    words: list[Any] = [sys.executable, ROOT / "scripts" / "evaluate_tetris.py", path]
+    words += ["--device", "python", "--board", "6x6", "--decisions", "50", *["--json"] * json_output]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, env=environment, capture_output=True, check=False)
+    assert (done.returncode, b"\x1b" in done.stdout + done.stderr) == (0, False), done.stderr
+    if json_output:
+        assert json.loads(done.stdout)[0]["controller"] == os.fsdecode(path)
+
+
+def test_a_replay_of_a_hostile_name_is_watched(tmp_path: Path, script: Callable[..., Any]) -> None:
+    hostile_replay().save(tmp_path / "replay.json")
+    for output in ([], ["--html", tmp_path / "out.html"]):
+        ended = script("watch_tetris", tmp_path / "replay.json", *output)
+        assert ended.status == 0
+        assert not CONTROL.search(ended.out + ended.err)
