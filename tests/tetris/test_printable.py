@@ -33,7 +33,7 @@ from tetris.view.replay_page import player_page
 from tetris.view.screen import Look, screen
 
 ROOT = Path(__file__).parents[2]
-# Clears the screen, sets the title, overwrites the line, turns the writing, has no encoding, ends markup.
+# Ends a script element, clears the screen, sets the window's title, turns the writing, has no encoding.
 HOSTILE = "</script><b>\x1b[2J\x1b]0;mine\x07\r\n\x9b31m\u202e\u2028\udc80\x00$\\frac$"
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e\ud800-\udfff]")  # newlines aside
 SMALL = Rules(6, 6)
