@@ -19,7 +19,6 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 from torch import distributed as dist
-from torch.distributed.distributed_c10d import PrefixStore
 
 TIMEOUT_S = 600.0
 """How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
@@ -86,11 +85,13 @@ def _make_group(timeout: datetime.timedelta) -> None:
     atexit.register(dist.destroy_process_group)
 
 
-def _store(timeout: datetime.timedelta) -> PrefixStore:
+def _store(timeout: datetime.timedelta) -> Any:
     """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
+    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or int(os.environ["RANK"]) > 0
-    store = dist.TCPStore(host, port, is_master=not hosted, timeout=timeout)  # type: ignore[attr-defined]
+    store = TCPStore(host, port, is_master=not hosted, timeout=timeout)
     return PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
