@@ -394,8 +394,15 @@ def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(device, 
 def test_the_last_generation_is_not_finished_if_its_results_were_dropped(device, monkeypatch, tmp_path):
     monkeypatch.setattr("cem.trainer.GRACE_SECONDS", 0.05)
     device.ready_at[GENERATIONS] = math.inf
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    assert Training(tmp_path / "run").run() == ("signal", signal.SIGTERM, GENERATIONS - 1)
+    training = Training(tmp_path / "run")
+
+    def stop_at_the_end():
+        while training.optimizer.generation < GENERATIONS:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop_at_the_end).start()
+    assert training.run() == ("signal", signal.SIGTERM, GENERATIONS - 1)
 
 
 def test_the_second_ctrl_c_ends_the_waiting_at_once(device, monkeypatch, tmp_path):
