@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TRAIN = str(ROOT / "scripts" / "train_tetris.py")
+SCRIPTS = ROOT / "scripts"
+TRAIN = str(SCRIPTS / "train_tetris.py")
 TORCHRUN = [
     sys.executable,
     "-m",
@@ -134,6 +135,27 @@ def test_a_run_goes_on_with_another_number_of_ranks(whole: Path, tmp_path: Path)
     train(1, tmp_path / "log", "--resume", str(folder))
 
     assert outcome(folder) == outcome(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate_tetris.py", "dt20", "bcts", "--board=10x10", "--games=50", "--json"],
+        ["estimate_tetris.py", "best", "--decisions=1000", "--streams=64", "--json"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_scores_and_estimates_are_those_of_one_process(words: list[str]) -> None:
+    script, *arguments = words
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    found = []
+    for launch in ([sys.executable], [*TORCHRUN, "--nproc-per-node=3"]):
+        command = [*launch, str(SCRIPTS / script), *arguments]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+        found.append([{k: v for k, v in each.items() if "second" not in k} for each in json.loads(said)])
+
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow
