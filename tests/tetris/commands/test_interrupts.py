@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -49,5 +51,6 @@ def test_ctrl_c_while_a_module_is_imported(tmp_path: Path, command: list[str], m
         text=True,
         timeout=60,
         check=False,
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # the tests may ignore it
     )
     assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
