@@ -23,7 +23,10 @@ def check_real(
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an int beyond all floats
+        number = math.inf
     if not math.isfinite(number) or number < low or number > high or (open_low and number == low):
         above = f"{'>' if open_low else '>='} {low:g}"
         wanted = above if high == math.inf else f"{above} and <= {high:g}"
@@ -82,7 +85,9 @@ def as_real(name: str, value: Any) -> Tensor:
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(value, dtype=dtype).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+            raise TypeError("it is sparse, quantised or without values")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
@@ -97,7 +102,7 @@ def check_device(device: str | torch.device) -> torch.device:
     """
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"expected a device such as 'cpu' or 'cuda', got {device!r}") from error
     if found.type == "cuda":
         count = torch.cuda.device_count()

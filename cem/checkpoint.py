@@ -179,10 +179,12 @@ class Checkpointer:
                 generation.
 
         Raises:
-            TypeError: If ``keep`` or ``interval_s`` has the wrong type.
+            TypeError: If ``fingerprint``, ``keep`` or ``interval_s`` has the wrong type.
             ValueError: If one is out of range.
         """
         self.folder = Path(folder)
+        if not (fingerprint is None or isinstance(fingerprint, Mapping)):
+            raise TypeError(f"expected fingerprint to be a mapping, got {fingerprint!r}")
         self.fingerprint = None if fingerprint is None else dict(fingerprint)
         self.interval_s = check_real("interval_s", interval_s, 0.0)
         self._keep = check_integer("keep", keep, 2)
@@ -281,6 +283,10 @@ def _encode(value: Any) -> Any:
 
 def _encode_tensor(tensor: Tensor) -> dict[str, Any]:
     name = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout != torch.strided or tensor.is_meta:
+        raise TypeError(
+            f"expected dense tensors with values in the state, got {tensor.layout} on {tensor.device}"
+        )
     if name not in _DTYPES:
         raise TypeError(f"expected tensors of {', '.join(_DTYPES)} in the state, got {name}")
     array = tensor.detach().cpu().contiguous().numpy()

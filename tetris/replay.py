@@ -27,7 +27,7 @@ from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on
-from tetris.rules import PIECE_LETTERS, Rules
+from tetris.rules import PIECE_LETTERS, Rules, check_rules
 
 FORMAT = "cem-tetris-replay"
 VERSION = 2
@@ -63,6 +63,7 @@ class Replay:
         controller: The controller that played; None for a person.
 
     Raises:
+        TypeError: If rules, placements or controller have the wrong type.
         ValueError: If a placement does not exist under the rules, the controller cannot play by them, or the
             seed or stream is no unsigned 64-bit integer.
     """
@@ -77,6 +78,11 @@ class Replay:
 
     def __post_init__(self) -> None:
         """Check the values without playing."""
+        check_rules(self.rules)
+        if not isinstance(self.placements, bytes):
+            raise TypeError(f"expected placements to be bytes, got {type(self.placements).__name__}")
+        if not isinstance(self.controller, LinearController | None):
+            raise TypeError(f"expected a LinearController or None, got {self.controller!r}")
         table = placements_on(self.rules.width)
         numbers = np.frombuffer(self.placements, dtype=np.uint8)
         known = [number for number, (shape, _) in enumerate(table) if shape.piece in self.rules.piece_set]
