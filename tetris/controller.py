@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.files import write_text
+from kernels.files import read_bytes, write_text
 from kernels.names import did_you_mean, meant_path, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
 from tetris.rules import Rules, check_rules
@@ -28,6 +28,9 @@ FORMAT = "cem-tetris-controller"
 VERSION = 1
 FILE_NAME = "controller.json"
 """Name of the controller's file in the folder of a run."""
+
+MOST_BYTES = 1 << 24
+"""The most bytes of a controller's file; those of the package hold some thousand."""
 
 LEARNED = Path(__file__).resolve().parent / "controllers"
 """The folder of the learned controllers of the package, each with its provenance."""
@@ -149,7 +152,7 @@ class LinearController:
             ValueError: If it holds no valid controller; the message names the file and the reason.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 

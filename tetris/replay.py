@@ -16,12 +16,11 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernels.files import write_text
+from kernels.files import read_bytes, write_text
 from tetris.controller import LinearController
 from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place
@@ -36,6 +35,9 @@ STEPS_VERSION = 1
 
 MOST_PLACEMENTS = 1 << 30
 """The most placements of a replay: a small hostile file must not unpack to fill the memory."""
+
+MOST_BYTES = 1 << 28
+"""The most bytes of a replay's file: some 300 million placements."""
 
 _KEYS = ("rules", "seed", "stream", "controller", "lines", "games", "count", "placements", "digest")
 
@@ -216,7 +218,7 @@ class Replay:
             ValueError: If it holds no valid replay; the message names the file and the reason.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid replay: {error}") from error
 
