@@ -37,7 +37,10 @@ def check_real(
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an int beyond all floats
+        number = math.inf
     above = number > low if open_low else number >= low
     below = number < high if open_high else number <= high
     if not (math.isfinite(number) and above and below):
@@ -105,7 +108,9 @@ def as_real(name: str, value: Any) -> Tensor:
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(value, dtype=dtype).detach()
-    except (TypeError, ValueError, RuntimeError) as error:
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+            raise TypeError("it is sparse, quantised or without values")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
     if tensor.dtype not in _REAL:
         raise TypeError(f"expected real numbers for {name} of {_DTYPES}, got {tensor.dtype}")
@@ -120,7 +125,7 @@ def check_device(device: str | torch.device) -> torch.device:
     """
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"expected a device such as 'cpu' or 'cuda', got {device!r}") from error
     if found.type == "cuda":
         count = torch.cuda.device_count()

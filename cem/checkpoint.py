@@ -25,10 +25,13 @@ from torch import Tensor
 
 from cem._checks import check_real
 from kernels.checks import check_integer
-from kernels.files import write_bytes
+from kernels.files import read_bytes, write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
+MOST_BYTES = 1 << 33
+"""The most bytes of a file: a full covariance of 20,000 dimensions in float64 has half of them."""
+
 _NAME = re.compile(r"checkpoint-(\d{6,18})\.json")
 _DTYPES = ("float32", "float64", "int64")
 
@@ -112,10 +115,10 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
             belongs to another run; the message names the file and says why.
     """
     try:
-        body = json.loads(path.read_bytes().decode("utf-8"))
+        body = json.loads(read_bytes(path, MOST_BYTES).decode())
     except OSError as error:
         raise CheckpointError(f"{path.name}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8 or no JSON
+    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON or too long
         raise CheckpointError(f"{path.name}: torn or no JSON: {error}") from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise CheckpointError(f"{path.name}: not a {FORMAT} file")
@@ -179,10 +182,12 @@ class Checkpointer:
                 generation.
 
         Raises:
-            TypeError: If ``keep`` or ``interval_s`` has the wrong type.
+            TypeError: If ``fingerprint``, ``keep`` or ``interval_s`` has the wrong type.
             ValueError: If one is out of range.
         """
         self.folder = Path(folder)
+        if not (fingerprint is None or isinstance(fingerprint, Mapping)):
+            raise TypeError(f"expected fingerprint to be a mapping, got {fingerprint!r}")
         self.fingerprint = None if fingerprint is None else dict(fingerprint)
         self.interval_s = check_real("interval_s", interval_s, 0.0)
         self._keep = check_integer("keep", keep, 2)
@@ -281,6 +286,10 @@ def _encode(value: Any) -> Any:
 
 def _encode_tensor(tensor: Tensor) -> dict[str, Any]:
     name = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout != torch.strided or tensor.is_meta:
+        raise TypeError(
+            f"expected dense tensors with values in the state, got {tensor.layout} on {tensor.device}"
+        )
     if name not in _DTYPES:
         raise TypeError(f"expected tensors of {', '.join(_DTYPES)} in the state, got {name}")
     array = tensor.detach().cpu().contiguous().numpy()

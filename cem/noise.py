@@ -121,6 +121,8 @@ def parse_noise(text: str) -> NoiseSchedule:
     Raises:
         ValueError: If the name is unknown, there are too many numbers, or one is no number or out of range.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"expected a schedule as text, got {text!r}")
     name, _, numbers = text.strip().lower().partition(":")
     forms = "none, constant:A, linear:A,B, hyperbolic:A"
     if name not in _BY_NAME:

@@ -201,7 +201,7 @@ class CrossEntropyMethod(Readout):
         if dtype is None:
             double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
             dtype = torch.float64 if double else torch.float32
-        if dtype not in (torch.float32, torch.float64):
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
         for name, value, known in (
             ("weights", weights, WEIGHTS),
@@ -209,14 +209,14 @@ class CrossEntropyMethod(Readout):
             ("covariance", covariance, COVARIANCES),
             ("bound_handling", bound_handling, BOUND_HANDLING),
         ):
-            if value not in known:
+            if not isinstance(value, str) or value not in known:
                 raise unknown_name(f"value for {name}", str(value), known)
         self.device = check_device("cpu" if device is None else device)
         if self._numpy and self.device.type != "cpu":
             raise ValueError(f"expected a tensor as mean on device {str(self.device)!r}, got a NumPy array")
         self.dtype = dtype
         self.maximize = maximize
-        self.population_size = check_integer("population_size", population_size, MIN_ELITES)
+        self.population_size = check_integer("population_size", population_size, MIN_ELITES, (1 << 31) - 1)
         default_fraction = 0.5 if paths else DEFAULT_ELITE_FRACTION
         self.num_elites = count_elites(self.population_size, elite_fraction, num_elites, default_fraction)
         self.weights = weights

@@ -30,6 +30,7 @@ from cem.plan_search import Cost, Found, PlanSearch
 from cem.sampling import choose_backend, mix_seed
 from kernels.checks import check_integer
 
+_MOST = (1 << 31) - 1  # of every count
 _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
 
 
@@ -128,19 +129,24 @@ class Planner:
         """
         if not callable(cost):
             raise TypeError(f"expected a function for cost, got {type(cost).__name__}")
-        if not isinstance(maximize, bool):
-            raise TypeError(f"expected a bool for maximize, got {maximize!r}")
-        if dtype not in (torch.float32, torch.float64):
+        for name, flag in (
+            ("maximize", maximize),
+            ("compile", compile),
+            ("graph", False if graph is None else graph),
+        ):
+            if not isinstance(flag, bool):
+                raise TypeError(f"expected a bool for {name}, got {flag!r}")
+        if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
-        if execute not in ("best", "mean"):
+        if not isinstance(execute, str) or execute not in ("best", "mean"):
             raise ValueError(f"expected 'best' or 'mean' for execute, got {execute!r}")
         self.device, self.dtype = check_device(device), dtype
         self.backend = choose_backend(backend, self.device)
-        self.horizon = check_integer("horizon", horizon, 1)
-        self.action_dim = check_integer("action_dim", action_dim, 1)
-        self.num_envs = None if num_envs is None else check_integer("num_envs", num_envs, 1)
-        self.num_samples = check_integer("num_samples", num_samples, 4)
-        self.iterations = check_integer("iterations", iterations, 1)
+        self.horizon = check_integer("horizon", horizon, 1, _MOST)
+        self.action_dim = check_integer("action_dim", action_dim, 1, _MOST)
+        self.num_envs = None if num_envs is None else check_integer("num_envs", num_envs, 1, _MOST)
+        self.num_samples = check_integer("num_samples", num_samples, 4, _MOST)
+        self.iterations = check_integer("iterations", iterations, 1, _MOST)
         elites = max(2, math.ceil(self.num_samples / 10)) if num_elites is None else num_elites
         self.num_elites = check_integer("num_elites", elites, 2, self.num_samples // 2)
         self.seed = (

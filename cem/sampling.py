@@ -130,7 +130,7 @@ def choose_backend(name: str, device: torch.device) -> str:
     Raises:
         ValueError: If the name is unknown, or the backend does not work on the device.
     """
-    if name not in (AUTO, *BACKENDS):
+    if not isinstance(name, str) or name not in (AUTO, *BACKENDS):
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
     if name == "torch" or (name == AUTO and device.type not in BACKENDS):
         return "torch"

@@ -165,7 +165,7 @@ def search(
         population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
     first = check_integer("population_size", population_size, 2)
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
-    history = _History(maximize, target)
+    history = _History(maximize, None if target is None else check_real("target", target, -math.inf))
     best: CrossEntropyMethod | None = None
     evaluate = _population_objective(objective, vectorize)
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import check_real
+from cem._checks import as_real, check_real
 from cem.adaptation import all_weights
 from cem.functional import REFUSED, STD, Settings, State
 from cem.sampling import mix_seed
@@ -95,6 +95,8 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
     count = math.prod(batch_shape)
     if seed is None:
         seed = int(torch.randint(2**63 - 1, ()))
+    if isinstance(seed, Tensor):
+        seed = as_real("seed", seed)
     if isinstance(seed, (Tensor, np.ndarray, list, tuple)):
         # As objects: NumPy makes floats of numbers on both sides of 2**63.
         each = np.array(seed.tolist() if isinstance(seed, (Tensor, np.ndarray)) else seed, dtype=object)

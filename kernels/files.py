@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all, for every package of this project."""
+"""Reading a file up to a limit, and writing it whole or not at all, for every package of this project."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ import itertools
 import os
 import stat
 from pathlib import Path
+
+_CHUNK = 1 << 20  # bytes read at a time
+
+
+def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return the content of a file, of which no more than that is read: it may be a device without an end.
+
+    Args:
+        path: The file.
+        most: The most bytes it may hold.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it holds more.
+    """
+    content = bytearray()
+    with Path(path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            content += chunk
+            if len(content) > most:
+                raise ValueError(f"expected at most {most:,} bytes, got more")
+    return bytes(content)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

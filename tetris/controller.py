@@ -9,6 +9,7 @@ Ghavamzadeh and Scherrer, "Approximate Dynamic Programming Finally Performs Well
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,15 +19,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.files import write_text
+from kernels.files import read_bytes, write_text
 from kernels.names import did_you_mean, meant_path, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
-from tetris.rules import Rules
+from tetris.rules import Rules, check_rules
 
 FORMAT = "cem-tetris-controller"
 VERSION = 1
 FILE_NAME = "controller.json"
 """Name of the controller's file in the folder of a run."""
+
+MOST_BYTES = 1 << 24
+"""The most bytes of a controller's file; those of the package hold some thousand."""
 
 LEARNED = Path(__file__).resolve().parent / "controllers"
 """The folder of the learned controllers of the package, each with its provenance."""
@@ -67,8 +71,7 @@ class LinearController:
         for what, value in (("features", self.features), ("name", self.name)):
             if not isinstance(value, str):
                 raise TypeError(f"expected {what} to be a str, got {value!r}")
-        if not isinstance(self.rules, Rules):
-            raise TypeError(f"expected rules to be Rules, got {self.rules!r}")
+        check_rules(self.rules)
         if not isinstance(self.provenance, Mapping):
             raise TypeError(f"expected provenance to be a mapping, got {self.provenance!r}")
         object.__setattr__(self, "features", _canonical_features(self.features, self.rules.width))
@@ -84,8 +87,10 @@ class LinearController:
         """Return the names of the features on a board, in summation order.
 
         Raises:
+            TypeError: If they are no `Rules`.
             ValueError: If the controller cannot play there: its features depend on the width of the board.
         """
+        check_rules(rules)
         names = feature_names(self.features, rules.width)
         if len(names) == len(self.weights):
             return names
@@ -147,7 +152,7 @@ class LinearController:
             ValueError: If it holds no valid controller; the message names the file and the reason.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 
@@ -163,13 +168,21 @@ def _canonical_features(features: str, width: int) -> str:
 def _checked_weights(weights: object) -> tuple[float, ...]:
     if isinstance(weights, str) or not hasattr(weights, "__iter__"):
         raise TypeError(f"expected weights to be a sequence of numbers, got {weights!r}")
+    if hasattr(weights, "ndim") and weights.ndim != 1:
+        raise TypeError(f"expected weights to be a sequence of numbers, got {weights!r}")
     checked = []
     for weight in weights:
         if isinstance(weight, (bool, str)) or not hasattr(weight, "__float__"):
             raise TypeError(f"expected weights to be numbers, got {weight!r}")
-        if not abs(weight) <= _LARGEST:  # so written, NaN fails too
+        try:
+            number = float(weight)
+        except OverflowError:  # an int beyond all floats
+            number = math.inf
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"expected weights to be numbers, got {weight!r}") from error
+        if not abs(number) <= _LARGEST:  # so written, NaN fails too
             raise ValueError(f"expected weights that are finite in float32, got {weight!r}")
-        checked.append(float(weight))
+        checked.append(number)
     return tuple(checked)
 
 
@@ -211,6 +224,7 @@ def published(name: str) -> LinearController:
     Case, blanks, hyphens and underscores do not matter: ``"DT-20"`` is ``"dt20"``.
 
     Raises:
+        TypeError: If it is no text.
         ValueError: If there is none of that name.
     """
     plain = _plain(name)
@@ -232,6 +246,7 @@ def resolve(text: str) -> LinearController:
 
     Raises:
         OSError: If the file cannot be read.
+        TypeError: If it is no text.
         ValueError: If it is neither a known name nor a file or folder with a valid controller.
     """
     name = _plain(text)
@@ -252,6 +267,8 @@ def resolve(text: str) -> LinearController:
     raise error if did_you_mean(text, known_names()) else ValueError(f"{error}{meant_path(text)}")
 
 
-def _plain(name: str) -> str:
+def _plain(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"expected a name or a path as text, got {name!r}")
     plain = name.strip().lower().translate({ord(mark): None for mark in "-_ "})
     return "bcts" if plain == "du" else plain

@@ -6,9 +6,10 @@ the sets.
 
 from __future__ import annotations
 
+from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.features import FEATURES
-from tetris.rules import MAX_WIDTH
+from tetris.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
 
@@ -91,8 +92,12 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         width: Columns of the board.
 
     Raises:
+        TypeError: If the features are no text, or the width is no int.
         ValueError: If a name is unknown, comes twice, or names a column that the board does not have.
     """
+    if not isinstance(features, str):
+        raise TypeError(f"expected features as text such as 'dt' or 'holes, wells', got {features!r}")
+    width = check_integer("the board's width", width, MIN_WIDTH, MAX_WIDTH)
     text = features.strip().lower()
     sets = feature_sets(width)
     if text in sets:

@@ -16,18 +16,17 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernels.files import write_text
+from kernels.files import read_bytes, write_text
 from tetris.controller import LinearController
 from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on
-from tetris.rules import PIECE_LETTERS, Rules
+from tetris.rules import PIECE_LETTERS, Rules, check_rules
 
 FORMAT = "cem-tetris-replay"
 VERSION = 2
@@ -36,6 +35,9 @@ STEPS_VERSION = 1
 
 MOST_PLACEMENTS = 1 << 30
 """The most placements of a replay: a small hostile file must not unpack to fill the memory."""
+
+MOST_BYTES = 1 << 28
+"""The most bytes of a replay's file: some 300 million placements."""
 
 _KEYS = ("rules", "seed", "stream", "controller", "lines", "games", "count", "placements", "digest")
 
@@ -63,6 +65,7 @@ class Replay:
         controller: The controller that played; None for a person.
 
     Raises:
+        TypeError: If rules, placements or controller have the wrong type.
         ValueError: If a placement does not exist under the rules, the controller cannot play by them, or the
             seed or stream is no unsigned 64-bit integer.
     """
@@ -77,6 +80,11 @@ class Replay:
 
     def __post_init__(self) -> None:
         """Check the values without playing."""
+        check_rules(self.rules)
+        if not isinstance(self.placements, bytes):
+            raise TypeError(f"expected placements to be bytes, got {type(self.placements).__name__}")
+        if not isinstance(self.controller, LinearController | None):
+            raise TypeError(f"expected a LinearController or None, got {self.controller!r}")
         table = placements_on(self.rules.width)
         numbers = np.frombuffer(self.placements, dtype=np.uint8)
         known = [number for number, (shape, _) in enumerate(table) if shape.piece in self.rules.piece_set]
@@ -210,7 +218,7 @@ class Replay:
             ValueError: If it holds no valid replay; the message names the file and the reason.
         """
         try:
-            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+            return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid replay: {error}") from error
 

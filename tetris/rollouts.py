@@ -24,7 +24,7 @@ from tetris.feature_sets import feature_names
 from tetris.game import Rows, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
-from tetris.rules import Rules
+from tetris.rules import Rules, check_rules
 
 """Where rollouts run: Python, the reference implementation; C++ on all of torch's threads; or CUDA."""
 
@@ -79,7 +79,7 @@ class Rollout:
             the same result. The CUDA engine ignores it.
 
     Raises:
-        TypeError: If a count is not an int.
+        TypeError: If an argument has the wrong type.
         ValueError: If the weights have a wrong shape or a value that is not finite, an argument is out of
             range, or there is no GPU for ``"cuda"``.
         kernels.build.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"`` and there is no compiler.
@@ -101,12 +101,15 @@ class Rollout:
         portable: bool = False,
     ) -> None:
         """Set up empty boards; see the class."""
-        self.rules = Rules() if rules is None else rules
+        self.rules = Rules() if rules is None else check_rules(rules)
         self.names = feature_names(features, self.rules.width)
-        if device not in ENGINES:
+        if not isinstance(device, str) or device not in ENGINES:
             known = f"{', '.join(ENGINES[:-1])} or {ENGINES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
+        for name, flag in (("share_streams", share_streams), ("portable", portable)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self.streams = check_integer("streams", streams, 1, 1 << 31)
         self.seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         self.device = device
@@ -166,8 +169,21 @@ class Rollout:
 
         Args:
             source: Shape (population, streams), int64, on the device that plays: the stream of the same
-                candidate whose board each stream takes, 0 to streams - 1.
+                candidate whose board each stream takes, 0 to streams - 1; on a GPU not checked, which would
+                wait for it.
+
+        Raises:
+            TypeError: If it is no int64 tensor.
+            ValueError: If it is on another device, its shape is wrong, or there is no such stream.
         """
+        if not isinstance(source, torch.Tensor) or source.dtype != torch.int64:
+            got = source.dtype if isinstance(source, torch.Tensor) else type(source).__name__
+            raise TypeError(f"expected source to be an int64 tensor, got {got}")
+        if source.shape != self._games.shape or source.device != self._games.device:
+            wanted = f"shape {tuple(self._games.shape)} on {self._games.device}"
+            raise ValueError(f"expected source of {wanted}, got {tuple(source.shape)} on {source.device}")
+        if source.is_cpu and not bool(((source >= 0) & (source < self.streams)).all()):
+            raise ValueError(f"expected streams from 0 to {self.streams - 1} in source")
         index = source.unsqueeze(-1).expand_as(self._columns)
         self._columns = self._columns.gather(1, index)
 
@@ -320,9 +336,16 @@ def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, devic
     if device == "cuda" and isinstance(weights, torch.Tensor) and weights.is_cuda:
         _check_shape(tuple(weights.shape), features)
         return weights.detach().to(torch.float32, copy=True).contiguous()
-    values = weights.detach().cpu().numpy() if isinstance(weights, torch.Tensor) else weights
-    with np.errstate(over="ignore"):
-        array = np.array(values, dtype=np.float32, order="C")
+    try:
+        # NumPy has no bfloat16.
+        values = weights.detach().float().cpu().numpy() if isinstance(weights, torch.Tensor) else weights
+        kind = np.asarray(values).dtype.kind
+        if kind not in "iufO":
+            raise TypeError(f"dtype {np.asarray(values).dtype}")
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype=np.float32, order="C")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise TypeError(f"expected real numbers as weights, got {type(weights).__name__}: {error}") from error
     _check_shape(array.shape, features)
     if not np.isfinite(array).all():
         raise ValueError("expected finite float32 weights, got NaN or infinity")

@@ -93,8 +93,11 @@ class Rules:
         """Read ``"10x20"`` as width 10 and height 20.
 
         Raises:
+            TypeError: If it is no text.
             ValueError: If the text is not WIDTHxHEIGHT, or the board is out of range.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"expected a board as text such as '10x20', got {text!r}")
         width, times, height = text.strip().lower().partition("x")
         if not (times and width.isdecimal() and height.isdecimal()):
             expected = "expected a board as WIDTHxHEIGHT such as 10x20"
@@ -125,6 +128,17 @@ class Rules:
                 f"expected the rules to hold {', '.join(expected)}; got {', '.join(map(str, values))}"
             )
         return cls(**values)
+
+
+def check_rules(value: object) -> Rules:
+    """Return the rules if they are `Rules`.
+
+    Raises:
+        TypeError: If they are anything else.
+    """
+    if not isinstance(value, Rules):
+        raise TypeError(f"expected rules to be Rules such as Rules(10, 20), got {value!r}")
+    return value
 
 
 def _meant_board(text: str) -> str:

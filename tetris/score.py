@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels.checks import check_integer
+
 ESTIMATOR = "lines / games ended, exact Poisson interval (Garwood 1936)"
 
 
@@ -28,7 +30,8 @@ class Score:
         decisions: Pieces placed.
 
     Raises:
-        ValueError: If a count is negative.
+        TypeError: If a count is no int.
+        ValueError: If a count is negative, or no signed 64-bit integer.
     """
 
     lines: int
@@ -37,8 +40,8 @@ class Score:
 
     def __post_init__(self) -> None:
         """Validate the counts."""
-        if min(self.lines, self.games, self.decisions) < 0:
-            raise ValueError(f"expected counts of at least 0, got {self}")
+        for name in ("lines", "games", "decisions"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), 0, (1 << 63) - 1))
 
     @property
     def lines_per_game(self) -> float | None:

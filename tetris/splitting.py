@@ -35,7 +35,7 @@ import torch
 from kernels.checks import check_integer
 from tetris import native
 from tetris.rollouts import Rollout
-from tetris.rules import Rules
+from tetris.rules import Rules, check_rules
 
 STEP = 4
 """Decisions from one resampling to the next: they lift the stack by a row or two."""
@@ -136,11 +136,11 @@ def split_rollout(
         Rates and counts of each candidate.
 
     Raises:
-        TypeError: If a count is not an int.
+        TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range; see `Rollout`.
         kernels.build.BuildError: If the engine could not be built.
     """
-    rules = Rules() if rules is None else rules
+    rules = Rules() if rules is None else check_rules(rules)
     check_integer("streams", streams, 2, MOST_STREAMS)
     check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
     games = Rollout(

@@ -188,6 +188,8 @@ def _check(
         raise TypeError(f"expected candidates of float32 or float64, got {_name(candidates.dtype)}")
     if fitness.dim() < 1 or not 1 <= fitness.shape[-1] < _MAX_POPULATION:
         raise ValueError(f"expected fitness of shape (..., N), 1 <= N < 2**31, got {tuple(fitness.shape)}")
+    if fitness.layout != torch.strided:
+        raise TypeError(f"expected dense fitness, got {fitness.layout}")
     batch, population = fitness.shape[:-1], fitness.shape[-1]
     if candidates.dim() < 2:
         raise ValueError(f"expected candidates of shape (..., N, d), got {tuple(candidates.shape)}")
@@ -221,7 +223,7 @@ def _check_options(
     mean_averaging: float,
     ranked: bool,
 ) -> None:
-    if variance_about not in VARIANCES:
+    if not isinstance(variance_about, str) or variance_about not in VARIANCES:
         raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
     device = candidates.device
     if extra_variance is not None:
@@ -242,6 +244,8 @@ def _check_options(
     ):
         if not isinstance(number, (int, float)):
             raise TypeError(f"expected {name} to be a number, got {type(number).__name__}")
+        if isinstance(number, int) and abs(number) >> 53:
+            raise ValueError(f"expected {name} to be a number like 0.5, got {number}")
     if not isinstance(ranked, bool):
         raise TypeError(f"expected ranked to be a bool, got {type(ranked).__name__}")
 
@@ -256,6 +260,8 @@ def _check_tensor(
         raise ValueError(
             f"expected {name} of shape {' or '.join(map(str, shapes))}, got {tuple(tensor.shape)}"
         )
+    if tensor.layout != torch.strided:
+        raise TypeError(f"expected {name} dense, got {tensor.layout}")
     if tensor.dtype != dtype:
         raise TypeError(f"expected {name} of {_name(dtype)}, got {_name(tensor.dtype)}")
     if tensor.device != device:

@@ -27,9 +27,12 @@ def as_int(name: str, value: Any) -> int:
         return value
     if isinstance(value, torch.SymInt):
         return value  # type: ignore[return-value]
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         raise TypeError(f"expected {name} to be an int, got {type(value).__name__}")
-    return operator.index(value)
+    try:
+        return operator.index(value)
+    except TypeError:  # a tensor or array of more than one
+        raise TypeError(f"expected {name} to be an int, got {value!r}") from None
 
 
 def check_types(mean: Any, std: Any, generator: Any, dtype: Any) -> None:
@@ -56,6 +59,8 @@ def check_parameters(mean: Tensor, std: Tensor, num_samples: int, dtype: torch.d
         )
     if dtype not in _DTYPES:
         raise TypeError(f"expected a dtype out of float64, float32, float16 and bfloat16, got {dtype}")
+    if mean.layout != torch.strided or std.layout != torch.strided:
+        raise TypeError(f"expected dense mean and std, got {mean.layout} and {std.layout}")
     if mean.device != std.device or mean.device.type not in _DEVICES:
         raise ValueError(
             f"expected mean and std on one device, CPU or CUDA, got {mean.device} and {std.device}"

@@ -108,6 +108,9 @@ def sample_normal(
     except (RuntimeError, TypeError, ValueError, AttributeError):
         pass
     check_types(mean, std, generator, dtype)
+    for name, flag in (("shared_noise", shared_noise), ("antithetic", antithetic), ("dim_first", dim_first)):
+        if not isinstance(flag, bool):
+            raise TypeError(f"expected {name} to be a bool, got {type(flag).__name__}")
     num_samples = as_int("num_samples", num_samples)
     dtype = dtype or mean.dtype
     check_parameters(mean, std, num_samples, dtype)
@@ -164,6 +167,11 @@ def sample_normal_rows(
             return samples
     except (RuntimeError, TypeError, ValueError, AttributeError):
         pass  # sample_normal says what is wrong
+    if not isinstance(rows, Tensor) or rows.dim() < 2 or rows.shape[-2] < 2:
+        got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+        raise (ValueError if isinstance(rows, Tensor) else TypeError)(
+            f"expected rows to be a tensor of shape (..., R, d), R >= 2, got {got}"
+        )
     return sample_normal(
         rows[..., 0, :],
         rows[..., 1, :],

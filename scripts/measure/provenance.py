@@ -68,7 +68,7 @@ def read_result(path: Path) -> dict[str, Any]:
     """Read a result; ValueError where the file is none."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected a result file, got {error}") from error
     if not isinstance(result, dict) or not {"commit", "machine", "figures", "data"} <= result.keys():
         raise ValueError(f"{path}: expected a result file, got other JSON")

@@ -96,5 +96,5 @@ def test_scores_pool() -> None:
 
 
 def test_negative_counts_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 0, got Score"):
+    with pytest.raises(ValueError, match="expected lines from 0 to 9223372036854775807, got -1"):
         Score(-1, 0, 0)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels.files import check_writable, write_text
+from kernels.files import check_writable, read_bytes, write_text
 from tetris.commands.arguments import (
     add_board,
     add_controllers,
@@ -29,6 +29,7 @@ from tetris.evaluation import DEFAULT_SEED
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
 MOST_REPLAY_DECISIONS = 1_000_000
+_MOST_BYTES = 1 << 28  # of a piece sequence
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -86,7 +87,10 @@ def read_pieces(path: Path) -> list[int]:
         OSError: If the file cannot be read.
         ValueError: If it holds anything else, or nothing.
     """
-    words = path.read_text(encoding="utf-8", errors="replace").split()
+    try:
+        words = read_bytes(path, _MOST_BYTES).decode(errors="replace").split()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     for position, word in enumerate(words, start=1):
         if word not in {"0", "1", "2", "3", "4", "5", "6"}:
             raise ValueError(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernels.files import read_bytes
 from tetris.commands.arguments import controller_label, game_rules
 from tetris.controller import LinearController, resolve
 from tetris.evaluation import DEFAULT_SEED
@@ -15,7 +16,7 @@ from tetris.explanation import decisions
 from tetris.features import AfterState
 from tetris.game import Pieces
 from tetris.piece_stream import PieceStream
-from tetris.replay import FORMAT, Replay
+from tetris.replay import FORMAT, MOST_BYTES, Replay
 from tetris.rules import Rules
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
@@ -108,7 +109,10 @@ def _is_replay(source: str) -> bool:
     path = Path(source)
     if path.suffix != ".json" or not path.is_file():
         return False
-    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = read_bytes(path, MOST_BYTES).decode(errors="replace")
+    except ValueError:  # too long: what reads it says so
+        return True
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -21,6 +22,17 @@ from tetris.pieces import PIECES
 from tetris.rules import Rules
 
 Observation = dict[str, Any]
+
+
+def checked_options(options: Any) -> dict[Any, Any]:
+    """Return the options of ``reset``; none for None.
+
+    Raises:
+        TypeError: If they are no mapping.
+    """
+    if not isinstance(options, Mapping | None):
+        raise TypeError(f"expected options to be a mapping or None, got {options!r}")
+    return dict(options or {})
 
 
 def observation_space(rules: Rules) -> spaces.Dict:
@@ -130,7 +142,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             ValueError: If an argument is out of range, or there is no such render mode.
         """
         self.rules = Rules(width, height, clear_on_overflow, pieces)
-        if render_mode not in (None, *self.metadata["render_modes"]):
+        if not isinstance(render_mode, str | None) or render_mode not in (
+            None,
+            *self.metadata["render_modes"],
+        ):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"expected render_mode to be None or one of {known}; got {render_mode!r}")
         self.render_mode = render_mode
@@ -165,16 +180,18 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             TypeError: If the seed or the stream is not a whole number.
             ValueError: If one is out of range, a stream comes without a seed, or an option is unknown.
         """
-        unknown = set(options or {}) - {"stream"}
+        options = checked_options(options)
+        unknown = set(options) - {"stream"}
         if unknown:
             raise unknown_name("option of reset", str(unknown.pop()), ["stream"])
-        stream = (options or {}).get("stream")
+        stream = options.get("stream")
         if stream is not None and seed is None:
             raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
         begun = None
         if seed is not None:
             stream = 0 if stream is None else check_integer("stream", stream, 0, (1 << 64) - 1)
-            begun = PieceStream(self.rules, check_integer("seed", seed, 0, (1 << 64) - 1), stream)
+            seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+            begun = PieceStream(self.rules, seed, stream)
         super().reset(seed=seed)
         if begun is None and self._stream is None:
             begun = PieceStream(self.rules, int(self.np_random.integers(1 << 63)), 0)

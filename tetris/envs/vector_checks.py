@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def checked_device(device: str | torch.device) -> torch.device:
     """
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         raise unknown_name("device", str(device), NATIVE) from error
     if chosen.type not in NATIVE:
         raise unknown_name("device", str(device), NATIVE)
@@ -39,7 +40,7 @@ def checked_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
         ValueError: If it is neither an `AutoresetMode` nor the value of one.
     """
     known = [each.value for each in AutoresetMode]
-    if not isinstance(mode, AutoresetMode) and mode not in known:
+    if not isinstance(mode, AutoresetMode) and not (isinstance(mode, str) and mode in known):
         raise unknown_name("autoreset_mode", str(mode), known)
     return AutoresetMode(mode)
 
@@ -51,7 +52,7 @@ def checked_output(output: str | None, device: torch.device) -> str:
         ValueError: If there are no such arrays on the device.
     """
     known = OUTPUTS if device.type == "cpu" else ("torch",)
-    if output not in (None, *known):
+    if not isinstance(output, str | None) or output not in (None, *known):
         raise ValueError(f"expected output on {device} to be {' or '.join(known)}, got {output!r}")
     return output or known[0]
 
@@ -65,7 +66,10 @@ def checked_actions(
         TypeError: If they are no integers.
         ValueError: If their shape is wrong, or one is not from 0 to ``count - 1``.
     """
-    tensor = actions if isinstance(actions, torch.Tensor) else torch.from_numpy(np.asarray(actions))
+    try:
+        tensor = actions if isinstance(actions, torch.Tensor) else torch.from_numpy(np.array(actions))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"expected actions to be integers, got {actions!r}") from error
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
     if tensor.shape != (num_envs,):
@@ -78,6 +82,13 @@ def checked_actions(
     return number
 
 
+def is_seed(seed: Any) -> bool:
+    """Return whether a seed has a type that ``reset`` takes: an int, a sequence or an array of ints, None."""
+    if isinstance(seed, np.ndarray):
+        return seed.ndim == 1 and seed.dtype.kind in "iuO"
+    return isinstance(seed, int | np.integer | Sequence | None)
+
+
 def checked_mask(mask: Any, num_envs: int) -> torch.Tensor:
     """Return a mask of games.
 
@@ -87,7 +98,9 @@ def checked_mask(mask: Any, num_envs: int) -> torch.Tensor:
     """
     if not isinstance(mask, (np.ndarray, torch.Tensor)):
         raise TypeError(f"expected reset_mask to be an array or a tensor, got {mask!r}")
-    tensor = torch.as_tensor(mask)
+    if isinstance(mask, np.ndarray) and mask.dtype != np.bool_:
+        raise ValueError(f"expected reset_mask to hold bools of shape ({num_envs},), got {mask.dtype}")
+    tensor = torch.as_tensor(mask.copy() if isinstance(mask, np.ndarray) else mask)  # no negative strides
     if tensor.dtype != torch.bool or tensor.shape != (num_envs,):
         got = f"{tensor.dtype} of shape {tuple(tensor.shape)}"
         raise ValueError(f"expected reset_mask to hold bools of shape ({num_envs},), got {got}")

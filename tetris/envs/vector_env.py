@@ -18,13 +18,14 @@ from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import TetrisEnv, observation_space
+from tetris.envs.tetris_env import TetrisEnv, checked_options, observation_space
 from tetris.envs.vector_checks import (
     checked_actions,
     checked_autoreset_mode,
     checked_device,
     checked_mask,
     checked_output,
+    is_seed,
 )
 from tetris.envs.vector_finals import final_arrays, final_tensors
 from tetris.piece_stream import packed_source
@@ -155,12 +156,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             ValueError: If the seed is out of range, the number of seeds or the shape of the mask is wrong, or
                 an option is unknown.
         """
-        unknown = set(options or {}) - {"reset_mask"}
+        options = checked_options(options)
+        unknown = set(options) - {"reset_mask"}
         if unknown:
             raise unknown_name("option of reset", str(unknown.pop()), ["reset_mask"])
-        if isinstance(seed, float):
+        if not is_seed(seed):
             raise TypeError(f"expected seed to be an int, or one for each game, got {seed!r}")
-        chosen = self._chosen((options or {}).get("reset_mask"))
+        chosen = self._chosen(options.get("reset_mask"))
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)

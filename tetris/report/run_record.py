@@ -9,9 +9,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from kernels.files import read_bytes
 from tetris import LinearController
 from tetris.training.recipe import Recipe
 from tetris.training.run_folder import RunFolder
+
+MOST_BYTES = 1 << 30
+"""The most bytes of a run's metrics: some million generations."""
 
 Metrics = dict[str, Any]
 """A line of ``metrics.jsonl``."""
@@ -146,7 +150,11 @@ def read_metrics(path: Path) -> list[Metrics]:
         ValueError: If a line is no record of a generation of Tetris; the message names file and line.
     """
     records = []
-    whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    try:
+        content = read_bytes(path, MOST_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    whole, _, _ = content.decode(errors="replace").rpartition("\n")
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
             record = read_record(line)

@@ -14,8 +14,10 @@ import torch
 from cem import describe_noise, parse_noise
 from cem.sampling import AUTO, BACKENDS
 from kernels.checks import check_integer
+from kernels.files import read_bytes
 from kernels.names import unknown_name
 from tetris import LinearController, Rules, feature_names
+from tetris.controller import MOST_BYTES
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_label
 from tetris.rules import RULES
@@ -297,7 +299,7 @@ def read_settings(path: Path) -> dict[str, Setting]:
         ValueError: If it holds anything else; the message names the file.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_bytes(path, MOST_BYTES).decode())
         if not isinstance(values, dict):
             raise ValueError(f"expected an object with settings, got {type(values).__name__}")
         for name, wanted in (("format", FORMAT), ("version", VERSION)):

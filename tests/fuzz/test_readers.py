@@ -1,0 +1,169 @@
+"""Every reader of files takes what is right and raises what it documents about anything else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fuzzing import changed, damaged, examples, fuzz, st
+from measure.provenance import RESULTS, read_result
+from sample_runs import make_run
+
+from cem import Checkpointer, CheckpointError
+from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
+from tetris import LinearController, Rules, published
+from tetris.commands.evaluate import read_pieces
+from tetris.commands.show import _is_replay
+from tetris.explanation import decisions
+from tetris.piece_stream import PieceStream
+from tetris.replay import DamagedReplayError, Replay
+from tetris.replay import _digest as replay_digest
+from tetris.report.page import report_page
+from tetris.report.run_record import read_metrics, read_run
+from tetris.training.recipe import read_settings
+
+Reader = Callable[[Path], Any]
+SMALL = Rules(5, 6)
+
+
+def replay() -> Replay:
+    controller = replace(published("dt20"), provenance={"a": [1, {"b": None}]})
+    played = islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 12)
+    return Replay.of(played, SMALL, 1, 0, controller)
+
+
+def play(path: Path) -> None:
+    """Read a replay and play it, as a viewer does."""
+    loaded = Replay.load(path)
+    try:
+        for _ in loaded.after_states():
+            pass
+    except DamagedReplayError:
+        pass
+
+
+def check_file(path: Path, read: Reader, errors: tuple[type[Exception], ...]) -> None:
+    """Read a file; of the errors, each is in one line with the file's name."""
+    try:
+        read(path)
+    except errors as error:
+        assert path.name in str(error)
+        assert type(error) in (ValueError, CheckpointError)  # no UnicodeDecodeError, no JSONDecodeError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "run", estimated=True)
+
+
+@examples(150, 5000)
+@pytest.mark.parametrize(
+    ("read", "values"),
+    [
+        pytest.param(LinearController.load, published("dt20").to_dict(), id="controller"),
+        pytest.param(play, replay().to_dict(), id="replay"),
+        pytest.param(read_settings, {"preset": "quick", "seed": 3, "averaging": 0.5}, id="settings"),
+        pytest.param(read_result, {"commit": "a", "machine": {}, "figures": {}, "data": {}}, id="result"),
+    ],
+)
+def test_changed_values_of_a_file(read: Reader, values: dict[str, Any], tmp_path: Path, count: int) -> None:
+    path = tmp_path / "file.json"
+
+    def check(content: Any, sign: bool) -> None:
+        if sign and isinstance(content, dict) and "digest" in content:
+            content = {**content, "digest": replay_digest(content)}
+        path.write_text(json.dumps(content))
+        check_file(path, read, (ValueError,))
+
+    fuzz(check, count, content=changed(values), sign=st.booleans())
+
+
+@examples(150, 5000)
+@pytest.mark.parametrize(
+    ("read", "content"),
+    [
+        pytest.param(
+            LinearController.load, json.dumps(published("dt20").to_dict()).encode(), id="controller"
+        ),
+        pytest.param(play, json.dumps(replay().to_dict()).encode(), id="replay"),
+        pytest.param(read_settings, b'{"preset": "quick", "seed": 3}', id="settings"),
+        pytest.param(read_metrics, b'{"generation": 1}\n{"generation": 2}\n', id="metrics"),
+        pytest.param(read_result, (RESULTS / "h200" / "first_run.json").read_bytes(), id="result"),
+        pytest.param(read_pieces, b"0 1 2\n3 4 5 6\n", id="pieces"),
+        pytest.param(lambda path: _is_replay(str(path)), b'{"format": "cem-tetris-replay"}', id="kind"),
+    ],
+)
+def test_damaged_bytes_of_a_file(read: Reader, content: bytes, tmp_path: Path, count: int) -> None:
+    path = tmp_path / "file.json"
+
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        check_file(path, read, (ValueError,))
+
+    fuzz(check, count, content=damaged(content))
+
+
+@examples(150, 3000)
+def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "checkpoint-000001.json"
+    state = {"mean": torch.ones(2, 3), "ints": torch.arange(3), "text": "x", "list": [1, None, {"a": 0.5}]}
+    write_checkpoint(path, 1, state, {"seed": 1})
+    values = json.loads(path.read_text())
+
+    def check(content: Any, sign: bool) -> None:
+        if sign and isinstance(content, dict):
+            rest = {key: value for key, value in content.items() if key != "sha256"}
+            try:
+                content = {**rest, "sha256": _digest(rest)}
+            except ValueError:  # NaN
+                pass
+        path.write_text(json.dumps(content))
+        check_file(path, lambda path: read_checkpoint(path, {"seed": 1}), (CheckpointError,))
+        try:
+            Checkpointer(tmp_path).load_latest()
+        except CheckpointError:
+            pass
+
+    fuzz(check, count, content=changed(values), sign=st.booleans())
+
+
+@examples(150, 3000)
+def test_damaged_bytes_of_a_checkpoint(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "checkpoint-000001.json"
+    write_checkpoint(path, 1, {"mean": torch.ones(2, 3)})
+
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        check_file(path, read_checkpoint, (CheckpointError,))
+
+    fuzz(check, count, content=damaged(path.read_bytes()))
+
+
+@examples(60, 2000)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.json"])
+def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int) -> None:
+    path = run / name
+    before = path.read_bytes()
+    *others, last = [
+        json.loads(line) for line in (before.splitlines() if name == "metrics.jsonl" else [before])
+    ]
+
+    def check(content: Any) -> None:
+        path.write_text("".join(json.dumps(each) + "\n" for each in [*others, content]))
+        try:
+            record = read_run(run)
+        except ValueError as error:
+            assert name in str(error) or "a run of at least one generation" in str(error)
+        else:
+            report_page(record).encode()
+
+    try:
+        fuzz(check, count, content=changed(last, 2))
+    finally:
+        path.write_bytes(before)
