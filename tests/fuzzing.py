@@ -1,4 +1,4 @@
-"""Hypothesis for the tests of this project: the same examples in every run, no database, few unless asked for more."""
+"""Hypothesis for the tests: the same examples in every run, no database, few unless asked for more."""
 
 from __future__ import annotations
 
