@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 import torch
 from fuzzing import changed, damaged, examples, fuzz, st
+from measure.provenance import RESULTS, read_result
 from sample_runs import make_run
 
 from cem import Checkpointer, CheckpointError
 from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
-from measure.provenance import RESULTS, read_result
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
 from tetris.commands.show import _is_replay
@@ -49,12 +50,13 @@ def play(path: Path) -> None:
 
 
 def check_file(path: Path, read: Reader, errors: tuple[type[Exception], ...]) -> None:
-    """Read a file; of the errors, each is in one line with the file's name."""
+    """Read a file; of the errors, each names it and is none of a library's."""
+    found = None
     try:
         read(path)
     except errors as error:
-        assert path.name in str(error)
-        assert type(error) in (ValueError, CheckpointError)  # no UnicodeDecodeError, no JSONDecodeError
+        found = error
+    assert found is None or (path.name in str(found) and type(found) in (ValueError, CheckpointError))
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +121,12 @@ def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) ->
     def check(content: Any, sign: bool) -> None:
         if sign and isinstance(content, dict):
             rest = {key: value for key, value in content.items() if key != "sha256"}
-            try:
+            with contextlib.suppress(ValueError):  # NaN
                 content = {**rest, "sha256": _digest(rest)}
-            except ValueError:  # NaN
-                pass
         path.write_text(json.dumps(content))
         check_file(path, lambda path: read_checkpoint(path, {"seed": 1}), (CheckpointError,))
-        try:
+        with contextlib.suppress(CheckpointError):
             Checkpointer(tmp_path).load_latest()
-        except CheckpointError:
-            pass
 
     fuzz(check, count, content=changed(values), sign=st.booleans())
 
@@ -156,12 +154,7 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int
 
     def check(content: Any) -> None:
         path.write_text("".join(json.dumps(each) + "\n" for each in [*others, content]))
-        try:
-            record = read_run(run)
-        except ValueError as error:
-            assert name in str(error) or "a run of at least one generation" in str(error)
-        else:
-            report_page(record).encode()
+        check_file(path, lambda _: report_page(read_run(run)).encode(), (ValueError,))
 
     try:
         fuzz(check, count, content=changed(last, 2))
