@@ -45,7 +45,7 @@ def test_operators_and_games_have_nothing_to_report(library: str, flags: str, tm
         command = list(find_compiler().command)
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    # The C++ library too: the sanitizers look for its functions when they are loaded, and Python loads it later.
+    # The C++ library too: Python loads it later than the sanitizers look for its functions.
     preloaded = f"{runtime(command, library)} {runtime(command, 'libstdc++.so')}"
     compiler = tmp_path / "c++"
     compiler.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec {shlex.join(command)} {flags} -g1 "$@"\n')
