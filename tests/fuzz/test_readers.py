@@ -144,7 +144,7 @@ def test_damaged_bytes_of_a_checkpoint(tmp_path: Path, count: int) -> None:
 
 
 @examples(60, 2000)
-@pytest.mark.parametrize("name", ["metrics.jsonl", "config.json"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.json", "controller.json"])
 def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int) -> None:
     path = run / name
     before = path.read_bytes()
