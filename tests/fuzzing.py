@@ -11,25 +11,24 @@ hypothesis = pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings  # noqa: E402 - where it is installed
 from hypothesis import strategies as st  # noqa: E402
 
-EVERY_CHECK_OFF = tuple(HealthCheck)
-
 
 def examples(few: int, many: int) -> Any:
     """Parametrize a test by the number of its examples: few by default, many with ``-m slow``."""
     return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
-def fuzz(check: Callable[..., None], count: int, **arguments: Any) -> None:
+def fuzz(check: Callable[..., None], count: int, seed: int = 0, **arguments: Any) -> None:
     """Call ``check`` with ``count`` drawn values of strategies; the smallest that fails is reported."""
     chosen = settings(
         max_examples=count,
-        derandomize=True,
         database=None,
         deadline=None,
-        suppress_health_check=EVERY_CHECK_OFF,
+        derandomize=not seed,
+        suppress_health_check=tuple(HealthCheck),
         print_blob=False,
     )
-    chosen(given(**arguments)(check))()
+    drawn = chosen(given(**arguments)(check))
+    (hypothesis.seed(seed)(drawn) if seed else drawn)()
 
 
 TEXT = st.text(max_size=8) | st.sampled_from(["\udc80", "10x10", "NaN", "\x1b[2J", "<b>", "dt", ""])

@@ -8,10 +8,10 @@ whole games, as the older literature does, a stream can stop after a given numbe
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -120,19 +120,32 @@ class Rollout:
         self.games_per_stream = games_per_stream
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
-        cuda, shape = device == "cuda", (len(self.weights), self.streams)
-        self._operators = (
-            native.operators(self.names, native=cuda or not portable, cuda=cuda)
-            if device != "python"
-            else None
-        )
-        place, boards = self.weights.device, math.prod(shape)
-        kind = (self.names, self.rules, boards, place)
-        self._pacer = LaunchPacer(kind, boards, steady=games_per_stream is None) if cuda else None
+        self._portable = portable
+        self._load()
+        place, shape = self.weights.device, (len(self.weights), self.streams)
         self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
         self._games = torch.zeros(shape, dtype=torch.int64, device=place)
         self._made = torch.zeros(shape, dtype=torch.int64, device=place)
+
+    def _load(self) -> None:
+        """Load the engine."""
+        cuda, boards = self.device == "cuda", len(self.weights) * self.streams
+        self._operators = (
+            native.operators(self.names, native=cuda or not self._portable, cuda=cuda)
+            if self.device != "python"
+            else None
+        )
+        kind = (self.names, self.rules, boards, self.weights.device)
+        self._pacer = LaunchPacer(kind, boards, steady=self.games_per_stream is None) if cuda else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
+        return {name: value for name, value in vars(self).items() if name not in ("_operators", "_pacer")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._load()
 
     @property
     def boards(self) -> torch.Tensor:

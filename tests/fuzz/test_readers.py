@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
@@ -143,7 +144,7 @@ def test_damaged_bytes_of_a_checkpoint(tmp_path: Path, count: int) -> None:
 
 
 @examples(60, 2000)
-@pytest.mark.parametrize("name", ["metrics.jsonl", "config.json"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "config.json", "controller.json"])
 def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int) -> None:
     path = run / name
     before = path.read_bytes()
@@ -164,3 +165,32 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int
         fuzz(check, count, content=changed(last, 2))
     finally:
         path.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    ("read", "most", "error"),
+    [
+        (LinearController.load, "tetris.controller.MOST_BYTES", ValueError),
+        (Replay.load, "tetris.replay.MOST_BYTES", ValueError),
+        (read_settings, "tetris.training.recipe.MOST_BYTES", ValueError),
+        (read_metrics, "tetris.report.run_record.MOST_BYTES", ValueError),
+        (read_pieces, "tetris.commands.evaluate._MOST_BYTES", ValueError),
+        (read_checkpoint, "cem.checkpoint.MOST_BYTES", CheckpointError),
+    ],
+)
+def test_no_more_of_a_file_is_read_than_its_limit(
+    read: Reader, most: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(most, 1000)
+    with pytest.raises(error, match=r"zero.*expected at most 1,000 bytes, got more"):
+        read(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("package", ["cem", "kernels", "tetris"])
+def test_no_file_is_executed(package: str) -> None:
+    loaders = re.compile(
+        r"\b(pickle\.loads?|Unpickler|torch\.load|(np|numpy)\.load|marshal|shelve|eval|exec)\("
+    )
+    files = sorted((Path(__file__).parents[2] / package).rglob("*.py"))
+    assert files
+    assert [path for path in files if loaders.search(path.read_text(encoding="utf-8"))] == []

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are read up to a limit, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from pathlib import Path
 import pytest
 
 from kernels import files
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"x" * 3_000_000)
+    assert files.read_bytes(path, 3_000_000) == b"x" * 3_000_000
+    with pytest.raises(ValueError, match="expected at most 2,999,999 bytes, got more"):
+        files.read_bytes(path, 2_999_999)
 
 
 def test_text_replaces_the_file(tmp_path: Path) -> None:

@@ -137,6 +137,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """The space of all games' observations, made on first use: it holds bounds for every cell."""
         return batch_space(self.single_observation_space, self.num_envs)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
+        return {name: value for name, value in vars(self).items() if name != "_operators"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._operators = native.operators(cuda=self.device.type == "cuda")
+
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -1,0 +1,60 @@
+"""Games in progress are copied and pickled, and the copy plays on as the original does."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tetris import Rollout, Rules
+from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv
+
+RULES = Rules(6, 6)
+DUPLICATES = [copy.deepcopy, lambda games: pickle.loads(pickle.dumps(games))]
+_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU and a CUDA build of torch")
+CUDA = pytest.param("cuda", marks=[pytest.mark.cuda, _gpu])
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES, ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("device", ["python", "cpu", CUDA])
+def test_a_rollout(device: str, duplicate: Callable[[Any], Any]) -> None:
+    games = Rollout([[-1.0] * 9] * 2, RULES, 3, 7, device, games_per_stream=9)
+    games.advance(20)
+    other = duplicate(games)
+    first, second = games.advance(15), other.advance(15)
+    assert first.lines.tolist() == second.lines.tolist()
+    assert torch.equal(games.boards, other.boards)
+    assert other.decisions == 35
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES, ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+def test_a_vector_environment(device: str, duplicate: Callable[[Any], Any]) -> None:
+    envs = TetrisVectorEnv(3, 6, 6, device=device, output="torch")
+    envs.reset(seed=1)
+    envs.step([0, 1, 2])
+    other = duplicate(envs)
+    for _ in range(9):
+        first, second = (each.step([3, 4, 5]) for each in (envs, other))
+        for one, two in zip(
+            (*first[0].values(), *first[1:4]), (*second[0].values(), *second[1:4]), strict=True
+        ):
+            assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("duplicate", DUPLICATES, ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("wrap", [lambda env: env, lambda env: PlacementFeatures(env, "dt")])
+def test_an_environment(wrap: Callable[[TetrisEnv], Any], duplicate: Callable[[Any], Any]) -> None:
+    env = wrap(TetrisEnv())
+    env.reset(seed=1)
+    env.step(0)
+    other = duplicate(env)
+    for _ in range(3):
+        one, two = env.step(5), other.step(5)
+        assert one[1:4] == two[1:4]
+        assert all(np.array_equal(one[0][name], two[0][name]) for name in one[0])
