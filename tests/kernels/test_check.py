@@ -170,6 +170,7 @@ def test_a_broken_numba_is_reported_as_such(
     monkeypatch.setattr(np, "__version__", numpy_version)
     broken = ModuleType("numba")  # without the module ``cuda``
     monkeypatch.setitem(sys.modules, "numba", broken)
+    monkeypatch.delitem(sys.modules, "numba.cuda", raising=False)  # another test may have imported it
     found = walk(CASE, device)["Numba kernel"]
 
     assert found.result == result

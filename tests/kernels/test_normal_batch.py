@@ -136,8 +136,8 @@ def test_rows_have_gradients_and_batching_rules() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"rows": torch.zeros(3)}, IndexError, "dimension"),
-        ({"rows": torch.zeros(1, 4)}, IndexError, "out of bounds"),
+        ({"rows": torch.zeros(3)}, ValueError, r"shape \(\.\.\., R, d\), R >= 2, got \(3,\)"),
+        ({"rows": torch.zeros(1, 4)}, ValueError, r"R >= 2, got \(1, 4\)"),
         ({"rows": torch.zeros(2, 4, dtype=torch.int64)}, TypeError, "float"),
         ({"seed": torch.tensor(1.0)}, TypeError, "int64"),
         ({"seed": torch.zeros(2, dtype=torch.int64)}, ValueError, "seed"),
