@@ -171,8 +171,9 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
   const int64_t tiles = divide_up(dimensions, width),
                 groups = wide_rows ? chunks : divide_up(chunks, kEntries / (kResidues * width));
   const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
-  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, problems * groups * (tiles + 1), kThreads,
-                0, job, work, grid);
+  const int64_t sum_blocks = problems * groups * (tiles + 1);
+  const int threads = wide_rows && sum_blocks > device.multiprocessors ? kWideThreads : kThreads;
+  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, sum_blocks, threads, 0, job, work, grid);
   const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }

@@ -2,7 +2,7 @@
 //
 // sums_kernel: a block has `at_once` chunks and a tile of `width` dimensions, or, as the last block of a
 // group of chunks, the sums of fitness and weights. wide_sums_kernel is the same for rows of many 16-byte
-// packs: a warp has a residue class of one chunk, a lane a pack. Both are bound by the bandwidth of the
+// packs: a warp has some residue classes of one chunk, a lane a pack. Both are bound by the bandwidth of the
 // memory. finish_kernel: a block has 32 dimensions; its threads add the chunks' sums, a residue class a warp.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace cem_tetris::update {
 
-constexpr int kEntries = 1024;  // sums of residue classes in a block
+constexpr int kEntries = 1024;     // sums of residue classes in a block
+constexpr int kWideThreads = 256;  // four blocks a multiprocessor: one computes while others load
 constexpr int kScalars = 3;
 enum Scalar { kFitness, kWeight, kWeightSquared };
 
@@ -82,17 +83,25 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, Sum
   }
 }
 
-// The dimensions are a multiple of those of a pack, and the rows aligned to packs.
+// The dimensions are a multiple of those of a pack, and the rows aligned to packs. A block has kWideThreads
+// threads, several times as many where blocks are few. A warp of eight has the classes r, r + 16, r + 8 and
+// r + 24, the order in which a lane can add two sums of the tree as soon as it has them.
 template <typename T>
 __global__ void __launch_bounds__(1024) wide_sums_kernel(Job job, Workspace work, SumGrid grid) {
   constexpr int kPack = 16 / sizeof(T), kWidth = kPack * kWarp, kAtOnce = 4;  // packs in flight
+  constexpr int kParts = kThreads / 2;  // sums that wait: of half the warps, or two heights of kWideThreads
   struct alignas(16) Pack {
     T value[kPack];
   };
-  __shared__ double part[kResidues][kWidth + 1];
+  struct Sums {
+    double value[2 * kPack];
+  };
+  __shared__ double part[2 * kPack][kParts];
+  __shared__ double weight[kChunk];
   __shared__ uint32_t index[kChunk];
   const Settings& settings = job.settings;
-  const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
+  const int thread = threadIdx.x, threads = blockDim.x, lane = thread % kWarp, warp = thread / kWarp,
+            warps = threads / kWarp;
   const int64_t tile = blockIdx.x % (grid.tiles + 1), rest = blockIdx.x / (grid.tiles + 1);
   const int64_t problem = rest / grid.groups, chunk = rest % grid.groups, first = chunk * kChunk;
   const Search& search = work.search[problem];
@@ -100,48 +109,62 @@ __global__ void __launch_bounds__(1024) wide_sums_kernel(Job job, Workspace work
   if (first >= usable) return;
   if (tile == grid.tiles) return scalar_sums(job, work, problem, chunk);
   const int count = static_cast<int>(min(usable - first, static_cast<int64_t>(kChunk)));
-  const int64_t* places = work.index + problem * wanted + first;
-  const double* weights = work.weight != nullptr ? work.weight + problem * wanted + first : nullptr;
-  for (int p = thread; p < count; p += kThreads) index[p] = static_cast<uint32_t>(places[p]);
+  const int64_t from = problem * wanted + first;
+  for (int p = thread; p < kChunk; p += threads) {
+    index[p] = p < count ? static_cast<uint32_t>(work.index[from + p]) : ~search.best_complement;
+    weight[p] = p < count && work.weight != nullptr ? work.weight[from + p] : 1.0;
+  }
   __syncthreads();
 
-  const int64_t left = tile * kWidth, column = min(left + lane * kPack, dimensions - kPack);
+  const int64_t left = tile * kWidth + lane * kPack, column = min(left, dimensions - kPack);
   const T* rows = static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + column;
   const auto row = [&](uint32_t i) { return *reinterpret_cast<const Pack*>(rows + i * dimensions); };
   const Pack best = row(~search.best_complement);
-  double sums[2][kPack] = {};
-  for (int from = warp; from < count; from += kAtOnce * kResidues) {
-    Pack pack[kAtOnce];
+  double base[kPack];
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int p = from + u * kResidues;
-      pack[u] = p < count ? row(index[p]) : best;  // which adds 0
-    }
+  for (int j = 0; j < kPack; ++j) base[j] = static_cast<double>(best.value[j]);
+  const auto put = [&](int place, const Sums& sums) {
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int p = from + u * kResidues;
-      const double weight = weights != nullptr ? weights[p < count ? p : from] : 1.0;
+    for (int i = 0; i < 2 * kPack; ++i) part[i][place] = sums.value[i];
+  };
+  const auto add = [&](Sums& sums, int place) {
 #pragma unroll
-      for (int j = 0; j < kPack; ++j) {
-        const double x = static_cast<double>(pack[u].value[j]) - static_cast<double>(best.value[j]);
-        const double weighted = weight * x;
-        sums[0][j] += weighted;
-        sums[1][j] += weighted * x;
+    for (int i = 0; i < 2 * kPack; ++i) sums.value[i] += part[i][place];
+  };
+
+  Sums sums;
+  for (int turn = 0; turn * warps < kResidues; ++turn) {
+    sums = {};
+    for (int p = warp + static_cast<int>(__brev(turn) >> 27); p < count; p += kAtOnce * kResidues) {
+      Pack pack[kAtOnce];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) pack[u] = row(index[p + u * kResidues]);  // the best one adds 0
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const double w = weight[p + u * kResidues];
+#pragma unroll
+        for (int j = 0; j < kPack; ++j) {
+          const double x = static_cast<double>(pack[u].value[j]) - base[j], weighted = w * x;
+          sums.value[j] += weighted;
+          sums.value[kPack + j] += weighted * x;
+        }
       }
     }
+    int height = 0;
+    for (; turn >> height & 1; ++height) add(sums, height * threads + thread);
+    if ((turn + 1) * warps < kResidues) put(height * threads + thread, sums);
   }
-#pragma unroll
-  for (int moment = 0; moment < 2; ++moment) {
-    if (moment > 0) __syncthreads();
-#pragma unroll
-    for (int j = 0; j < kPack; ++j) part[warp][lane + j * kWarp] = sums[moment][j];
+  for (int half = threads / 2; half >= kWarp; half /= 2) {
     __syncthreads();
-    double* to = work.partial + ((problem * work.chunks + chunk) * 2 + moment) * dimensions + left;
-    for (int entry = warp; entry < kWidth; entry += kResidues) {
-      const double sum = warp_fold(part[lane][entry]);
-      const int j = entry % kWarp * kPack + entry / kWarp;
-      if (lane == 0 && left + j < dimensions) to[j] = sum;
-    }
+    if (thread >= half && thread < 2 * half) put(thread - half, sums);
+    __syncthreads();
+    if (thread < half) add(sums, thread);
+  }
+  if (warp != 0 || left >= dimensions) return;
+#pragma unroll
+  for (int i = 0; i < 2 * kPack; ++i) {
+    work.partial[((problem * work.chunks + chunk) * 2 + i / kPack) * dimensions + left + i % kPack] =
+        sums.value[i];
   }
 }
 
