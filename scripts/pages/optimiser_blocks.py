@@ -56,18 +56,18 @@ def optimiser_claim() -> str:
         )
         results.append(result)
     for result in load_all("generation")[-1:]:
-        ours, theirs = (_microseconds(result, name, "1024x100") for name in _CLAIMED)
-        if ours and theirs:
+        times = [_microseconds(result, name, "1024x100") for name in _CLAIMED]
+        if all(times):
             words.append(
-                f"A generation of 1,024 candidates with 100 parameters takes {ours} us in a CUDA graph; ten "
-                f"lines of PyTorch take {theirs} us."
+                "A generation of 1,024 candidates with 100 parameters takes {} us and in a CUDA graph {} us; "
+                "ten lines of PyTorch take {} and {} us.".format(*times)
             )
             results.append(result)
     return with_provenance(" ".join(words), *results) if results else ""
 
 
 _EAGER = "cem.generation.eager"
-_CLAIMED = ("cem.generation.graph", "torch.generation.eager")
+_CLAIMED = tuple(f"{name}.generation.{mode}" for name in ("cem", "torch") for mode in ("eager", "graph"))
 
 
 def bbob() -> str:
