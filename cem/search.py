@@ -106,6 +106,7 @@ def search(
     target: float | None = None,
     time_limit_s: float | None = None,
     vectorize: bool = False,
+    with_generation: bool = False,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     checkpoint: str | Path | None = None,
@@ -134,6 +135,8 @@ def search(
         time_limit_s: The most seconds; None: no limit.
         vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population,
             with other random numbers for each.
+        with_generation: Whether ``objective`` takes the number of the generation, an int from 0 in every
+            restart, behind the candidates: for noise that is the same for all of a generation.
         callbacks: Called as by ``Trainer``; the generations are those of the current restart.
         progress: Whether to show a progress bar on stderr.
         checkpoint: A folder to save to and, where it holds this search, to resume from; None: no checkpoints.
@@ -167,7 +170,7 @@ def search(
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
     history = _History(maximize, None if target is None else check_real("target", target, -math.inf))
     best: CrossEntropyMethod | None = None
-    evaluate = _population_objective(objective, vectorize)
+    evaluate = _population_objective(objective, vectorize, with_generation)
     with ExitStack() as stack:
         own_stop = stop = stack.enter_context(StopRequest())
         if distributed:
@@ -356,14 +359,17 @@ class _Halt(Callback):
             raise Interrupted(self._watch.reason)
 
 
-def _population_objective(objective: Callable[[Any], Any], vectorize: bool) -> Objective:
-    if not vectorize:
-        return lambda candidates, _: objective(candidates)
-    vectorized = torch.func.vmap(objective, randomness="different")
+def _population_objective(objective: Callable[..., Any], vectorize: bool, with_generation: bool) -> Objective:
+    def given(candidates: Any, generation: Any) -> Any:
+        return objective(candidates, generation) if with_generation else objective(candidates)
 
-    def evaluate(candidates: Any, _: Any) -> Any:
+    if not vectorize:
+        return given
+    vectorized = torch.func.vmap(given, in_dims=(0, None), randomness="different")
+
+    def evaluate(candidates: Any, generation: Any) -> Any:
         if isinstance(candidates, np.ndarray):
-            return np.array([objective(candidate) for candidate in candidates])
-        return vectorized(candidates)
+            return np.array([given(candidate, generation) for candidate in candidates])
+        return vectorized(candidates, generation)
 
     return evaluate

@@ -18,6 +18,7 @@ if "Extension" not in getattr(kernels, "__all__", ()):
 if TYPE_CHECKING:
     from tetris.controller import LinearController, published, resolve
     from tetris.feature_sets import feature_names
+    from tetris.played_game import PlayedGame, play_game
     from tetris.rollouts import Rollout, RolloutResult, rollout
     from tetris.rules import Rules
     from tetris.score import Score
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LinearController",
+    "PlayedGame",
     "Rollout",
     "RolloutResult",
     "Rules",
     "Score",
     "SplitResult",
     "feature_names",
+    "play_game",
     "published",
     "resolve",
     "rollout",
@@ -40,6 +43,7 @@ __all__ = [
 _HOMES = {
     "controller": ("LinearController", "published", "resolve"),
     "feature_sets": ("feature_names",),
+    "played_game": ("PlayedGame", "play_game"),
     "rollouts": ("Rollout", "RolloutResult", "rollout"),
     "rules": ("Rules",),
     "score": ("Score",),

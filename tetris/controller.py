@@ -145,12 +145,16 @@ class LinearController:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LinearController:
-        """Read a controller from a JSON file.
+        """Read a controller from a JSON file, or from the folder of a run.
 
         Raises:
             OSError: If the file cannot be read.
             ValueError: If it holds no valid controller; the message names the file and the reason.
         """
+        if os.path.isdir(path):
+            path = Path(path, FILE_NAME)
+            if not path.is_file():
+                raise ValueError(f"expected the run folder {path.parent} to hold {FILE_NAME}, found none")
         try:
             return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
         except (ValueError, TypeError, RecursionError) as error:
@@ -219,18 +223,20 @@ PUBLISHED: Mapping[str, LinearController] = {
 
 
 def published(name: str) -> LinearController:
-    """Return a published controller: ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10``, ``dt20``.
+    """Return a controller of the package.
 
-    Case, blanks, hyphens and underscores do not matter: ``"DT-20"`` is ``"dt20"``.
+    ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10`` and ``dt20`` are those of the literature;
+    ``best``, ``bertsekas`` and ``anywidth`` were learned here. Case, blanks, hyphens and underscores do not
+    matter: ``"DT-20"`` is ``"dt20"``.
 
     Raises:
         TypeError: If it is no text.
         ValueError: If there is none of that name.
     """
     plain = _plain(name)
-    if plain not in PUBLISHED:
-        raise unknown_name("controller", name, PUBLISHED)
-    return PUBLISHED[plain]
+    if plain not in known_names():
+        raise unknown_name("controller", name, known_names())
+    return PUBLISHED[plain] if plain in PUBLISHED else LinearController.load(LEARNED / f"{plain}.json")
 
 
 def known_names() -> tuple[str, ...]:
@@ -249,17 +255,10 @@ def resolve(text: str) -> LinearController:
         TypeError: If it is no text.
         ValueError: If it is neither a known name nor a file or folder with a valid controller.
     """
-    name = _plain(text)
-    if name in PUBLISHED:
-        return PUBLISHED[name]
-    if name in known_names():
-        return LinearController.load(LEARNED / f"{name}.json")
+    if _plain(text) in known_names():
+        return published(text)
     path = Path(text)
-    if text and path.is_dir():
-        path = path / FILE_NAME
-        if not path.is_file():
-            raise ValueError(f"expected the run folder {text} to hold {FILE_NAME}, found none")
-    if path.is_file():
+    if text and (path.is_file() or path.is_dir()):
         return LinearController.load(path)
     if path.suffix == ".json" or os.sep in text:
         raise ValueError(f"expected a controller at {text}, found no such file or folder{meant_path(text)}")

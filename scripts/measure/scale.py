@@ -38,7 +38,7 @@ from measure.processes import python
 from measure.provenance import Measured
 from tetris.commands.command_line import up_to
 from tetris.training import StopRequest
-from tetris.training.objective import LinesPerGame
+from tetris.training.objective import RunObjective
 from tetris.training.presets import Setting
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
@@ -84,7 +84,7 @@ def play(work: Work) -> dict[str, Any]:
         recipe = recipe_of(work.device, population)
         prepare_engine(recipe)
         search = Training(recipe, RunFolder(Path("nowhere")), StopRequest()).optimizer
-        objective = LinesPerGame(recipe, search, lambda: None)
+        objective = RunObjective(recipe, search, lambda: None)
         candidates, digest, seconds = search.ask(), hashlib.sha256(), []
         for generation in range(1 + GENERATIONS[work.device]):
             ranks.greatest([0])  # begin together

@@ -9,7 +9,7 @@ from typing import Any
 from measure.provenance import RESULTS, read_result
 
 from pages.wording import markdown
-from tetris.report.run_record import read_record
+from tetris.training.run_record import read_record
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,17 @@ class TestResult:
         assert set(shapes) == {(3,)}
         assert float(one.fun) == pytest.approx(float(many.fun), rel=1e-5)
 
+    @pytest.mark.parametrize("vectorize", [False, True])
+    def test_a_function_may_take_the_generation(self, vectorize):
+        seen = []
+
+        def moving(x, generation):
+            seen.append(generation)
+            return (x - generation).square().sum(-1)
+
+        minimize(moving, START, 1.0, budget=60, population_size=20, vectorize=vectorize, with_generation=True)
+        assert seen == [0, 1, 2]
+
     def test_a_vectorized_function_may_draw_random_numbers(self):
         values = []
 

@@ -27,8 +27,8 @@ from tetris.piece_stream import PieceStream
 from tetris.replay import DamagedReplayError, Replay
 from tetris.replay import _digest as replay_digest
 from tetris.report.page import report_page
-from tetris.report.run_record import read_metrics, read_run
 from tetris.training.recipe import read_settings
+from tetris.training.run_record import load_run, read_metrics
 
 Reader = Callable[[Path], Any]
 SMALL = Rules(5, 6)
@@ -155,7 +155,7 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int
     def check(content: Any) -> None:
         path.write_text("".join(json.dumps(each) + "\n" for each in [*others, content]))
         try:
-            record = read_run(run)
+            record = load_run(run)
         except ValueError as error:
             assert name in str(error) or "a run of at least one generation" in str(error)  # noqa: PT017
         else:
@@ -173,7 +173,7 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int
         (LinearController.load, "tetris.controller.MOST_BYTES", ValueError),
         (Replay.load, "tetris.replay.MOST_BYTES", ValueError),
         (read_settings, "tetris.training.recipe.MOST_BYTES", ValueError),
-        (read_metrics, "tetris.report.run_record.MOST_BYTES", ValueError),
+        (read_metrics, "tetris.training.run_record.MOST_BYTES", ValueError),
         (read_pieces, "tetris.commands.evaluate._MOST_BYTES", ValueError),
         (read_checkpoint, "cem.checkpoint.MOST_BYTES", CheckpointError),
     ],

@@ -27,7 +27,7 @@ from tetris.replay import Replay
 from tetris.report.figures import new_figure
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.report.run_record import read_run
+from tetris.training.run_record import load_run
 from tetris.view.game_view import scenes
 from tetris.view.replay_page import player_page
 from tetris.view.screen import Look, screen
@@ -98,7 +98,7 @@ def test_labels_of_progress_are_text(
 
 
 def test_a_report_holds_names_as_text(tmp_path: Path) -> None:
-    run = replace(read_run(make_run(tmp_path / "run")), name=HOSTILE)
+    run = replace(load_run(make_run(tmp_path / "run")), name=HOSTILE)
     scored = [{**each, "controller": HOSTILE, "board": HOSTILE, "pieces": HOSTILE} for each in run.scores]
     run.controller.provenance["score"].extend(scored)  # type: ignore[attr-defined]
     for runs in ([run], [run, run]):
@@ -114,7 +114,7 @@ def test_a_report_holds_names_as_text(tmp_path: Path) -> None:
 def test_a_picture_holds_names_as_text(tmp_path: Path) -> None:
     if new_figure(1.0, 1.0) is None:
         pytest.skip("needs matplotlib")
-    run = replace(read_run(make_run(tmp_path / "run")), name=HOSTILE)
+    run = replace(load_run(make_run(tmp_path / "run")), name=HOSTILE)
     draw_runs([run, replace(run, name="$x_{")], tmp_path / "curves.svg", "decisions")
     assert (tmp_path / "curves.svg").stat().st_size > 0
 

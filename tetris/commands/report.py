@@ -56,14 +56,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tetris.report.figures import check_picture
     from tetris.report.learning_curve import draw_runs
     from tetris.report.page import write_report
-    from tetris.report.run_record import read_run
     from tetris.training.run_folder import RunFolder
+    from tetris.training.run_record import load_run
 
     one = len(arguments.runs) == 1
     with one_line_errors():
         if arguments.plot is not None:
             check_picture(arguments.plot)
-        runs = [read_run(path) for path in arguments.runs]
+        runs = [load_run(path) for path in arguments.runs]
         out = arguments.out or (RunFolder(arguments.runs[0]).report if one else COMPARISON)
         for path in filter(None, (out, arguments.plot)):
             check_writable(path)

@@ -24,11 +24,11 @@ from tetris.numbers import lines
 from tetris.printable import printable
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
-from tetris.report.run_record import check_scores, read_metrics, read_run
 from tetris.training import Interrupted, StopRequest, TrainingResult
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
+from tetris.training.run_record import check_scores, load_run, read_metrics
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 _CPU = "--device cpu in a new run"
@@ -263,7 +263,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
 def report(folder: RunFolder, *, again: bool = False) -> bool:
     """Write the report and print its path, or why it failed; return whether it is there."""
     try:
-        write_report(folder.report, [read_run(folder.path)])
+        write_report(folder.report, [load_run(folder.path)])
     except Exception as error:
         retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
         note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")

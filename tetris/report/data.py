@@ -15,8 +15,8 @@ from tetris.explanation import decisions
 from tetris.features import AfterState
 from tetris.piece_stream import PieceStream
 from tetris.replay import Replay
-from tetris.report.run_record import RunRecord, stages_of
 from tetris.rules import Rules
+from tetris.training.run_record import RunRecord, stages_of
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from tetris.printable import printable
 from tetris.report import ACROSS
 from tetris.report.data import distinct_names
 from tetris.report.figures import COLORS, new_figure, save_figure
-from tetris.report.run_record import Metrics, RunRecord, stages_of
+from tetris.training.run_record import Metrics, RunRecord, load_run, stages_of
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
 
+_SIZE = (8.0, 4.5)  # inches
 _Y_TITLE = "lines per game (in training, log scale)"
 _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     # Curves differ in dashes and markers as well as in colour.
@@ -32,6 +34,40 @@ _MARKS = 10  # markers on a curve, about
 _LEAST_LABEL = 0.07  # of the axis, from one label of a stage to the next
 
 
+def plot_learning_curve(
+    runs: RunRecord | str | os.PathLike[str] | Sequence[RunRecord | str | os.PathLike[str]],
+    axes: Any = None,
+    across: str = "generation",
+) -> Any:
+    """Plot the best candidate, the elites and the mean of a run, or the elites of several, by matplotlib.
+
+    Args:
+        runs: A run, or several: what `load_run` returned, or folders of runs.
+        axes: The axes to plot on; None: those of a new figure of pyplot.
+        across: The x axis: ``"generation"``, ``"decisions"`` or ``"seconds"``.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+        OSError: If a file of a run cannot be read.
+        ValueError: If a folder holds no run, or ``across`` is unknown.
+    """
+    given = [runs] if isinstance(runs, RunRecord | str | os.PathLike) else list(runs)
+    loaded = [run if isinstance(run, RunRecord) else load_run(Path(run)) for run in given]
+    if across not in ACROSS:
+        raise ValueError(f"expected across to be one of {', '.join(ACROSS)}, got {across!r}")
+    if not loaded:
+        raise ValueError("expected a run at least, got none")
+    if axes is None:
+        from matplotlib import pyplot
+
+        _, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
+    _plot(axes, loaded, across)
+    return axes
+
+
 def draw_learning_curve(
     metrics: Sequence[Metrics], picture: Path, title: str, across: str = "generation"
 ) -> bool:
@@ -43,10 +79,32 @@ def draw_learning_curve(
         title: The title.
         across: One of `ACROSS`.
     """
-    figure = new_figure(8.0, 4.5)
+    return _draw(picture, lambda axes: _plot_run(axes, metrics, title, across))
+
+
+def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
+    """Draw the learning curve of one or several runs; see `draw_learning_curve`."""
+    return _draw(picture, lambda axes: _plot(axes, runs, across))
+
+
+def _draw(picture: Path, plot: Callable[[Any], None]) -> bool:
+    figure = new_figure(*_SIZE)
     if figure is None:
         return False
-    axes, x = figure.add_subplot(), _across(metrics, across)
+    plot(figure.add_subplot())
+    save_figure(figure, picture)
+    return True
+
+
+def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
+    if len(runs) == 1:
+        return _plot_run(axes, runs[0].metrics, runs[0].recipe.title, across)
+    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
+    return _plot_runs(axes, curves, across)
+
+
+def _plot_run(axes: Any, metrics: Sequence[Metrics], title: str, across: str) -> None:
+    x = _across(metrics, across)
     for name, label, style in _SERIES:
         every = max(1, len(metrics) // _MARKS)
         axes.plot(
@@ -62,18 +120,9 @@ def draw_learning_curve(
         axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
     _mark_stages(axes, _stages(metrics, x))
     axes.legend(loc="lower right", framealpha=0.9)
-    save_figure(figure, picture)
-    return True
 
 
-def draw_learning_curves(
-    runs: Mapping[str, Sequence[Metrics]], picture: Path, across: str = "decisions"
-) -> bool:
-    """Draw the elite mean of several runs, by name, in one picture; see `draw_learning_curve`."""
-    figure = new_figure(8.0, 4.5)
-    if figure is None:
-        return False
-    axes = figure.add_subplot()
+def _plot_runs(axes: Any, runs: Mapping[str, Sequence[Metrics]], across: str) -> None:
     places = {name: _across(metrics, across) for name, metrics in runs.items()}
     for number, (name, metrics) in enumerate(runs.items()):
         every = max(1, len(metrics) // _MARKS)
@@ -93,16 +142,6 @@ def draw_learning_curves(
     if all(each == stages[0] for each in stages):
         _mark_stages(axes, stages[0])
     axes.legend(loc="lower right", framealpha=0.9)
-    save_figure(figure, picture)
-    return True
-
-
-def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:
-    """Draw the learning curve of one or several runs; see `draw_learning_curve`."""
-    if len(runs) == 1:
-        return draw_learning_curve(runs[0].metrics, picture, runs[0].recipe.title, across)
-    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
-    return draw_learning_curves(curves, picture, across)
 
 
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:

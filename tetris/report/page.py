@@ -16,7 +16,6 @@ from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate
 from tetris.report.data import chart_values, distinct_names, recorded_game, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
-from tetris.report.run_record import RunRecord
 from tetris.report.tables import (
     cost_table,
     generation_table,
@@ -27,6 +26,7 @@ from tetris.report.tables import (
     weight_table,
 )
 from tetris.score import ESTIMATOR
+from tetris.training.run_record import RunRecord
 from tetris.view.replay_page import player_assets, player_fragment
 
 _FOLDER = Path(__file__).parent

@@ -11,7 +11,7 @@ from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.text_table import Score, counted
 from tetris.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
-from tetris.report.run_record import RunRecord, board, stages_of
+from tetris.training.run_record import RunRecord, board, stages_of
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
 _LOG_FROM = 20.0  # intervals with a greater ratio of their ends are drawn on a log scale

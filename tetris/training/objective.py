@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, Evaluation, ranks
-from tetris import RolloutResult, SplitResult, rollout, split_rollout
-from tetris.training.recipe import Recipe, Stage
+from kernels.checks import check_integer
+from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
+from tetris.devices import choose_device
+from tetris.rules import check_rules
+from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12
 """Lines per game of a candidate for which splitting saw no game end."""
@@ -66,9 +69,99 @@ def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
 
 
 class LinesPerGame:
-    """The objective of a run: maps (candidates, generation) to fitness, the same for the same arguments.
+    """Lines per game of linear controllers, as an objective for `cem.maximize`.
 
-    Ranks play their share of the candidates each; see `cem.ranks`.
+    Weights are scaled to length 1 before they play. All candidates of a generation play the same streams of
+    pieces, and every generation has new ones: the same arguments give the same fitness.
+
+    >>> import torch
+    >>> from cem import maximize
+    >>> from tetris import Rules
+    >>> from tetris.training import LinesPerGame
+    >>> f = LinesPerGame("holes, max_height", Rules(8, 8), streams=4, decisions=500)
+    >>> result = maximize(f, torch.zeros(2), 1.0, budget=100, seed=1, with_generation=True)
+    >>> result.mean.shape
+    torch.Size([2])
+
+    With noisy fitness the mean of the distribution is the result; the best candidate is the luckiest one.
+
+    Attributes:
+        names: The names of the features, a dimension of a candidate each.
+    """
+
+    def __init__(
+        self,
+        features: str,
+        rules: Rules | None = None,
+        *,
+        streams: int = 32,
+        decisions: int = 1000,
+        split: bool = False,
+        seed: int = 1,
+        device: str = "auto",
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Set up.
+
+        Args:
+            features: Name of a feature set, or feature names separated by commas.
+            rules: The rules of the games.
+            streams: Streams of games that a candidate plays.
+            decisions: Decisions on each.
+            split: Estimate by importance splitting, for controllers whose games hardly end.
+            seed: Chooses the pieces; 0 to 2^64 - 1.
+            device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
+            check: Called a few times a second while games are played; may raise to end them.
+
+        Raises:
+            TypeError: If an argument has the wrong type.
+            ValueError: If one is out of range, or there is no GPU.
+        """
+        self.rules = Rules() if rules is None else check_rules(rules)
+        self.names = feature_names(features, self.rules.width)
+        self._features, self._split = features, split
+        self._streams = check_integer("streams", streams, 1)
+        self._decisions = check_integer("decisions", decisions, 1)
+        self._piece_seed = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
+        self._device = choose_device(device)
+        self._check = check
+
+    def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
+        """Return the fitness of weight vectors, shape (N, features): shape (N,), float64."""
+        return self.play(unit_length(torch.as_tensor(candidates)), generation)[0]
+
+    def play(self, players: Tensor, generation: int) -> tuple[Tensor, Tensor]:
+        """Play a generation. On a GPU it is queued: the results are tensors on the device.
+
+        Args:
+            players: Weight vectors of length 1, shape (players, features).
+            generation: Chooses the streams.
+
+        Returns:
+            Fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3), int64.
+
+        Raises:
+            Exception: What ``check`` raises.
+        """
+        result = (split_rollout if self._split else rollout)(
+            players,
+            self.rules,
+            self._streams,
+            self._decisions,
+            self._piece_seed,
+            self._device,
+            features=self._features,
+            first_stream=generation * self._streams,
+            check=self._check,
+        )
+        return lines_per_game(result), torch.stack([result.lines, result.games, result.decisions], dim=1)
+
+
+class RunObjective:
+    """The objective of a run: maps (candidates, generation) to fitness and metrics.
+
+    The averaged mean of the optimizer plays as well. Ranks play their share of the candidates each; see
+    `cem.ranks`.
     """
 
     def __init__(
@@ -78,30 +171,38 @@ class LinesPerGame:
         check: Callable[[], None],
         stop: ranks.AgreedStop | None = None,
     ) -> None:
-        """Set up.
-
-        Args:
-            recipe: The recipe of the run.
-            optimizer: The optimizer, whose averaged mean plays as well.
-            check: Called a few times a second during a generation; may raise to end it.
-            stop: As of `cem.ranks.together`.
-        """
+        """Set up; ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.ranks.together`."""
         self._stop = stop
         self._recipe = recipe
         self._optimizer = optimizer
-        self._check = check
-        self._piece_seed = piece_seed(recipe.seed)
+        self._stages = [
+            LinesPerGame(
+                recipe.features,
+                stage.rules,
+                streams=recipe.streams,
+                decisions=stage.decisions,
+                split=stage.split,
+                seed=recipe.seed,
+                device=recipe.device,
+                check=check,
+            )
+            for stage in recipe.stages
+        ]
 
     def __call__(self, candidates: Tensor, generation: int) -> Evaluation:
-        """Play a generation. On a GPU it is queued: fitness and metrics are tensors on the device.
+        """Play a generation; see `LinesPerGame.play`."""
 
-        Raises:
-            Exception: What ``check`` raises.
-        """
+        def play() -> Tensor:
+            fitness, counts = self._stages[number].play(players[ranks.share(len(players))], generation)
+            return torch.cat([fitness.view(torch.int64).unsqueeze(1), counts], dim=1)
+
         number, stage = self._recipe.stage_at(generation)
         players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
-        fitness, counts = self._play(players, stage, generation)
-        lines, games, decisions = counts.unbind(1)
+        rows = ranks.gather(ranks.together(play, self._stop), len(players))
+        fitness, (lines, games, decisions) = (
+            rows[:, 0].contiguous().view(torch.float64),
+            rows[:, 1:].unbind(1),
+        )
         metrics: dict[str, float | Tensor] = {
             "stage": number + 1,
             "board_width": stage.rules.width,
@@ -112,26 +213,3 @@ class LinesPerGame:
             "decisions": decisions.sum(),
         }
         return Evaluation(fitness[:-1], metrics, players[:-1], rates=("lines", "decisions"))
-
-    def _play(self, players: Tensor, stage: Stage, generation: int) -> tuple[Tensor, Tensor]:
-        """Return fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3)."""
-        recipe = self._recipe
-        own = players[ranks.share(len(players))]
-
-        def play() -> Tensor:
-            result = (split_rollout if stage.split else rollout)(
-                own,
-                stage.rules,
-                recipe.streams,
-                stage.decisions,
-                self._piece_seed,
-                recipe.device,
-                features=recipe.features,
-                first_stream=generation * recipe.streams,
-                check=self._check,
-            )
-            bits = lines_per_game(result).view(torch.int64)
-            return torch.stack([bits, result.lines, result.games, result.decisions], dim=1)
-
-        rows = ranks.gather(ranks.together(play, self._stop), len(players))
-        return rows[:, 0].contiguous().view(torch.float64), rows[:, 1:]

@@ -29,7 +29,7 @@ from kernels.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines
-from tetris.training.objective import LinesPerGame, learned_weights
+from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
@@ -177,7 +177,7 @@ class Training:
         self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
-            LinesPerGame(recipe, self.optimizer, check, agreed),
+            RunObjective(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(

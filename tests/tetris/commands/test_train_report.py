@@ -48,14 +48,14 @@ def test_a_report_made_again_is_the_same(script: Script, tmp_path: Path) -> None
 def test_an_interrupted_run_has_a_report_and_a_new_one_when_it_is_resumed(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = objective.LinesPerGame._play
+    play = objective.LinesPerGame.play
 
-    def interrupted(self: Any, players: Any, stage: Any, generation: int) -> Any:
+    def interrupted(self: Any, players: Any, generation: int) -> Any:
         if generation == 2:
             signal.raise_signal(signal.SIGINT)
-        return play(self, players, stage, generation)
+        return play(self, players, generation)
 
-    monkeypatch.setattr(objective.LinesPerGame, "_play", interrupted)
+    monkeypatch.setattr(objective.LinesPerGame, "play", interrupted)
     assert script("train_tetris", *RECIPE, "--out", tmp_path / "a").status == 130
     assert "2 of 4 generations" in page(tmp_path / "a")
     assert NOTHING in page(tmp_path / "a")

@@ -23,7 +23,7 @@ import pytest
 import kernels.files
 from tetris import LinearController
 from tetris.evaluation import comparison
-from tetris.training import training
+from tetris.training import objective, training
 from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
@@ -74,15 +74,15 @@ def _is_the_same(folder: Path, whole: Path) -> bool:
 
 def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]) -> None:
     """Do something in the middle of a generation, once."""
-    play = training.LinesPerGame._play
+    play = objective.LinesPerGame.play
 
-    def playing(self: Any, players: Any, stage: Any, now: int) -> Any:
+    def playing(self: Any, players: Any, now: int) -> Any:
         if now == generation:
-            monkeypatch.setattr(training.LinesPerGame, "_play", play)
+            monkeypatch.setattr(objective.LinesPerGame, "play", play)
             act()
-        return play(self, players, stage, now)
+        return play(self, players, now)
 
-    monkeypatch.setattr(training.LinesPerGame, "_play", playing)
+    monkeypatch.setattr(objective.LinesPerGame, "play", playing)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sample_runs import make_run
 from tetris.replay import Replay
 from tetris.report.data import GAME_DECISIONS, MOST_POINTS, recorded_game, shown_places
 from tetris.report.page import comparison_page, report_page, write_report
-from tetris.report.run_record import RunRecord, read_record, read_run
+from tetris.training.run_record import RunRecord, load_run, read_record
 
 MOST_BYTES = 1_500_000
 _VOID = ("meta", "input", "br")
@@ -64,7 +64,7 @@ def rows(page: str, label: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
-    return read_run(make_run(tmp_path_factory.mktemp("runs") / "mine"))
+    return load_run(make_run(tmp_path_factory.mktemp("runs") / "mine"))
 
 
 def longer(run: RunRecord, count: int) -> RunRecord:
@@ -152,7 +152,7 @@ def test_a_long_run_is_thinned_out_and_the_page_stays_small(run: RunRecord) -> N
 
 
 def test_a_run_without_scores_and_without_recorded_weights_says_so(run: RunRecord, tmp_path: Path) -> None:
-    bare = read_run(make_run(tmp_path / "bare", scored=False))
+    bare = load_run(make_run(tmp_path / "bare", scored=False))
     old = [
         {name: value for name, value in record.items() if name not in ("mean", "std", "elite_threshold")}
         for record in bare.metrics
@@ -181,7 +181,7 @@ def test_a_name_cannot_break_out_of_the_page(run: RunRecord) -> None:
 def test_a_comparison_tells_what_differs_and_shows_equal_measurements_once(
     run: RunRecord, tmp_path: Path
 ) -> None:
-    other = read_run(make_run(tmp_path / "mine", population=6, seed=4))
+    other = load_run(make_run(tmp_path / "mine", population=6, seed=4))
     page = comparison_page([run, other])
     names = ["mine (1)", "mine (2)"]
     assert [each["name"] for each in chart_data(page)["runs"]] == names
@@ -206,7 +206,7 @@ def test_a_page_is_written_whole_or_not_at_all(run: RunRecord, tmp_path: Path) -
 
 
 def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path) -> None:
-    run = read_run(make_run(tmp_path / "mine", estimated=True))
+    run = load_run(make_run(tmp_path / "mine", estimated=True))
     page = report_page(run)
     header, *table = rows(page, "Board 10x20, published rule, pieces uniform")
     assert header[-3:-1] == ["from", "decisions"]
@@ -234,14 +234,14 @@ def test_an_estimate_without_an_end_of_a_game_leaves_the_score_in_its_tile(tmp_p
     values["provenance"]["score"].append(score)
     values["provenance"]["estimates"] = [{**values["provenance"]["estimates"][2], "controller": "learned"}]
     file.write_text(json.dumps(values))
-    page = report_page(read_run(folder))
+    page = report_page(load_run(folder))
     assert "estimated;" not in page
     assert "&gt; 2.1 M" in page
 
 
 def test_a_comparison_shows_equal_estimates_once(tmp_path: Path) -> None:
     runs = [
-        read_run(make_run(tmp_path / name, estimated=True, seed=seed)) for name, seed in (("a", 3), ("b", 4))
+        load_run(make_run(tmp_path / name, estimated=True, seed=seed)) for name, seed in (("a", 3), ("b", 4))
     ]
     _, *table = rows(comparison_page(runs), "Board 10x20, published rule, pieces uniform")
     assert [row[0] for row in table] == ["a", "b", "bcts", "dt20"]
@@ -257,4 +257,4 @@ def test_an_estimate_that_lacks_something_is_named(tmp_path: Path) -> None:
         ValueError,
         match=r"mine/controller.json: provenance.estimates\[0\]: expected estimates to be a number",
     ):
-        read_run(folder)
+        load_run(folder)

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cem import Interrupted, StopRequest
+from cem import Interrupted, StopRequest, maximize
 from tetris import LinearController, Rollout, RolloutResult, Rules, split_rollout
 from tetris.training import training as _training
-from tetris.training.objective import LinesPerGame, lines_per_game, piece_seed, unit_length
+from tetris.training.objective import LinesPerGame, RunObjective, lines_per_game, piece_seed, unit_length
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training, prepare_engine
@@ -58,7 +58,7 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     for generation, (height, decisions) in enumerate([(6, 20), (6, 20), (7, 30)]):
-        evaluation = LinesPerGame(recipe, optimizer, StopRequest().check)(candidates, generation)
+        evaluation = RunObjective(recipe, optimizer, StopRequest().check)(candidates, generation)
         players = unit_length(candidates)
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
@@ -80,7 +80,7 @@ def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> No
     recipe = _recipe(curriculum="5x6:1:20,5x7:1:215:split")
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
-    evaluation = LinesPerGame(recipe, optimizer, StopRequest().check)(candidates, 1)
+    evaluation = RunObjective(recipe, optimizer, StopRequest().check)(candidates, 1)
     found = split_rollout(
         *(unit_length(candidates), recipe.rules_on(5, 7), 2, 215, piece_seed(recipe.seed), "python"),
         features=recipe.features,
@@ -128,7 +128,7 @@ class _NothingRead(TorchDispatchMode):
 def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
     monkeypatch.setattr("tetris.training.objective.rollout", lambda *_, **__: RolloutResult(*counts))
-    objective = LinesPerGame(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest().check)
+    objective = RunObjective(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest().check)
     candidates = torch.ones(3, 2)
     with _NothingRead():
         evaluation = objective(candidates, 0)
@@ -178,7 +178,7 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         mean = torch.tensor(record["mean"], dtype=torch.float64)
         assert controller.weights == pytest.approx(unit_length(mean.unsqueeze(0))[0].tolist())
     by_hand = _training_run(tmp_path / "by_hand", _recipe())
-    objective = LinesPerGame(_recipe(), by_hand.optimizer, StopRequest().check)
+    objective = RunObjective(_recipe(), by_hand.optimizer, StopRequest().check)
     for generation, (controller, seconds) in enumerate(zip(saved, elapsed, strict=True)):
         evaluation = objective(by_hand.optimizer.ask(), generation)
         by_hand.optimizer.tell(evaluation.fitness, evaluation.candidates)
@@ -192,7 +192,7 @@ def test_objective_stops_when_asked(tmp_path: Path) -> None:
     recipe, stop = _recipe(), StopRequest()
     stop.request()
     with pytest.raises(Interrupted):
-        LinesPerGame(recipe, _training_run(tmp_path, recipe).optimizer, stop.check)(torch.ones(3, 2), 0)
+        RunObjective(recipe, _training_run(tmp_path, recipe).optimizer, stop.check)(torch.ones(3, 2), 0)
 
 
 def test_learned_controller_is_the_mean_at_length_1(tmp_path: Path) -> None:
@@ -222,3 +222,31 @@ def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch: pyte
         ValueError, match=r"expected a GPU for backend cuda.*or take --backend torch in a new run"
     ):
         prepare_engine(_recipe(backend="cuda"))
+
+
+def test_lines_per_game_is_the_objective_of_a_run(tmp_path: Path) -> None:
+    recipe = _recipe()
+    candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
+    run = RunObjective(recipe, _training_run(tmp_path, recipe).optimizer, StopRequest().check)
+    own = LinesPerGame(
+        recipe.features, recipe.rules, streams=2, decisions=20, seed=recipe.seed, device="python"
+    )
+    assert own(candidates, 1).tolist() == run(candidates, 1).fitness.tolist()  # type: ignore[union-attr]
+    assert own(candidates, 1).tolist() != own(candidates, 0).tolist()
+
+
+def test_lines_per_game_is_maximized() -> None:
+    objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
+    found = [
+        maximize(objective, torch.zeros(2), 1.0, budget=60, seed=2, with_generation=True) for _ in range(2)
+    ]
+    assert found[0].fun > 0
+    assert found[0].mean.tolist() == found[1].mean.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("streams", 0), ("decisions", 1.5), ("seed", -1), ("rules", "5x6")]
+)
+def test_lines_per_game_refuses_wrong_arguments(name: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=name):
+        LinesPerGame("holes", **{name: value})

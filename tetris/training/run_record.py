@@ -113,7 +113,7 @@ def stages_of(metrics: Sequence[Metrics]) -> list[tuple[str, int, int]]:
     return stages
 
 
-def read_run(path: Path) -> RunRecord:
+def load_run(path: Path) -> RunRecord:
     """Read the folder of a run, finished or in progress.
 
     Raises:

@@ -1,0 +1,87 @@
+"""tetris/played_game.py: a game from Python, with its boards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tetris import LinearController, Rules, play_game, published, rollout
+
+SHORT = LinearController("holes, max_height", (1.0, 1.0), Rules(6, 6), "lost")
+
+
+def test_a_game_is_that_of_the_rollout() -> None:
+    game = play_game(SHORT, seed=3, stream=5)
+    result = rollout(
+        [SHORT.weights],
+        SHORT.rules,
+        1,
+        len(game.steps),
+        3,
+        "python",
+        features=SHORT.features,
+        first_stream=5,
+    )
+    assert game.over
+    assert (game.lines, 1, len(game.steps)) == (
+        result.lines.item(),
+        result.games.item(),
+        result.decisions.item(),
+    )
+
+
+def test_boards_hold_the_cells_from_the_bottom() -> None:
+    game = play_game("dellacherie", seed=1, most_pieces=40)
+    assert game.boards.shape == (40, 20, 10)
+    assert game.boards.dtype == np.int8
+    cells = 4 * np.arange(1, 41) - 10 * np.cumsum([step.lines for step in game.steps])
+    assert game.boards.sum((1, 2)).tolist() == cells.tolist()
+    assert game.boards[0, 0].any()  # the first piece lies on the bottom row
+
+
+def test_a_game_over_cuts_what_is_above_the_board() -> None:
+    game = play_game(SHORT)
+    assert len(game.steps[-1].rows) > 6
+    assert game.boards.shape == (len(game.steps), 6, 6)
+
+
+def test_a_game_becomes_a_replay() -> None:
+    game = play_game(published("best"), seed=7, rules=Rules(10, 10), most_pieces=60)
+    after = list(game.replay().after_states())
+    assert [state.rows for state in after] == [step.rows for step in game.steps]
+    assert repr(game) == f"<PlayedGame of best on 10x10: {game.lines} lines, 60 pieces, unfinished>"
+
+
+def test_a_controller_may_be_the_folder_of_a_run(tmp_path: Path) -> None:
+    SHORT.save(tmp_path / "controller.json")
+    assert LinearController.load(tmp_path) == SHORT
+    assert play_game(str(tmp_path)).steps == play_game(SHORT).steps
+
+
+def test_a_folder_without_a_controller_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"expected the run folder .* to hold controller.json, found none"):
+        LinearController.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"controller": 3}, TypeError, "LinearController"),
+        ({"controller": "dt21"}, ValueError, "did you mean"),
+        ({"seed": -1}, ValueError, "seed"),
+        ({"seed": 1.5}, TypeError, "seed"),
+        ({"most_pieces": 0}, ValueError, "most_pieces"),
+        ({"rules": "10x10"}, TypeError, "rules"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        play_game(**{"controller": SHORT, **arguments})
+
+
+def test_published_knows_the_learned_controllers() -> None:
+    assert published("best").name == "best"
+    assert published("Any-Width").rules.width

@@ -1,0 +1,117 @@
+"""Play one game and keep every placement, by the reference implementation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kernels.checks import check_integer
+from tetris.controller import LinearController, resolve
+from tetris.game import Step, steps
+from tetris.piece_stream import PieceStream
+from tetris.pieces import placement_numbers
+from tetris.printable import printable
+from tetris.replay import Replay
+from tetris.rules import Rules, check_rules
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """A game of a controller, or its first pieces.
+
+    Attributes:
+        controller: The controller that played.
+        rules: The rules.
+        seed: Seed of the pieces.
+        stream: Number of their stream.
+        steps: Every decision with its result; see `tetris.game.Step`.
+    """
+
+    controller: LinearController
+    rules: Rules
+    seed: int
+    stream: int
+    steps: tuple[Step, ...]
+
+    @property
+    def lines(self) -> int:
+        """The lines removed."""
+        return sum(step.lines for step in self.steps)
+
+    @property
+    def over(self) -> bool:
+        """Whether the game ended."""
+        return self.steps[-1].game_over
+
+    @property
+    def boards(self) -> npt.NDArray[np.int8]:
+        """The boards after each piece: shape (pieces, height, width); 1 is a cell, row 0 is the bottom.
+
+        Cells above the board, after a game over, are cut off.
+        """
+        rows = np.zeros((len(self.steps), self.rules.height), dtype=np.int64)
+        for row, step in zip(rows, self.steps, strict=True):
+            visible = step.rows[: self.rules.height]
+            row[: len(visible)] = visible
+        return (rows[..., np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
+
+    def replay(self) -> Replay:
+        """Return the game as a replay, which can be saved and watched."""
+        numbers = placement_numbers(self.rules.width)
+        placements = bytes(numbers[step.piece, step.orientation, step.column] for step in self.steps)
+        return Replay(
+            self.rules, placements, self.lines, int(self.over), self.seed, self.stream, self.controller
+        )
+
+    def __repr__(self) -> str:
+        """Return the result in a line: not the steps."""
+        who, state = self.controller.name or self.controller.features, "over" if self.over else "unfinished"
+        counts = f"{self.lines} lines, {len(self.steps)} pieces, {state}"
+        return f"<PlayedGame of {printable(who)} on {self.rules.board}: {counts}>"
+
+
+def play_game(
+    controller: LinearController | str,
+    seed: int = 1,
+    *,
+    rules: Rules | None = None,
+    stream: int = 0,
+    most_pieces: int = 1000,
+) -> PlayedGame:
+    """Play a game to its end, or its first pieces, and keep every board.
+
+    It plays as `rollout` plays the stream, but in Python: some thousand pieces a second.
+
+    >>> from tetris import play_game
+    >>> game = play_game("dellacherie", seed=1, most_pieces=100)
+    >>> game.boards.shape
+    (100, 20, 10)
+
+    Args:
+        controller: The controller, or what `resolve` knows: a name, a file or the folder of a run.
+        seed: Seed of the pieces, unsigned 64-bit.
+        rules: The rules; None: those of the controller.
+        stream: Number of the stream, unsigned 64-bit.
+        most_pieces: Pieces after which a game that goes on is left, at least 1.
+
+    Raises:
+        OSError: If the controller's file cannot be read.
+        TypeError: If an argument has the wrong type.
+        ValueError: If the controller cannot play by the rules, or an argument is out of range.
+    """
+    played = resolve(controller) if isinstance(controller, str) else controller
+    if not isinstance(played, LinearController):
+        raise TypeError(f"expected a LinearController or the name of one, got {controller!r}")
+    rules = played.rules if rules is None else check_rules(rules)
+    seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+    stream = check_integer("stream", stream, 0, (1 << 64) - 1)
+    most_pieces = check_integer("most_pieces", most_pieces, 1)
+    names, pieces = played.names_on(rules), PieceStream(rules, seed, stream)
+    made = []
+    for step in steps((), pieces, played.float32_weights, names, rules, 0, most_pieces):
+        made.append(step)
+        if step.game_over:
+            break
+    return PlayedGame(played, rules, seed, stream, tuple(made))
