@@ -55,7 +55,7 @@ def plot_learning_curve(
         ValueError: If a folder holds no run, or ``across`` is unknown.
     """
     given = [runs] if isinstance(runs, RunRecord | str | os.PathLike) else list(runs)
-    loaded = [run if isinstance(run, RunRecord) else load_run(Path(run)) for run in given]
+    loaded = [run if isinstance(run, RunRecord) else load_run(run) for run in given]
     if across not in ACROSS:
         raise ValueError(f"expected across to be one of {', '.join(ACROSS)}, got {across!r}")
     if not loaded:

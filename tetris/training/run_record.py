@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -113,13 +114,14 @@ def stages_of(metrics: Sequence[Metrics]) -> list[tuple[str, int, int]]:
     return stages
 
 
-def load_run(path: Path) -> RunRecord:
+def load_run(path: str | os.PathLike[str]) -> RunRecord:
     """Read the folder of a run, finished or in progress.
 
     Raises:
         OSError: If a file cannot be read.
         ValueError: If it is no run, has no generation, or a file is damaged; the message names it.
     """
+    path = Path(path)
     folder = RunFolder(path)
     recipe = folder.recipe()
     metrics = read_metrics(folder.metrics) if folder.metrics.is_file() else []
