@@ -18,6 +18,7 @@ if "Extension" not in getattr(kernels, "__all__", ()):
 if TYPE_CHECKING:
     from tetris.controller import LinearController, published, resolve
     from tetris.feature_sets import feature_names
+    from tetris.own_features import feature, feature_header
     from tetris.played_game import PlayedGame, play_game
     from tetris.rollouts import Rollout, RolloutResult, rollout
     from tetris.rules import Rules
@@ -32,6 +33,8 @@ __all__ = [
     "Rules",
     "Score",
     "SplitResult",
+    "feature",
+    "feature_header",
     "feature_names",
     "play_game",
     "published",
@@ -43,6 +46,7 @@ __all__ = [
 _HOMES = {
     "controller": ("LinearController", "published", "resolve"),
     "feature_sets": ("feature_names",),
+    "own_features": ("feature", "feature_header"),
     "played_game": ("PlayedGame", "play_game"),
     "rollouts": ("Rollout", "RolloutResult", "rollout"),
     "rules": ("Rules",),

@@ -418,6 +418,12 @@ FEATURES: Mapping[str, Feature] = _FEATURES
 """Every feature by name."""
 
 
+def define(name: str, definition: Feature) -> None:
+    """Make a function a feature, or another one of that name; see `tetris.feature`."""
+    _FEATURES[name] = definition
+    _definitions.cache_clear()
+
+
 @lru_cache(maxsize=256)
 def _definitions(names: tuple[str, ...]) -> tuple[Feature, ...]:
     return tuple(FEATURES[name] for name in names)

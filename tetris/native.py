@@ -16,6 +16,7 @@ import torch
 
 import kernels
 from kernels.build import Extension
+from tetris.own_features import header_of
 
 _ENGINE = Path(__file__).parent / "engine"
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
@@ -54,10 +55,11 @@ def feature_list(names: tuple[str, ...]) -> str:
     """
     structs = [feature_struct(name) for name in names]
     for name, struct in zip(names, structs, strict=True):
-        if struct.partition("<")[0] not in _defined_structs():
+        if struct.partition("<")[0] not in _defined_structs() and header_of([struct]) is None:
             raise ValueError(
                 f"expected features that the C++ engine has, got {name!r}: there is no struct {struct} in "
-                f"tetris/engine/{', '.join(_DEFINITIONS)} (device python plays without it)"
+                f"tetris/engine/{', '.join(_DEFINITIONS)}, nor in a header that tetris.feature_header read "
+                "(device python plays without it)"
             )
     return ",".join(structs)
 
@@ -74,13 +76,17 @@ def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
         ValueError: If a feature is defined in Python only.
     """
     structs = feature_list(names)
-    digest = hashlib.sha256(structs.encode()).hexdigest()[:8]
+    header, text = header_of(structs.split(",")) or (None, "")
+    digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
     name = f"tetris_engine_{digest}{'' if native else '_portable'}"
     return Extension(
         name=name,
         sources=(_ENGINE / "rollout.cpp",),
-        include_dirs=(_ENGINE, _KERNELS),
-        defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        include_dirs=(_ENGINE, _KERNELS, *([] if header is None else [header.parent])),
+        defines=(
+            *[("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)],
+            *([] if header is None else [("TETRIS_FEATURE_HEADER", f'"{header.name}"')]),
+        ),
         native=native,
         flags=() if native else _PORTABLE_FLAGS,
         reason=_reason(names),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kernels.build import CompilerMissingError, Extension
+from tetris import features, own_features
 
 HERE = Path(__file__).parent
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
@@ -31,6 +32,18 @@ def stack() -> Callable[..., tuple[int, ...]]:
         return tuple(sum(1 << x for x, cell in enumerate(line) if cell == "X") for line in reversed(drawing))
 
     return read
+
+
+@pytest.fixture
+def own_features_forgotten() -> Iterator[None]:
+    """Forget the features that a test defines."""
+    before, headers = dict(features.FEATURES), dict(own_features._headers)
+    yield
+    features._FEATURES.clear()
+    features._FEATURES.update(before)
+    features._definitions.cache_clear()
+    own_features._headers.clear()
+    own_features._headers.update(headers)
 
 
 @pytest.fixture(scope="session")

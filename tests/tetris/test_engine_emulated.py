@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from kernels.build import CompilerMissingError, Extension
-from tetris import Rules, published
+from tetris import Rules, feature, feature_header, published
 from tetris.feature_sets import feature_names
+from tetris.features import AfterState
 from tetris.native import extension, feature_list
 from tetris.rollouts import Rollout
 
@@ -26,7 +27,10 @@ def emulated(names: tuple[str, ...]) -> Any:
         name=name,
         sources=(HERE / "emulated_rollout.cpp",),
         include_dirs=(*extension(names).include_dirs, HERE),
-        defines=(("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)),
+        defines=(
+            *(each for each in extension(names).defines if each[0] != "TETRIS_LIBRARY"),
+            ("TETRIS_LIBRARY", name),
+        ),
         flags=("-O1",),
         reason="CUDA engine on emulated threads",
     )
@@ -126,6 +130,23 @@ def test_it_decides_by_each_feature_alone_as_the_cpu_does(warps: int) -> None:
     weights = torch.cat([alone, -alone])
     for rules in (Rules(10, 12), Rules(6, 8)) if warps else (Rules(7, 10),):
         play_both(weights, rules, 3 if warps else 1, "dt_full", warps)
+
+
+@pytest.mark.slow
+@BOTH_WAYS
+def test_it_does_with_a_feature_of_ones_own(warps: int, tmp_path: Path, own_features_forgotten: None) -> None:
+    header = tmp_path / "own.h"
+    header.write_text(
+        "TETRIS_FEATURE(LastColumn) { return board.column_height(board.width - 1) + board.cell(0, 0); }"
+    )
+
+    def last_column(after: AfterState) -> int:
+        return after.heights[-1] + (after.rows[0] & 1 if after.rows else 0)
+
+    feature(last_column)
+    feature_header(header)
+    weights = torch.tensor([[-1.0, -1.0], [-1.0, 1.0]])
+    play_both(weights, Rules(6, 8), 20 if warps else 3, "holes, last_column", warps)
 
 
 @pytest.mark.slow

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from tetris.commands.command_line import one_of, seed
 from tetris.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.devices import DEVICES
 from tetris.evaluation import DEFAULT_SEED
+from tetris.own_features import run_header
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
 
 DEFAULT_BOARD = "10x20"
@@ -59,6 +61,25 @@ def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "eng
     """Add ``--device`` with the known names; ``"auto"`` by default."""
     text = f"{what}: {', '.join(known)}{_by_default('auto')}"
     group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
+
+
+def add_feature_header(group: Group) -> None:
+    """Add ``--feature-header``, which is read as soon as it is parsed."""
+    group.add_argument(
+        "--feature-header",
+        type=_feature_header,
+        metavar="FILE.h",
+        help="features of your own in C++, beside FILE.py with their twins in Python (docs/features.md)",
+    )
+
+
+def _feature_header(text: str) -> Path:
+    path = Path(text)
+    try:
+        run_header(path)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return path
 
 
 def game_rules(arguments: argparse.Namespace) -> Rules:

@@ -18,6 +18,7 @@ from tetris.commands.arguments import (
     add_board,
     add_controllers,
     add_device,
+    add_feature_header,
     add_pieces,
     add_rule,
     add_seed,
@@ -39,6 +40,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     for add in (add_board, add_rule, add_pieces, add_seed):
         add(game)
     add_device(game, ("auto", *NATIVE))
+    add_feature_header(game)
     length = parser.add_argument_group("length, one of the first two")
     limit = length.add_mutually_exclusive_group()
     limit.add_argument(

@@ -16,6 +16,7 @@ from tetris.commands.arguments import (
     add_board,
     add_controllers,
     add_device,
+    add_feature_header,
     add_pieces,
     add_rule,
     add_seed,
@@ -49,6 +50,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_seed(game)
     add_device(game)
+    add_feature_header(game)
     limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
     limit.add_argument("--decisions", type=positive_int, metavar="N", help="play N decisions")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels.files import check_writable
+from tetris.commands.arguments import add_feature_header
 from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending
 from tetris.printable import printable
 from tetris.report import ACROSS, PICTURE_SUFFIXES
@@ -44,6 +45,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"the horizontal axis, at first: {', '.join(ACROSS)} (default: generation for one run, "
         "decisions for several)",
     )
+    add_feature_header(parser)
     arguments = parser.parse_args(argv)
     arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
     return arguments

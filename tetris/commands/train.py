@@ -11,13 +11,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tetris.commands.arguments import add_board, add_pieces, add_rule
+from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_rule
 from tetris.commands.command_line import Parser, positive_int, positive_seconds, seed, share
 from tetris.devices import DEVICES
 from tetris.feature_sets import feature_sets
 from tetris.training.presets import DEFAULT_PRESET, PRESETS
 
-_WITH_RESUME = ("resume", "time_limit", "tensorboard")
+_WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -44,6 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="SET",
         help=f"{', '.join(feature_sets())}, or feature names separated by commas (docs/features.md)",
     )
+    add_feature_header(game)
 
     search = parser.add_argument_group("search")
     search.add_argument(

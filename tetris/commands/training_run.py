@@ -32,7 +32,7 @@ from tetris.training.run_record import check_scores, load_run, read_metrics
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 _CPU = "--device cpu in a new run"
-_NOT_SETTINGS = ("config", "out", "resume", "time_limit", "tensorboard")
+_NOT_SETTINGS = ("feature_header", "config", "out", "resume", "time_limit", "tensorboard")
 
 
 def run_training(given: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from tetris.commands.arguments import add_board, add_pieces, add_rule, add_seed
+from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_rule, add_seed
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
 from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
@@ -48,6 +48,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_rule(game)
     add_pieces(game)
     add_seed(game)
+    add_feature_header(game)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")

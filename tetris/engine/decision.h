@@ -1,6 +1,7 @@
 // The decision: every placement of a piece scored, the first best one taken (see tetris/game.py, which it equals).
 #pragma once
 
+#include "own_features.h"
 #include "row_features.h"
 #include "surface_features.h"
 

@@ -29,6 +29,7 @@ from kernels.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines
+from tetris.own_features import check_twins
 from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.recipe import Recipe, make_recipe
@@ -91,7 +92,7 @@ def prepare_engine(recipe: Recipe) -> None:
 
     Raises:
         BuildError: If it cannot be built.
-        ValueError: If the sampler needs a GPU and there is none.
+        ValueError: If the sampler needs a GPU and there is none, or a feature is not its twin in Python.
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
@@ -105,6 +106,8 @@ def prepare_engine(recipe: Recipe) -> None:
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
     build_missing(needed)
     Rollout([[0.0] * len(names)], recipe.rules, device=recipe.device, features=recipe.features)
+    if recipe.device in NATIVE:
+        check_twins(names, recipe.rules, recipe.device)
     if cuda and splits:
         native.resampling_operators()
 

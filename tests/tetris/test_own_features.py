@@ -1,0 +1,195 @@
+"""Features of one's own: a Python function, and a header with its twin for the other engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.build import CompilerMissingError
+from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
+from tetris.controller import LinearController
+from tetris.features import AfterState
+from tetris.own_features import check_twins, run_header
+from tetris.training import train
+
+TWINS = """
+from tetris import feature
+
+WEIGHT = 2
+
+
+@feature
+def empty_columns(after):
+    return after.heights.count(0)
+
+
+@feature
+def right_edge(after):
+    return WEIGHT * after.heights[-1]
+
+
+@feature
+def corners(after):
+    rows, last = after.rows, after.rules.width - 1
+    return sum(row & 1 and row >> last & 1 and number % 2 for number, row in enumerate(rows))
+"""
+HEADER = """
+TETRIS_FEATURE(EmptyColumns) {
+    int count = 0;
+    for (int c = 0; c < board.width; ++c) count += board.column(c) == 0;
+    return count;
+}
+TETRIS_FEATURE(RightEdge) { return 2 * board.column_height(board.width - 1); }
+TETRIS_FEATURE(Corners) {
+    int count = 0;
+    for (int row = 1; row < board.height; row += 2) {
+        count += board.cell(row, 0) && board.cell(row, board.width - 1);
+    }
+    return count;
+}
+"""
+OWN = ("empty_columns", "right_edge", "corners")
+
+
+pytestmark = pytest.mark.usefixtures("own_features_forgotten")
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(TWINS)
+    path = tmp_path / "mine.h"
+    path.write_text(HEADER)
+    return path
+
+
+def check(names: tuple[str, ...], rules: Rules) -> None:
+    try:
+        check_twins(names, rules, "cpu")
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+
+
+def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
+    @feature
+    def full_cells(after: AfterState) -> int:
+        return sum(row.bit_count() for row in after.rows)
+
+    assert feature_names("holes, full_cells") == ("holes", "full_cells")
+    game = play_game(LinearController("full_cells", (1.0,)), most_pieces=8)
+    assert [step.features for step in game.steps] == [(float(board.sum()),) for board in game.boards]
+
+
+def test_a_feature_can_be_defined_again() -> None:
+    for value in (1.0, 2.0):
+
+        def constant(after: AfterState, value: float = value) -> float:
+            return value
+
+        feature(constant)
+        assert play_game(LinearController("constant", (1.0,)), most_pieces=1).steps[0].features == (value,)
+
+
+@pytest.mark.parametrize("rules", [Rules(10, 10), Rules(6, 8, clear_on_overflow=True), Rules(4, 24)])
+def test_a_header_plays_as_its_twins(header: Path, rules: Rules) -> None:
+    assert run_header(header) == OWN
+    check(("holes", *OWN), rules)
+
+
+def test_a_header_that_is_not_its_twin_is_named(header: Path) -> None:
+    header.write_text(HEADER.replace("2 * board.column_height", "3 + board.column_height"))
+    run_header(header)
+    check(("empty_columns", "corners"), Rules(6, 8))
+    with pytest.raises(ValueError, match=r"mine.h: right_edge is not its twin in Python: on 6x8"):
+        check(("holes", "right_edge"), Rules(6, 8))
+
+
+def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path, tmp_path: Path) -> None:
+    run_header(header)
+    settings: dict[str, Any] = {
+        "features": "holes, empty_columns, landing_height",
+        "curriculum": "6x8:2:40",
+        "board": "6x8",
+        "population": 6,
+        **{"elites": 3, "noise": "constant:0.01", "averaging": 0.0},
+        "streams": 2,
+        "backend": "torch",
+    }
+    try:
+        found = [
+            train("quick", seed=1, out=tmp_path / device, device=device, **settings)
+            for device in ("cpu", "python")
+        ]
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    assert found[0].weights == found[1].weights
+    assert json.loads((tmp_path / "cpu" / "config.json").read_text())["features"].count("empty_columns") == 1
+
+
+def test_a_feature_without_twin_says_so_in_a_line(header: Path) -> None:
+    header.with_suffix(".py").unlink()
+    with pytest.raises(ValueError, match=r"mine.h: expected a Python twin of EmptyColumns"):
+        run_header(header)
+    feature(lambda_named("empty_columns"))
+    with pytest.raises(ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"):
+        Rollout([[0.0, 1.0]], Rules(), features="holes, empty_columns")
+
+
+def lambda_named(name: str) -> Any:
+    def function(after: AfterState) -> int:
+        return 0
+
+    function.__name__ = name
+    return function
+
+
+@pytest.mark.parametrize("name", ["holes", "dt", "Upper", "with_2", "_private"])
+def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        feature(lambda_named(name))
+
+
+def test_a_header_without_a_feature_is_refused(header: Path) -> None:
+    header.write_text("// nothing\n")
+    with pytest.raises(ValueError, match="expected a feature"):
+        feature_header(header)
+
+
+def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path) -> None:
+    run_header(header)
+    other = tmp_path / "other.h"
+    other.write_text("TETRIS_FEATURE(Nothing) { return 0; }")
+    feature(lambda_named("nothing"))
+    feature_header(other)
+    with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
+        Rollout([[0.0, 0.0]], Rules(), features="corners, nothing")
+
+
+def test_a_name_that_nobody_knows_says_how_to_make_it() -> None:
+    with pytest.raises(ValueError, match=r"one of your own needs @tetris.feature or --feature-header"):
+        feature_names("my_very_own")
+
+
+def test_the_command_line_reads_a_header(header: Path, tmp_path: Path, script: Any) -> None:
+    controller = tmp_path / "own.json"
+    LinearController("holes, wells", (-1.0, -1.0), Rules(6, 8)).save(controller)
+    controller.write_text(controller.read_text().replace("wells", "right_edge"))
+    given = (
+        "evaluate_tetris",
+        controller,
+        "--board",
+        "6x8",
+        "--decisions",
+        50,
+        "--device",
+        "python",
+    )
+    refused = script(*given)
+    assert refused.status == 2
+    assert "one of your own needs @tetris.feature or --feature-header" in refused.err
+    assert script(*given, "--feature-header", header).status == 0
+    missing = script(*given, "--feature-header", tmp_path / "none.h")
+    assert missing.status == 2
+    assert "none.h" in missing.err

@@ -1,0 +1,153 @@
+"""Features of one's own: a Python function, and for the C++ and CUDA engines a header with its twin."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernels.files import read_bytes
+from tetris import features
+from tetris.feature_sets import feature_sets
+from tetris.features import Feature
+
+if TYPE_CHECKING:
+    from tetris.rules import Rules
+
+MOST_BYTES = 1 << 20
+"""The most bytes of a header."""
+
+CHECKED_DECISIONS, CHECKED_CANDIDATES, CHECKED_STREAMS = 100, 2, 2
+"""The games by which a header is compared with its twins."""
+
+_BUILT_IN = frozenset(features.FEATURES)
+_STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
+_headers: dict[str, tuple[Path, str]] = {}  # by C++ name: the header, and its text
+
+
+def feature(definition: Feature) -> Feature:
+    """Make a function a feature, by its name; a decorator.
+
+    The reference engine, ``device="python"``, plays it at once; `feature_header` gives it to the others.
+
+    >>> from tetris import feature, feature_names
+    >>> @feature
+    ... def empty_columns(after):
+    ...     return after.heights.count(0)
+    >>> feature_names("holes, empty_columns")
+    ('holes', 'empty_columns')
+
+    Args:
+        definition: Maps a `tetris.features.AfterState` to a number.
+
+    Raises:
+        TypeError: If it is no function with a name.
+        ValueError: If the package has a feature or a set of the name, or it is not of small letters and
+            underscores.
+    """
+    name = getattr(definition, "__name__", None)
+    if not callable(definition) or name is None:
+        raise TypeError(f"expected a function, got {definition!r}")
+    if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
+        raise ValueError(f"expected a feature's name of small letters and underscores, got {name!r}")
+    if name in _BUILT_IN or name in feature_sets():
+        raise ValueError(f"expected a new name of a feature, got {name!r}, which the package has")
+    features.define(name, definition)
+    return definition
+
+
+def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Give features of one's own to the C++ and CUDA engines.
+
+    Args:
+        path: A header with a ``TETRIS_FEATURE(Name)`` for each; tetris/engine/own_features.h says how. The
+            name is that of the Python function in PascalCase.
+
+    Returns:
+        The names of the features.
+
+    Raises:
+        OSError: If the header cannot be read.
+        ValueError: If it defines no feature, one has no twin in Python, or another header has it.
+    """
+    header = Path(path).absolute()
+    text = read_bytes(header, MOST_BYTES).decode(errors="replace")
+    structs = [macro or struct for macro, struct in _STRUCT.findall(text)]
+    if not structs:
+        raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")
+    names = tuple(re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower() for struct in structs)
+    for struct, name in zip(structs, names, strict=True):
+        if name not in features.FEATURES or name in _BUILT_IN:
+            raise ValueError(
+                f"{path}: expected a Python twin of {struct}, a function {name} with @tetris.feature"
+            )
+        if _headers.get(struct, (header, text)) != (header, text):
+            raise ValueError(f"{path}: {struct} was read before, and is another one now: start a new process")
+    _headers.update(dict.fromkeys(structs, (header, text)))
+    return names
+
+
+def run_header(path: Path) -> tuple[str, ...]:
+    """Run the Python file of the same name beside a header, if there is one; then `feature_header`."""
+    twin = path.with_suffix(".py")
+    if twin.is_file() and path.is_file():
+        spec = importlib.util.spec_from_file_location(path.stem, twin)
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    return feature_header(path)
+
+
+def header_of(structs: Sequence[str]) -> tuple[Path, str] | None:
+    """Return the header that defines some of the C++ names, and its text; None if none does.
+
+    Raises:
+        ValueError: If several do.
+    """
+    found = {_headers[struct] for struct in structs if struct in _headers}
+    if len(found) > 1:
+        paths = ", ".join(sorted(str(path) for path, _ in found))
+        raise ValueError(f"expected features of one header, got {paths}")
+    return next(iter(found), None)
+
+
+def check_twins(names: tuple[str, ...], rules: Rules, device: str, seed: int = 1) -> None:
+    """Compare the features of a header with their twins: both have to choose the same placements in games.
+
+    Args:
+        names: The features, in summation order; those of no header are trusted.
+        rules: The rules of the games.
+        device: ``"cpu"`` or ``"cuda"``.
+        seed: Chooses weights and pieces.
+
+    Raises:
+        kernels.build.BuildError: If the engine cannot be built.
+        ValueError: If a feature differs from its twin.
+    """
+    import torch
+
+    from tetris.native import feature_struct
+    from tetris.rollouts import Rollout
+
+    generator = torch.Generator().manual_seed(seed)
+    for index, name in enumerate(names):
+        if feature_struct(name) not in _headers:
+            continue
+        weights = torch.randn(CHECKED_CANDIDATES, len(names), generator=generator) / 4
+        weights[:, index] = 1 - 2 * (torch.arange(CHECKED_CANDIDATES) % 2)
+        games = [
+            Rollout(weights, rules, CHECKED_STREAMS, seed, each, features=",".join(names))
+            for each in (device, "python")
+        ]
+        for decision in range(1, CHECKED_DECISIONS + 1):
+            for game in games:
+                game.play_on(1)
+            if not torch.equal(games[0].boards, games[1].boards):
+                path, _ = _headers[feature_struct(name)]
+                raise ValueError(
+                    f"{path}: {name} is not its twin in Python: on {rules.board} they differ by decision "
+                    f"{decision} of games that weigh it most"
+                )
