@@ -7,7 +7,7 @@ the sets.
 from __future__ import annotations
 
 from kernels.checks import check_integer
-from kernels.names import did_you_mean, unknown_name
+from kernels.names import unknown_name
 from tetris.features import FEATURES
 from tetris.rules import MAX_WIDTH, MIN_WIDTH
 
@@ -108,8 +108,7 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
             on_any_board = [known for known in FEATURES if known not in surface_features()]
             known = [*sets, *on_any_board, "column_height_N", "height_difference_N"]
             error = unknown_name("feature set or feature", name, known)
-            own = "one of your own needs @tetris.feature or --feature-header"
-            raise error if did_you_mean(name, known) else ValueError(f"{error}; {own}")
+            raise ValueError(f"{error}; one of your own needs @tetris.feature or --feature-header")
         if name in surface_features() and name not in surface_features(width):
             raise ValueError(f"expected features of a board of width {width}, got {name!r}")
         if names.count(name) > 1:
