@@ -346,6 +346,8 @@ def _rows(columns: list[int]) -> Rows:
 def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, device: str) -> torch.Tensor:
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"expected a GPU for device cuda, torch {torch.__version__} finds none")
+    if isinstance(weights, torch.Tensor) and (weights.is_complex() or weights.dtype == torch.bool):
+        raise TypeError(f"expected real numbers as weights, got {weights.dtype}")
     if device == "cuda" and isinstance(weights, torch.Tensor) and weights.is_cuda:
         _check_shape(tuple(weights.shape), features)
         return weights.detach().to(torch.float32, copy=True).contiguous()

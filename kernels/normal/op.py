@@ -167,11 +167,10 @@ def sample_normal_rows(
             return samples
     except (RuntimeError, TypeError, ValueError, AttributeError):
         pass  # sample_normal says what is wrong
-    if not isinstance(rows, Tensor) or rows.dim() < 2 or rows.shape[-2] < 2:
-        got = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
-        raise (ValueError if isinstance(rows, Tensor) else TypeError)(
-            f"expected rows to be a tensor of shape (..., R, d), R >= 2, got {got}"
-        )
+    if not isinstance(rows, Tensor):
+        raise TypeError(f"expected rows to be a tensor, got {type(rows).__name__}")
+    if rows.dim() < 2 or rows.shape[-2] < 2:
+        raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
     return sample_normal(
         rows[..., 0, :],
         rows[..., 1, :],

@@ -275,7 +275,7 @@ def single() -> Iterator[Any]:
             yield pytest.param(function, argument, id=f"{name}-{argument}")
 
 
-@pytest.mark.parametrize(("function", "argument"), single())
+@pytest.mark.parametrize(("function", "argument"), list(single()))
 @pytest.mark.filterwarnings("ignore")
 def test_an_argument_of_any_type_works_or_is_refused_with_what_was_expected(
     function: Callable[..., Any], argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -339,6 +339,12 @@ def test_a_first_mean_of_every_real_type_is_taken(dtype: torch.dtype) -> None:
         (lambda: run_optimizer(std_floor=10**400), ValueError, "expected std_floor finite and >= 0"),
         (lambda: rollout(weights=[[10**400] * 9]), TypeError, "expected real numbers as weights, got list"),
         (lambda: make_controller(weights=(1.0, 10**400)), ValueError, "finite in float32, got 1000"),
+        (lambda: rollout(weights=torch.ones(1, 9) * 1j), TypeError, "expected real numbers as weights, got"),
+        (
+            lambda: rollout(weights=np.ones((1, 9)) > 0),
+            TypeError,
+            "expected real numbers as weights, got ndarray",
+        ),
         (lambda: rollout(share_streams="no"), TypeError, "expected a bool for share_streams, got 'no'"),
         (lambda: branch(torch.full((3, 3), 3)), ValueError, "expected streams from 0 to 2 in source"),
         (lambda: tetris.feature_names("dt", 1 << 40), ValueError, "board's width from 4 to 10"),
