@@ -20,6 +20,7 @@ MODULES = (
     "record",
     "sanitizers",
     "scale",
+    "soak",
     "time_to_target",
     "training",
 )
