@@ -18,6 +18,7 @@ MODULES = (
     "equality",
     "planner",
     "record",
+    "reliability",
     "sanitizers",
     "scale",
     "soak",

@@ -13,9 +13,7 @@ with its 95 % interval. By default it lasts an hour, on a GPU ten minutes.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
-import io
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,8 +27,8 @@ import tetris.envs
 from cem import Planner, minimize
 from measure.cli import Options, measurement
 from measure.control_tasks import pendulum_cost
+from measure.processes import called
 from measure.provenance import Measured
-from tetris.commands import estimate, evaluate, train
 from tetris.commands.command_line import positive_seconds
 from tetris.training.run_folder import RunFolder
 
@@ -50,27 +48,24 @@ SLOPES = {
 }
 
 
-def command(main: Any, *arguments: object) -> None:
-    """Run a command in this process; RuntimeError with what it said where it fails."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            status = main([str(each) for each in arguments])
-    except SystemExit as error:
-        status = error.code
-    if status:
-        raise RuntimeError(f"{main.__module__} ended with {status}:\n{said.getvalue()[-2000:]}")
+def command(name: str, *arguments: object) -> None:
+    """Run a script in this process; RuntimeError with what it said where it fails."""
+    ended = called(name, *arguments)
+    if ended.status:
+        raise RuntimeError(f"{name} ended with {ended.status}:\n{ended.err[-2000:]}")
 
 
 def work(device: str, seed: int) -> None:
     """Do everything once; the seed makes each round another one."""
     with tempfile.TemporaryDirectory() as name:
         run = Path(name) / "run"
-        command(train.main, *RECIPE, f"--device={device}", f"--seed={seed}", "--out", run, "--time-limit=0.2")
-        command(train.main, "--resume", run)
+        command(
+            "train_tetris", *RECIPE, f"--device={device}", f"--seed={seed}", "--out", run, "--time-limit=0.2"
+        )
+        command("train_tetris", "--resume", run)
         assert RunFolder(run).report.is_file()
-        command(evaluate.main, run, "dt20", "--board=10x10", "--decisions=200000", f"--device={device}")
-    command(estimate.main, "best", "--decisions=1000", "--streams=64", f"--device={device}")
+        command("evaluate_tetris", run, "dt20", "--board=10x10", "--decisions=200000", f"--device={device}")
+    command("estimate_tetris", "best", "--decisions=1000", "--streams=64", f"--device={device}")
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], ENVS, output="torch", device=device)
     envs.reset(seed=seed)
     for _ in range(STEPS):

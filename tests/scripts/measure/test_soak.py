@@ -50,8 +50,8 @@ def test_too_few_rounds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_command_that_fails_ends_the_soak() -> None:
-    with pytest.raises(RuntimeError, match=r"evaluate ended with 2:\n.*nobody"):
-        soak.command(soak.evaluate.main, "nobody")
+    with pytest.raises(RuntimeError, match=r"evaluate_tetris ended with 2:\n.*nobody"):
+        soak.command("evaluate_tetris", "nobody")
 
 
 @pytest.mark.slow
