@@ -1,6 +1,7 @@
 """Break training runs in every way that can be done on purpose, and count what is lost.
 
 python scripts/measure reliability --json reliability.json
+python scripts/measure reliability kill.3
 
 Every trial ends with the run resumed and compared with the run that nothing happened to: metrics, weights
 and scores. Lost is a trial whose result differs, whose newest usable checkpoint is older than before, that
@@ -23,7 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure.cli import measurement
+from measure.cli import Options, choice, measurement
 from measure.damaged_runs import trials
 from measure.jobs import (
     HUNG_AFTER,
@@ -176,9 +177,9 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return attempts and losses of every kind of trial."""
     figures: dict[str, float] = {}
     data: dict[str, Any] = {}
-    for name, kind in KINDS.items():
+    for name in arguments.trials or KINDS:
         with tempfile.TemporaryDirectory() as folder:
-            found = list(kind(Path(folder)))
+            found = list(KINDS[name](Path(folder)))
         seconds = [each.seconds for each in found if each.seconds is not None]
         told = {
             "attempts": len(found),
@@ -192,4 +193,5 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     return figures, data, {}
 
 
-main = measurement(measure, __doc__, devices=("cpu",))
+NAMES: Options = {"trials": {"nargs": "*", **choice("trial", tuple(KINDS))}}
+main = measurement(measure, __doc__, NAMES, "[TRIAL ...]", ("cpu",))

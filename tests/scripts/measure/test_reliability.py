@@ -58,7 +58,7 @@ def test_attempts_and_losses_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
         "b": lambda root: iter([Trial()]),
     }
     monkeypatch.setattr(reliability, "KINDS", kinds)
-    figures, data, _ = reliability.measure(argparse.Namespace(), "cpu")
+    figures, data, _ = reliability.measure(argparse.Namespace(trials=[]), "cpu")
     assert figures == {
         "reliability.a.attempts": 3,
         "reliability.a.hit": 2,
@@ -69,6 +69,7 @@ def test_attempts_and_losses_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
         "reliability.b.lost": 0,
     }
     assert json.loads(json.dumps(data))["a"]["lost"] == ["weights"]
+    assert reliability.measure(argparse.Namespace(trials=["b"]), "cpu")[1].keys() == {"b"}
 
 
 def test_a_damaged_run_is_read_by_every_command(tmp_path: Path) -> None:
