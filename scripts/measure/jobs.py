@@ -25,9 +25,7 @@ TORCHRUN = (
     *(sys.executable, "-m", "torch.distributed.run"),
     *("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"),
 )
-RECIPE = (
-    *("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240"),
-)
+RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240")
 SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
 HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
