@@ -28,6 +28,7 @@ TORCHRUN = (
 RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240")
 SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
 _CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
@@ -39,6 +40,12 @@ _MOMENT_S, _PATIENCE_S, _POLL_S = 0.3, 30.0, 0.005
 def stage(generations: int, decisions: int = 500) -> str:
     """Return the flag of a curriculum of one stage; 1000 decisions make some generations a second."""
     return f"--curriculum=10x8:{generations}:{decisions}"
+
+
+def _heed_signals() -> None:
+    """Undo what nohup and shells without job control do to what they start: a run then ignores the signal."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
 
 
 class Job:
@@ -55,7 +62,7 @@ class Job:
         launch = (sys.executable,) if ranks == 1 else torchrun
         words = [*launch, TRAIN, *map(str, arguments)]
         self.log, self._ranks = log, ranks
-        options = {"env": environment(), **options}
+        options = {"env": environment(), "preexec_fn": _heed_signals, **options}
         with log.open("a") as out:
             self.process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, **options)
 

@@ -31,6 +31,7 @@ from measure.jobs import (
     LONG,
     RECIPE,
     SHORT,
+    SIGNALS,
     TRAIN,
     Job,
     begun_or_new,
@@ -45,7 +46,6 @@ from measure.jobs import (
 from measure.processes import called, start
 from measure.provenance import Measured
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVED_WITHIN_S = 10.0  # after a signal
 HUNG_TIMEOUT_S, HUNG_SLACK_S = 3, 10.0
 SIGNALLED = (*RECIPE, "--population=40", "--score-decisions=20000")
