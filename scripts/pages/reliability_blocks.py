@@ -27,18 +27,21 @@ _GROWTH = {
 
 
 def reliability() -> str:
-    """Return how often runs were broken in which way, and what was lost."""
-    blocks = []
-    for result in load_all("reliability"):
-        rows = []
-        for name, label in TRIALS.items():
+    """Return how often runs were broken in which way and what was lost, by the newest result of a trial."""
+    results, rows, shown = sorted(load_all("reliability*"), key=lambda each: each.date), [], []
+    for name, label in TRIALS.items():
+        for result in results[::-1]:
             told = _figures(result, f"reliability.{name}.")
             if told:
                 seconds = digits(told["slowest_seconds"]) if "slowest_seconds" in told else ""
                 counts = (f"{told[key]:,.0f}" for key in ("attempts", "lost"))
                 rows.append([label, *counts, seconds, f"`{name}`"])
-        blocks.append(table_block(["what was done", "times", "lost", "slowest, s", "TRIAL"], rows, result))
-    return "\n\n".join(blocks)
+                shown.append(result.name)
+                break
+    sources = [result for result in results if result.name in shown]
+    return (
+        table_block(["what was done", "times", "lost", "slowest, s", "TRIAL"], rows, *sources) if rows else ""
+    )
 
 
 def soak() -> str:

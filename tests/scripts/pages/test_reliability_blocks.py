@@ -11,7 +11,7 @@ from measure.reliability import KINDS
 from pages import reliability_blocks, result_files
 from pages.reliability_blocks import TRIALS, reliability, soak
 
-HEAD = {
+HEAD: dict[str, Any] = {
     "commit": "0123456789abcdef",
     "dirty": False,
     "date": "2026-01-02T03:04:05+00:00",
@@ -38,10 +38,13 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(path: Path, machine: Any, figures: Any, ranges: Any = None) -> None:
+def write(path: Path, machine: Any, figures: Any, ranges: Any = None, year: int = 2026) -> None:
     """Write a result file."""
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({**HEAD, "machine": machine, "figures": figures, "data": {"ranges": ranges}}))
+    date = HEAD["date"].replace("2026", str(year))
+    path.write_text(
+        json.dumps({**HEAD, "date": date, "machine": machine, "figures": figures, "data": {"ranges": ranges}})
+    )
 
 
 def test_every_trial_has_a_row() -> None:
@@ -56,6 +59,18 @@ def test_losses_are_told(results: Path) -> None:
     kill, hung = reliability().splitlines()[2:4]
     assert kill == f"| {TRIALS['kill.1']} | 1,000 | 2 |  | `kill.1` |"
     assert hung == f"| {TRIALS['hung']} | 3 | 0 | 3.04 | `hung` |"
+
+
+def test_a_trial_that_was_made_again_is_told_by_its_newest_result(results: Path) -> None:
+    for name, lost, year in (("reliability", 3, 2026), ("reliability_again", 0, 2027)):
+        told = {"reliability.hung.attempts": 5, "reliability.hung.lost": lost}
+        told |= {"reliability.kill.1.attempts": 50, "reliability.kill.1.lost": lost} if lost else {}
+        write(results / "x" / f"{name}.json", CPU, told, year=year)
+    text = reliability()
+    assert f"| {TRIALS['kill.1']} | 50 | 3 |" in text
+    assert f"| {TRIALS['hung']} | 5 | 0 |" in text
+    assert "[x/reliability.json]" in text
+    assert "[x/reliability_again.json]" in text
 
 
 def test_growth_is_told_with_its_interval_machine_by_machine(results: Path) -> None:
