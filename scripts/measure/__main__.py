@@ -18,8 +18,10 @@ MODULES = (
     "equality",
     "planner",
     "record",
+    "reliability",
     "sanitizers",
     "scale",
+    "soak",
     "time_to_target",
     "training",
 )

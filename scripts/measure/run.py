@@ -57,6 +57,8 @@ _ALL = (
     Measurement("env", "benchmark_env.py --device {device}"),
     Measurement("planner", "measure planner --device {device}", 3600.0),
     Measurement("scale", "measure scale --device {device}", 1800.0),
+    Measurement("reliability", "measure reliability", 5400.0, _CPU),
+    Measurement("soak", "measure soak --device {device}", 4500.0),
     Measurement("training", "measure training preset --device {device}", 3600.0),
     *(
         Measurement(tool, f"measure sanitizers {tool}", 3600.0, _GPU)

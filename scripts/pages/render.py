@@ -29,6 +29,7 @@ with one_line_interrupts():
         literature_blocks,
         optimiser_blocks,
         planner_blocks,
+        reliability_blocks,
         score_blocks,
         speed_blocks,
     )
@@ -36,7 +37,10 @@ with one_line_interrupts():
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
-BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, planner_blocks, score_blocks, speed_blocks)
+BLOCKS = (
+    *(api_blocks, literature_blocks, optimiser_blocks, planner_blocks, reliability_blocks),
+    *(score_blocks, speed_blocks),
+)
 
 
 def rendered(page: Path) -> str:

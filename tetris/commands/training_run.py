@@ -106,33 +106,40 @@ def restore(training: Training) -> bool:
     A complete controller needs no checkpoint. A damaged one is kept beside the one that is made again.
     """
     recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
-    controller = None
+    controller, complete, malformed = None, False, None
     if folder.controller.is_file():
         try:
             controller = LinearController.load(folder.controller)
         except ValueError as error:
             make_again(folder, error)
-    complete = controller is not None and controller.provenance.get("generation") == total
+    if controller is not None and controller.provenance.get("generation") == total:
+        try:
+            check_scores(folder.controller, controller)
+            complete = True
+        except ValueError as error:
+            malformed = error
     try:
         problems = training.restore()
     except ValueError as error:  # no checkpoint is usable
         if controller is None or not complete or not has_settings(controller, recipe):
             raise
         problems = [str(error)]
-    for problem in problems + training.metrics.restore(total if complete else training.optimizer.generation):
+    begun = training.optimizer.generation
+    if complete and begun < total:
+        problems += [f"{folder.controller}: without the checkpoint of its generation it is taken as it is"]
+    elif not begun and folder.metrics.is_file() and folder.metrics.stat().st_size:
+        problems += [f"{folder.checkpoints}: no checkpoint: the run begins again"]
+    for problem in problems + training.metrics.restore(total if complete else begun):
         note(problem)
+    if malformed is not None:
+        make_again(folder, malformed)
     if controller is None or not complete:
         return False
-    if training.optimizer.generation == total:
+    if begun == total:
         learned = training.controller()
         if (controller.features, controller.weights) != (learned.features, learned.weights):
             make_again(folder, "its weights are not those of the checkpoint")
             return False
-    try:
-        check_scores(folder.controller, controller)
-    except ValueError as error:
-        make_again(folder, error)
-        return False
     known = controller.provenance
     measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
     if recipe.score_decisions and not measured >= {rules.board for rules in boards(controller, recipe.rules)}:

@@ -205,11 +205,9 @@ class Training:
         Raises:
             CheckpointError: If there are checkpoints and none is usable.
         """
-        checkpoints, metrics = self.folder.checkpoints, self.metrics.path
+        checkpoints = self.folder.checkpoints
         if checkpoints.is_dir() and any(checkpoints.glob("checkpoint-*.json")):
             return [f"passed over {rejected}" for rejected in self.trainer.resume().rejected]
-        if metrics.is_file() and metrics.stat().st_size:
-            return [f"{checkpoints}: no checkpoint: the run begins again"]
         return []
 
     @property

@@ -358,7 +358,32 @@ def test_finished_run_needs_no_checkpoint(script: Script, whole: Path, lost: str
     ended = script("train_tetris", "--resume", whole)
     assert ended.status == 0
     assert "is finished" in ended.out
+    assert (
+        f"{whole / 'controller.json'}: without the checkpoint of its generation it is taken as" in ended.err
+    )
+    assert "begins again" not in ended.err
     assert {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()} == before
+
+
+def test_malformed_score_without_any_checkpoint_begins_again(script: Script, whole: Path) -> None:
+    weights, metrics = _weights(whole), _metrics(whole)
+    _changed(whole, lambda values: values["provenance"].update(score=5))
+    shutil.rmtree(whole / "checkpoints")
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 0, ended.err
+    assert "no checkpoint: the run begins again" in ended.err
+    assert (_weights(whole), _metrics(whole)) == (weights, metrics)
+
+
+def test_malformed_score_and_damaged_checkpoints_are_one_line(script: Script, whole: Path) -> None:
+    _changed(whole, lambda values: values["provenance"].update(score=5))
+    for file in (whole / "checkpoints").iterdir():
+        file.write_text("")
+    before = (whole / "controller.json").read_bytes()
+    ended = script("train_tetris", "--resume", whole)
+    assert ended.status == 2
+    assert "expected a usable checkpoint" in ended.err.splitlines()[-1]
+    assert (whole / "controller.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("score", [5, "x", [1], [{}], [{"board": []}]])
