@@ -15,6 +15,11 @@ from typing import Any
 
 import pytest
 
+import cem
+import kernels
+import tetris
+from kernels.toolchain import MINIMUM_TORCH
+
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("cem", "tetris", "kernels")
 MAY_IMPORT = {
@@ -128,6 +133,59 @@ def test_the_runtime_dependencies_are_exactly_five(pyproject: dict[str, Any]) ->
     names = {re.split(r"[^A-Za-z0-9-]", line)[0] for line in pyproject["project"]["dependencies"]}
 
     assert names == DEPENDENCIES
+
+
+NOT_RUN = {"cuda", "prototype"}
+"""The extras of which the suite needs nothing, for what uses them skips itself."""
+
+LINTERS = {"mypy", "ruff"}
+
+
+def lower_bounds(pyproject: dict[str, Any]) -> dict[str, str]:
+    """Returns the lower bounds of all that the tests run with, by name; empty where one has none."""
+    project = pyproject["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *(line for name in extras.keys() - NOT_RUN for line in extras[name])]
+    # "cem-tetris[test]" and "gymnasium[mujoco]" add extras to what has its bound elsewhere.
+    pairs = (line.partition(",")[0].partition(">=") for line in lines if "[" not in line)
+    return {name: bound for name, _, bound in pairs if name not in LINTERS}
+
+
+def test_the_oldest_versions_that_are_tested_are_the_lower_bounds(pyproject: dict[str, Any]) -> None:
+    lines = (PROJECT / ".ci" / "oldest.txt").read_text(encoding="utf-8").splitlines()
+    tested = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    bounds = lower_bounds(pyproject)
+
+    assert tested.keys() == bounds.keys()
+    # 2.10 is 2.10.0.
+    wrong = {
+        name: tested[name]
+        for name in bounds
+        if not re.fullmatch(rf"{re.escape(bounds[name])}(\.0)*", tested[name])
+    }
+    assert wrong == {}
+    assert bounds["torch"] == ".".join(map(str, MINIMUM_TORCH))
+
+
+def test_the_versions_of_python_that_are_told_are_tested(pyproject: dict[str, Any]) -> None:
+    project = pyproject["project"]
+    told = [
+        line.rpartition(" ")[2]
+        for line in project["classifiers"]
+        if line.startswith("Programming Language :: Python :: 3.")
+    ]
+    workflow = (PROJECT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (tested,) = re.findall(r"python: \[(.*)\]", workflow)
+
+    assert project["requires-python"] == f">={told[0]}"
+    assert re.findall(r"[\d.]+", tested) == told
+
+
+def test_the_version_is_told_once(pyproject: dict[str, Any]) -> None:
+    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "kernels.version.__version__"}
+    assert cem.__version__ == tetris.__version__ == kernels.__version__
+    cited = (PROJECT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {cem.__version__}\n" in cited
 
 
 LATER = ("gymnasium", "tensorboard", "torch._dynamo")
