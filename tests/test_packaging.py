@@ -268,14 +268,21 @@ def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) ->
     environment = {**os.environ, "CEM_TETRIS_CACHE": str(tmp_path / "cache")}
     environment.pop("PYTHONPATH", None)
 
-    def run(*words: object) -> str:
+    def run(*words: object, folder: Path = tmp_path) -> str:
         command = [str(installed / "bin" / str(words[0])), *map(str, words[1:])]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    program = (
+        "import sys, cem, tetris; print('gymnasium' in sys.modules, cem.__version__, tetris.__version__)"
+    )
+    assert run("python", "-c", program) == f"False {cem.__version__} {cem.__version__}\n"
+    assert run("cem-tetris", "--version") == f"cem-tetris {cem.__version__}\n"
+    assert "estimate" in run("cem-tetris", "--help")
+    assert "device cpu: works here" in run("python", "-m", "kernels", "doctor")
     where = run("python", "-c", "import cem, kernels, tetris; print(cem.__file__, tetris.__file__)")
     assert all(path.startswith(str(site)) for path in where.split())
     tiny = ("--board", "10x6", "--generations", 2, "--population", 6, "--streams", 2, "--decisions", 40)
@@ -290,3 +297,11 @@ def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) ->
     assert "holes" in run("python", "-c", program + "population=4, streams=1, decisions=20, device='cpu'))")
     # Every folder is a package and every header is there: an operator builds from the wheel alone.
     run("python", "-m", "kernels", "build", "--device", "cpu")
+    # The command takes no module from the current folder.
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    for name in ("torch", "numpy", "ninja", "kernels", "json"):
+        (planted / f"{name}.py").write_text("raise SystemExit('ran')")
+    assert "bcts" in run(
+        "cem-tetris", "evaluate", "bcts", "--board", "10x6", "--decisions", 64, folder=planted
+    )
