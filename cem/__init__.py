@@ -32,6 +32,7 @@ from cem.planner import Planner
 from cem.search import Result, maximize, minimize
 from cem.stopping import Interrupted, StopRequest
 from cem.trainer import Trainer, TrainingResult
+from kernels.version import __version__ as __version__
 
 __all__ = [
     "Callback",

@@ -5,6 +5,8 @@ The names below are imported when they are first used.
 
 from typing import TYPE_CHECKING, Any
 
+from kernels.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from kernels.build import BuildError, CompilerMissingError, Extension, compile_check
 

@@ -15,6 +15,11 @@ from typing import Any
 
 import pytest
 
+import cem
+import kernels
+import tetris
+from kernels.toolchain import MINIMUM_TORCH
+
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("cem", "tetris", "kernels")
 MAY_IMPORT = {
@@ -130,6 +135,59 @@ def test_the_runtime_dependencies_are_exactly_five(pyproject: dict[str, Any]) ->
     assert names == DEPENDENCIES
 
 
+NOT_RUN = {"cuda", "prototype"}
+"""The extras of which the suite needs nothing, for what uses them skips itself."""
+
+LINTERS = {"mypy", "ruff"}
+
+
+def lower_bounds(pyproject: dict[str, Any]) -> dict[str, str]:
+    """Returns the lower bounds of all that the tests run with, by name; empty where one has none."""
+    project = pyproject["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *(line for name in extras.keys() - NOT_RUN for line in extras[name])]
+    # "cem-tetris[test]" and "gymnasium[mujoco]" add extras to what has its bound elsewhere.
+    pairs = (line.partition(",")[0].partition(">=") for line in lines if "[" not in line)
+    return {name: bound for name, _, bound in pairs if name not in LINTERS}
+
+
+def test_the_oldest_versions_that_are_tested_are_the_lower_bounds(pyproject: dict[str, Any]) -> None:
+    lines = (PROJECT / ".ci" / "oldest.txt").read_text(encoding="utf-8").splitlines()
+    tested = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    bounds = lower_bounds(pyproject)
+
+    assert tested.keys() == bounds.keys()
+    # 2.10 is 2.10.0.
+    wrong = {
+        name: tested[name]
+        for name in bounds
+        if not re.fullmatch(rf"{re.escape(bounds[name])}(\.0)*", tested[name])
+    }
+    assert wrong == {}
+    assert bounds["torch"] == ".".join(map(str, MINIMUM_TORCH))
+
+
+def test_the_versions_of_python_that_are_told_are_tested(pyproject: dict[str, Any]) -> None:
+    project = pyproject["project"]
+    told = [
+        line.rpartition(" ")[2]
+        for line in project["classifiers"]
+        if line.startswith("Programming Language :: Python :: 3.")
+    ]
+    workflow = (PROJECT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (tested,) = re.findall(r"python: \[(.*)\]", workflow)
+
+    assert project["requires-python"] == f">={told[0]}"
+    assert re.findall(r"[\d.]+", tested) == told
+
+
+def test_the_version_is_told_once(pyproject: dict[str, Any]) -> None:
+    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "kernels.version.__version__"}
+    assert cem.__version__ == tetris.__version__ == kernels.__version__
+    cited = (PROJECT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {cem.__version__}\n" in cited
+
+
 LATER = ("gymnasium", "tensorboard", "torch._dynamo")
 IMPORT = f"""
 import sys, cem, tetris, kernels
@@ -210,14 +268,21 @@ def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) ->
     environment = {**os.environ, "CEM_TETRIS_CACHE": str(tmp_path / "cache")}
     environment.pop("PYTHONPATH", None)
 
-    def run(*words: object) -> str:
+    def run(*words: object, folder: Path = tmp_path) -> str:
         command = [str(installed / "bin" / str(words[0])), *map(str, words[1:])]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    program = (
+        "import sys, cem, tetris; print('gymnasium' in sys.modules, cem.__version__, tetris.__version__)"
+    )
+    assert run("python", "-c", program) == f"False {cem.__version__} {cem.__version__}\n"
+    assert run("cem-tetris", "--version") == f"cem-tetris {cem.__version__}\n"
+    assert "estimate" in run("cem-tetris", "--help")
+    assert "device cpu: works here" in run("python", "-m", "kernels", "doctor")
     where = run("python", "-c", "import cem, kernels, tetris; print(cem.__file__, tetris.__file__)")
     assert all(path.startswith(str(site)) for path in where.split())
     tiny = ("--board", "10x6", "--generations", 2, "--population", 6, "--streams", 2, "--decisions", 40)
@@ -232,3 +297,11 @@ def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) ->
     assert "holes" in run("python", "-c", program + "population=4, streams=1, decisions=20, device='cpu'))")
     # Every folder is a package and every header is there: an operator builds from the wheel alone.
     run("python", "-m", "kernels", "build", "--device", "cpu")
+    # The command takes no module from the current folder.
+    planted = tmp_path / "planted"
+    planted.mkdir()
+    for name in ("torch", "numpy", "ninja", "kernels", "json"):
+        (planted / f"{name}.py").write_text("raise SystemExit('ran')")
+    assert "bcts" in run(
+        "cem-tetris", "evaluate", "bcts", "--board", "10x6", "--decisions", 64, folder=planted
+    )

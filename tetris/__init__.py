@@ -15,6 +15,8 @@ if "Extension" not in getattr(kernels, "__all__", ()):
         "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
     )
 
+from kernels.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from tetris.controller import LinearController, published, resolve
     from tetris.feature_sets import feature_names

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from kernels.interrupts import one_line_interrupts
+from kernels.version import __version__
 
 with one_line_interrupts():
     from tetris.commands.command_line import Parser, one_of, run
@@ -29,6 +30,7 @@ def parse_arguments(argv: Sequence[str], program: str) -> str:
         description="\n\n".join([f"{program} {name}  # {what}" for name, what in COMMANDS.items()]),
         usage="%(prog)s COMMAND [option ...]",
     )
+    parser.add_argument("--version", action="version", version=f"cem-tetris {__version__}")
     parser.add_argument(
         "command", type=one_of("command", COMMANDS), metavar="COMMAND", help="has a --help of its own"
     )

@@ -89,7 +89,7 @@ Outputs emulated(const Tensor& fitness, const Tensor& candidates, const Tensor& 
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY(emulated, m) {
+STABLE_TORCH_LIBRARY_FRAGMENT(emulated, m) {
   m.def(
       "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
       "Tensor? extra_variance, Tensor? weights, Tensor? std_floor, SymInt num_elites, bool maximize, "

@@ -129,3 +129,13 @@ def test_operators_are_the_folders_with_a_schema() -> None:
     for name in operators():
         for device in ("cpu", "cuda"):
             assert all(source.is_file() for source in extension(name, device).sources)
+
+
+def test_every_library_is_defined_by_the_macro_for_fragments() -> None:
+    # The other one of torch 2.10 takes TETRIS_LIBRARY for the name itself: schemas and kernels part.
+    project = PROBE.parents[1]
+    sources = [
+        path for folder in ("kernels", "tetris", "tests") for path in (project / folder).rglob("*.c[pu]*")
+    ]
+    assert PROBE in sources
+    assert [path for path in sources if "\nSTABLE_TORCH_LIBRARY(" in path.read_text(encoding="utf-8")] == []

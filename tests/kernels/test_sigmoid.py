@@ -99,6 +99,12 @@ def test_the_gradient_matches_torch(device: str, dtype: torch.dtype) -> None:
     assert_same(mine, torchs, rtol=8 * eps, atol=8 * eps * max(1.0, float(grad.abs().max())))
 
 
+def test_the_derivative_at_zero_is_a_quarter_in_transforms_too() -> None:
+    zero = torch.zeros(1)
+    for function in (sigmoid, sigmoid_reference):
+        assert torch.func.grad(lambda x, function=function: function(x).sum())(zero).tolist() == [0.25]
+
+
 def test_what_is_no_floating_tensor_is_refused() -> None:
     with pytest.raises(TypeError, match="expected a tensor, got list"):
         sigmoid([1.0])  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ struct Emulated {
 using Features = FeatureList<TETRIS_FEATURES>;
 }  // namespace
 
-STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
+STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
     m.def(TETRIS_ADVANCE_SCHEMA);
     m.def("launch_as(int blocks, int warps) -> ()");
 }

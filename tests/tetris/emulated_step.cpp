@@ -27,7 +27,7 @@ struct Emulated {
 };
 }  // namespace
 
-STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
+STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
     m.def(TETRIS_STEP_SCHEMA);
     m.def(TETRIS_OBSERVE_SCHEMA);
 }

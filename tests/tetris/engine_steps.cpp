@@ -97,7 +97,7 @@ void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor bo
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) {
+STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
     m.def(
         "steps(Tensor weights, Tensor pieces, Tensor(a!) places, Tensor(b!) boards, Tensor(c!) results, Tensor(d!) values, "
         "int height, bool clear_on_overflow, bool chain, int lanes) -> ()");

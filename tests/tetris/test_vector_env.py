@@ -236,6 +236,8 @@ def test_wrappers_of_gymnasium_work() -> None:
 
 def test_videos_of_its_games_can_be_recorded(tmp_path: Path) -> None:
     pytest.importorskip("moviepy")
+    if not hasattr(gymnasium.wrappers.vector, "RecordVideo"):
+        pytest.skip("needs Gymnasium 1.2")
     envs = TetrisVectorEnv(3, 10, 10, render_mode="rgb_array")
     recorded = gymnasium.wrappers.vector.RecordVideo(envs, str(tmp_path / "videos"), video_length=20)
     recorded.reset(seed=1)

@@ -35,7 +35,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         paragraphs = map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n")))
         return "\n\n".join(
             textwrap.indent(paragraph.rstrip(), "  ")
-            if paragraph.startswith(("python ", "cem-tetris "))
+            if re.match(r"(python|cem-tetris) \D", paragraph)  # not "cem-tetris 1.0", the version
             else textwrap.fill(" ".join(paragraph.split()), width)
             for paragraph in paragraphs
         )

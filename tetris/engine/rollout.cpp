@@ -55,7 +55,7 @@ struct Cpu {
 
 }  // namespace
 
-STABLE_TORCH_LIBRARY(TETRIS_LIBRARY, m) { m.def(TETRIS_ADVANCE_SCHEMA); }
+STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) { m.def(TETRIS_ADVANCE_SCHEMA); }
 
 using Features = tetris::FeatureList<TETRIS_FEATURES>;
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) { m.impl("advance", TORCH_BOX(&(advance<Features, Cpu>))); }

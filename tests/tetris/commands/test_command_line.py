@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
+import tetris.__main__
 from kernels import BuildError, CompilerMissingError
 from tetris import devices
 from tetris.commands import command_line
@@ -220,6 +221,15 @@ def test_closed_stdout_is_no_error() -> None:
         ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=environment, stderr=subprocess.PIPE, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_the_command_tells_its_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cem-tetris", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        tetris.__main__.main()
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"cem-tetris {tetris.__version__}\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
