@@ -21,7 +21,7 @@ from tetris.explanation import decisions
 from tetris.piece_stream import PieceStream
 from tetris.replay import Replay
 from tetris.report.page import comparison_page, report_page
-from tetris.report.run_record import RunRecord, read_run
+from tetris.training.run_record import RunRecord, load_run
 from tetris.view.replay_page import player_page
 
 HOSTILE = "\"><img src=x onerror='alert(1)'><script>alert(1)</script></title>' onload=alert(1) &lt;script&gt;"
@@ -46,7 +46,7 @@ def test_a_name_adds_no_element_and_no_attribute_to_a_report(tmp_path: Path) -> 
     folder = make_run(tmp_path / "run")
 
     def named(name: str) -> RunRecord:
-        run = replace(read_run(folder), name=name)
+        run = replace(load_run(folder), name=name)
         names = dict.fromkeys(("controller", "board", "pieces", "rule"), name)
         run.controller.provenance["score"] = [{**each, **names} for each in run.scores]  # type: ignore[index]
         return run
