@@ -12,14 +12,15 @@ import tetris
 from kernels.build import CompilerMissingError
 from kernels.compile import CXX_FLAGS
 from kernels.toolchain import find_compiler
-from tetris.feature_sets import feature_names
+from tetris.feature_sets import feature_names, surface_features
 from tetris.native import feature_list
 
 SOURCE = Path(__file__).parent / "engine_sanitized.cpp"
 FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent)
 SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all", "-O1")
 DT = feature_names("dt")
-OTHERS = (*(name for name in feature_names("dt_full") if name not in DT), "wells", "column_height_0")
+OTHERS = (*(name for name in feature_names("dt_full") if name not in DT), "wells")
+COLUMNS = surface_features()
 
 
 def compiles_and_runs(command: list[str], source: Path, program: Path) -> bool:
@@ -28,28 +29,38 @@ def compiles_and_runs(command: list[str], source: Path, program: Path) -> bool:
     return built.returncode == 0 and subprocess.run([program], check=False).returncode == 0
 
 
+def run_sanitized(
+    source: Path, flags: tuple[str, ...], names: tuple[str, ...], folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Compile a program with flags for a list of features, and run it; skip where there is no sanitizer."""
+    try:
+        command = [*find_compiler().command, *CXX_FLAGS, *flags]
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    if not compiles_and_runs(command, folder / "empty.cpp", folder / "empty"):
+        pytest.skip(f"no program with {' '.join(flags)} runs here")
+    program = str(folder / "games")
+    command += [f"-DTETRIS_FEATURES={feature_list(names)}", str(source), "-o", program]
+    subprocess.run([*command, *(f"-I{each}" for each in FOLDERS)], check=True)
+    return subprocess.run([program], capture_output=True, text=True, check=False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("processor", "names"),
     [
         ("native", DT),
         *(("native", OTHERS[i : i + 9]) for i in range(0, len(OTHERS), 9)),
-        ("haswell", DT),
-        ("nehalem", DT),
+        *(("native", COLUMNS[i : i + 10]) for i in range(0, len(COLUMNS), 10)),
+        *(
+            (processor, names)
+            for processor in ("haswell", "nehalem", "x86-64")
+            for names in (DT, COLUMNS[5:15])
+        ),
     ],
 )
 def test_games_have_no_undefined_behaviour(processor: str, names: tuple[str, ...], tmp_path: Path) -> None:
-    try:
-        command = [*find_compiler().command, *CXX_FLAGS, *SANITIZERS, f"-march={processor}"]
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
-    if not compiles_and_runs(command, tmp_path / "empty.cpp", tmp_path / "empty"):
-        pytest.skip(f"no sanitizers for {processor} here")
-    program = str(tmp_path / "games")
-    command += [f"-DTETRIS_FEATURES={feature_list(names)}", str(SOURCE), "-o", program]
-    subprocess.run([*command, *(f"-I{folder}" for folder in FOLDERS)], check=True)
-    answer = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
+    answer = run_sanitized(SOURCE, (*SANITIZERS, f"-march={processor}"), names, tmp_path)
     right, fastest_lines, scalar_lines, fastest_games, scalar_games = map(int, answer.stdout.split())
     assert right == 1
     assert fastest_lines == scalar_lines > 1000

@@ -1,0 +1,68 @@
+"""Random games on the C++ engine, in vectors and without, are the reference implementation's, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fuzzing import fuzz, st
+
+from tetris import Rollout, Rules, feature_names
+from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
+
+# With these, sums overflow to infinity, vanish, are not a number, or tie.
+EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
+GOOD = {"dt": (-2.7, 1.4, -2.4, -6.3, 2.0, -2.7, -0.4, -9.5, 0.9), "dellacherie": (-1, 1, -1, -1, -4, -1)}
+STREAMS = 2
+
+
+@st.composite
+def rules(draw: Any) -> Rules:
+    width, height = draw(st.integers(MIN_WIDTH, MAX_WIDTH)), draw(st.integers(MIN_HEIGHT, MAX_HEIGHT))
+    letters = st.lists(st.sampled_from("IOTZSJL"), min_size=1, max_size=7, unique=True).map("".join)
+    return Rules(width, height, draw(st.booleans()), draw(st.sampled_from(["uniform", "bag"]) | letters))
+
+
+@pytest.mark.parametrize(
+    ("shard", "least"),
+    [(0, 500), (1, 500), *(pytest.param(shard, 125_000, marks=pytest.mark.slow) for shard in range(8))],
+)
+def test_games_are_the_same_in_cpp_and_python(shard: int, least: int) -> None:
+    """The slow shards play a million decisions."""
+    decisions = 0
+    features = tuple(GOOD)[shard % 2]
+
+    def check(rules: Rules, data: Any) -> None:
+        nonlocal decisions
+        names = feature_names(features, rules.width)
+        weight = data.draw(st.sampled_from([st.floats(-10, 10), st.sampled_from(EXTREMES)]))
+        weights = data.draw(
+            st.just(GOOD[features]) | st.lists(weight, min_size=len(names), max_size=len(names))
+        )
+        options: dict[str, Any] = {
+            "seed": data.draw(st.integers(0, (1 << 64) - 1)),
+            "first_stream": data.draw(st.integers(0, 1 << 62)),
+            "games_per_stream": data.draw(st.sampled_from([None, None, 1, 5])),
+            "share_streams": data.draw(st.booleans()),
+            "features": features,
+        }
+        parts = data.draw(st.lists(st.integers(0, length), min_size=1, max_size=3))
+        python, *others = (
+            Rollout([weights], rules, STREAMS, device=device, portable=portable, **options)
+            for device, portable in (("python", False), ("cpu", False), ("cpu", True))
+        )
+        for part in parts:
+            expected = python.advance(part)
+            for other in others:
+                found = other.advance(part)
+                for name in ("lines", "games", "decisions"):
+                    assert torch.equal(getattr(found, name), getattr(expected, name)), name
+                assert torch.equal(other.boards, python.boards)
+        decisions += int(expected.decisions)
+
+    length, count = (50, 6) if least < 1000 else (500, 40)
+    seed = 1 + 1000 * shard
+    while decisions < least:
+        fuzz(check, count, seed, rules=rules(), data=st.data())
+        seed += 1
