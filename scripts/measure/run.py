@@ -58,6 +58,7 @@ _ALL = (
     Measurement("planner", "measure planner --device {device}", 3600.0),
     Measurement("scale", "measure scale --device {device}", 1800.0),
     Measurement("reliability", "measure reliability", 5400.0, _CPU),
+    Measurement("reliability_sighup", "measure reliability SIGHUP.1", 900.0, _CPU),
     Measurement("soak", "measure soak --device {device}", 4500.0),
     Measurement("training", "measure training preset --device {device}", 3600.0),
     *(

@@ -83,7 +83,7 @@ def look(began: float, device: str) -> dict[str, float]:
     status = Path("/proc/self/status").read_text()
     told = dict(line.split(":", 1) for line in status.splitlines())
     return {
-        "seconds": round(time.monotonic() - began, 1),
+        "seconds": round(time.monotonic() - began, 3),
         "resident": int(told["VmRSS"].split()[0]) * 1024,
         "files": len(list(Path("/proc/self/fd").iterdir())),
         "threads": int(told["Threads"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 
 import pytest
@@ -36,8 +37,13 @@ def test_a_leak_is_measured_in_spite_of_single_peaks() -> None:
 
 def test_a_round_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[bytes] = []
-    monkeypatch.setattr(soak, "work", lambda device, seed: kept.append(b"x" * soak.MIB))
-    figures, data, series = soak.measure(argparse.Namespace(seconds=0.5), "cpu")
+
+    def leak(device: str, seed: int) -> None:
+        kept.append(b"x" * (8 * soak.MIB))
+        time.sleep(0.1)
+
+    monkeypatch.setattr(soak, "work", leak)
+    figures, data, series = soak.measure(argparse.Namespace(seconds=2.0), "cpu")
     assert figures["soak.resident_mib_per_hour"] > 1000
     assert figures["soak.rounds"] == len(kept) == len(series[""])
     assert data["ranges"]["soak.resident_mib_per_hour"][0] > 0
