@@ -8,7 +8,11 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["controller", "feature_sets", "replay", "rollouts", "rules"])
+MODULES = ["controller", "feature_sets", "own_features", "played_game", "replay", "rollouts", "rules"]
+
+
+@pytest.mark.usefixtures("own_features_forgotten")
+@pytest.mark.parametrize("name", [*MODULES, "training.objective"])
 def test_examples_in_docstrings_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"tetris.{name}"))
     assert result.attempted > 0

@@ -165,6 +165,8 @@ def _finish(axes: Any, title: str, across: str) -> None:
     axes.set_ylabel(_Y_TITLE)
     if across == "decisions":
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    if across == "generation":
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.set_title(title, loc="left", fontsize="medium", pad=18)
