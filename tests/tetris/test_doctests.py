@@ -7,7 +7,6 @@ import importlib
 
 import pytest
 
-
 MODULES = ["controller", "feature_sets", "own_features", "played_game", "replay", "rollouts", "rules"]
 
 
