@@ -20,7 +20,8 @@ class Explanation:
     Attributes:
         names: Names of the features, in summation order.
         features: Their values.
-        contributions: Each value times its weight, in float32.
+        leads: What each feature adds to the margin: its weighted value minus the best other placement's;
+            without a margin the weighted value alone.
         value: The weighted sum, in float32 as the engines add it up.
         margin: The value minus that of the best other placement; negative where the controller
             prefers another. None where the placement, or every other one, ends the game.
@@ -28,7 +29,7 @@ class Explanation:
 
     names: tuple[str, ...]
     features: tuple[float, ...]
-    contributions: tuple[float, ...]
+    leads: tuple[float, ...]
     value: float
     margin: float | None
 
@@ -73,7 +74,10 @@ def explain(rows: Rows, after: AfterState, controller: LinearController) -> Expl
     ]
     values = np.array([feature_values(each, names) for each in (after, *others)], dtype=np.float32)
     sums = weighted_sums(values, weights).tolist()
-    with np.errstate(over="ignore"):
-        contributions = tuple((values[0] * weights).tolist())
-    margin = sums[0] - max(sums[1:]) if others and not after.game_over else None
-    return Explanation(names, tuple(values[0].tolist()), contributions, sums[0], margin)
+    with np.errstate(over="ignore", invalid="ignore"):
+        weighted = values * weights
+        leads, margin = weighted[0], None
+        if others and not after.game_over:
+            margin = sums[0] - max(sums[1:])
+            leads = weighted[0] - weighted[1 + sums[1:].index(max(sums[1:]))]
+    return Explanation(names, tuple(values[0].tolist()), tuple(leads.tolist()), sums[0], margin)

@@ -8,6 +8,7 @@ from tetris import LinearController, Rules, published
 from tetris.explanation import decisions, explain
 from tetris.game import after_states, steps
 from tetris.piece_stream import PieceStream
+from tetris.view.screen import explanation_lines
 
 RULES = Rules(6, 8)
 
@@ -33,7 +34,17 @@ def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
     flat, *_, upright = (after for after in sorted(after_states((), 0, RULES), key=lambda a: a.shape.height))
     assert explain((), flat, controller).margin == 0.0  # the other columns are as good
     assert explain((), upright, controller).margin == -3.0  # 1.5 rows higher
-    assert explain((), upright, controller).contributions == (-3.0,)
+    assert explain((), upright, controller).leads == (-3.0,)
+
+
+def test_leads_say_which_feature_made_the_choice() -> None:
+    controller = LinearController("holes, max_height, landing_height", (-4.0, 0.5, -2.0), RULES)
+    upright = next(after for after in after_states((), 0, RULES) if after.shape.height == 4)
+    explained = explain((), upright, controller)
+    assert explained.leads == (0.0, 1.5, -3.0)  # as against a flat one: a taller stack, and 1.5 higher
+    assert sum(explained.leads) == explained.margin == -1.5
+    lines = explanation_lines(explained, 10)
+    assert [line.split()[0] for line in lines] == ["margin", "value", "landing_height", "max_height", "holes"]
 
 
 def test_without_a_choice_there_is_no_margin() -> None:

@@ -71,7 +71,7 @@ def screen(
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:
-    """Return a table of the features of a placement, its value and the margin.
+    """Return a table: the margin of a placement, its value, its features, the most decisive ones first.
 
     Args:
         explanation: The explanation of the placement.
@@ -79,9 +79,12 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     """
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
     lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]
-    columns = zip(explanation.names, explanation.features, explanation.contributions, strict=True)
+    columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)
     # Zero times a negative weight is -0, which + 0.0 makes 0.
-    rows = [f"{name:<{_NAME}}{value:>6g}{contribution + 0.0:>9.2f}" for name, value, contribution in columns]
+    rows = [
+        f"{name:<{_NAME}}{value:>6g}{lead + 0.0:>9.2f}"
+        for name, value, lead in sorted(columns, key=lambda each: -abs(each[2]))
+    ]
     left = room - len(lines)
     if len(rows) > left:
         rows = [*rows[: max(0, left - 1)], f"{len(rows) - max(0, left - 1)} more features"]
