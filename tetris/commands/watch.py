@@ -20,6 +20,7 @@ from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, re
 from tetris.controller import known_names
 from tetris.explanation import explain
 from tetris.features import AfterState
+from tetris.printable import printable
 from tetris.replay import MOST_PLACEMENTS, DamagedReplayError, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
@@ -109,6 +110,7 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     try:
         with terminal:
             player.run()
+        print(printable(player.summary()))
     finally:
         if exports:
             export(Replay.of(player.played, show.rules, show.seed, show.stream), "a person", arguments)

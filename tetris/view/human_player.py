@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from tetris import LinearController, Rules
@@ -42,8 +43,20 @@ class HumanPlayer:
         self._other = self._beside()
         self._other_lines = 0
         self._hint = False
-        self._over = ""
+        self._over: list[str] = []  # what is said at the end of a game, until a key is pressed
+        self._began = time.monotonic()
         self._take_next()
+
+    def summary(self) -> str:
+        """Return what was played, in a line."""
+        tracker, seconds = self.tracker, time.monotonic() - self._began
+        rate = tracker.pieces / max(seconds, 1e-9)
+        name = self.controller.name or "the controller"
+        return (
+            f"{tracker.lines:,} lines with {tracker.pieces:,} pieces in {seconds:.0f} s ({rate:.1f} pieces a "
+            f"second), games over: {tracker.games:,}; {name} "
+            f"with the same pieces: {self._other_lines:,} lines"
+        )
 
     def run(self) -> None:
         """Play until the quit key."""
@@ -55,7 +68,9 @@ class HumanPlayer:
                 self._press(key)
 
     def _press(self, key: str) -> None:
-        if key in ("left", "right", "a", "d"):
+        if self._over:
+            self._over = []
+        elif key in ("left", "right", "a", "d"):
             self._put(self._orientation, self._column + (1 if key in ("right", "d") else -1))
         elif key in ("up", "w"):
             self._put((self._orientation + 1) % len(PIECES[self._piece]), self._column)
@@ -83,8 +98,8 @@ class HumanPlayer:
         self.tracker.carry_out(scene)
         self.played.append(self._after)
         self._other_lines += next(self._other)
-        over = f"game over with {scene.game_lines:,} lines; the next one begins"
-        self._over = over if self._after.game_over else ""
+        if self._after.game_over:
+            self._over = [f"GAME OVER: {scene.game_lines:,} lines", "any key: the next game"]
         self._take_next()
 
     def _beside(self) -> Iterator[int]:
@@ -105,7 +120,7 @@ class HumanPlayer:
             "",
             f"lines {self.tracker.lines:,}   {self.controller.name or 'controller'} {self._other_lines:,}",
             f"pieces {self.tracker.pieces:,}   games over {self.tracker.games:,}",
-            self._over,
+            *(self._over or [""]),
             "",
         ]
         if self._hint:

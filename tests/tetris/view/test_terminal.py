@@ -183,15 +183,25 @@ def test_a_person_plays_and_asks_for_a_hint(person: Pty) -> None:
     assert (after.shape.piece, after.shape.orientation % 2, after.column) == (pieces[0], 1, 0)
 
 
-def test_what_a_person_plays_goes_on_after_the_end_of_a_game(person: Pty) -> None:
+def test_a_game_over_waits_for_a_key_and_the_end_sums_up(person: Pty) -> None:
     pieces = PieceStream(RULES, 3, 0)
-    typed(person, *((f"pieces {count} ", " ") for count in range(12)), ("pieces 12 ", "q"))
     with Terminal(person.output, person.side) as terminal:
         player = HumanPlayer(terminal, RULES, pieces, DT20, ["you"])
-        player.run()
-    assert [after.shape.piece for after in player.played] == [pieces[t] for t in range(12)]
-    assert player.tracker.games >= 1
-    person.wait_for("game over with 0 lines; the next one begins")
+        while not player.tracker.games:
+            player._press(" ")
+        count = len(player.played)
+        player._draw()
+        player._press(" ")
+        assert len(player.played) == count
+        player._press(" ")
+        assert len(player.played) == count + 1
+    assert [after.shape.piece for after in player.played] == [pieces[t] for t in range(count + 1)]
+    person.wait_for("GAME OVER: 0 lines")
+    person.wait_for("any key: the next game")
+    expected = (
+        rf"0 lines with {count + 1} pieces in \d+ s \(.* pieces a second\), games over: 1; dt20 with the same"
+    )
+    assert re.match(expected, player.summary())
 
 
 @pytest.mark.parametrize("depth", [24, 8, 0])
