@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernels.build import CompilerMissingError
 from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
@@ -96,6 +97,14 @@ def test_a_feature_can_be_defined_again() -> None:
 def test_a_header_plays_as_its_twins(header: Path, rules: Rules) -> None:
     assert run_header(header) == OWN
     check(("holes", *OWN), rules)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("rules", [Rules(10, 10), Rules(6, 8, clear_on_overflow=True)])
+def test_a_header_plays_as_its_twins_on_a_gpu(header: Path, rules: Rules) -> None:
+    run_header(header)
+    check_twins(("holes", *OWN), rules, "cuda")
 
 
 def test_a_header_that_is_not_its_twin_is_named(header: Path) -> None:
