@@ -69,7 +69,8 @@ def planner_times() -> str:
                     key = f"planner.plan.1024x5.h30.envs{envs}.{kind}"
                     if f"{key}.latency_ms" in result.figures:
                         times = (result.figures[f"{key}.{clock}_ms"] for clock in ("latency", "host"))
-                        rows.append([f"{envs:,} environments, {label}", *map(digits, times)])
+                        count = f"{envs:,} environment{'' if envs == 1 else 's'}"
+                        rows.append([f"{count}, {label}", *map(digits, times)])
             header = ["a plan of 1,024 x 5, horizon 30", "ms", "of the host"]
             blocks.append(table_block(header, rows, result))
     return "\n\n".join(blocks)

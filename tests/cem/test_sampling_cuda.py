@@ -91,6 +91,7 @@ def test_it_does_not_wait_for_the_device():
         torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.heavy  # thousands of launches of torch
 def test_both_backends_learn_equally_well():
     # Welch's t over 40 seeds each, on the logarithm of the final distance, which is close to normal.
     # Equal backends differ by more than 4.5 standard errors with a probability below 3e-5.
