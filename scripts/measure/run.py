@@ -2,7 +2,7 @@
 
 python scripts/measure/run.py --list
 python scripts/measure/run.py rollout env --machine epyc-2core
-python scripts/measure/run.py record_training --commit 27d2ea6 --stop-after 540
+python scripts/measure/run.py record_training --commit SHA --stop-after 540
 
 Without a name all that this machine's device has. A copy of the files without git needs --commit. With
 --stop-after the long ones stop in time, and go on when the same command is run again.
@@ -11,6 +11,7 @@ Without a name all that this machine's device has. A copy of the files without g
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -108,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="say which there are")
     add_device(parser, ("auto", "cpu", "cuda"), what="what is measured")
     parser.add_argument("--machine", metavar="NAME", help="folder of the results (default: by its processor)")
-    parser.add_argument("--commit", metavar="SHA", help="that is measured (default: by git)")
+    parser.add_argument("--commit", metavar="SHA", help="that is measured, 40 digits (default: by git)")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR", help=out)
     parser.add_argument("--stop-after", **STOP_AFTER["--stop-after"])
     arguments = parser.parse_args(argv)
@@ -123,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if device not in MEASUREMENTS[name].devices:
                 fail(f"expected a measurement of {device}, got {name}: see --list")
         if arguments.commit:
+            if not re.fullmatch("[0-9a-f]{40}", arguments.commit):
+                fail(f"--commit: expected the 40 digits of git rev-parse, got {arguments.commit}")
             os.environ[COMMIT] = arguments.commit
         sha, dirty = commit()
         if sha is None:
