@@ -33,10 +33,11 @@ ROOMS = {
     CORE: {CORE},
     "envs": {CORE, "view"},
     "view": {CORE},
+    "solver": {CORE},
     "evaluation": {CORE},
     "training": {CORE},
     "report": {CORE, "evaluation", "training", "view"},
-    "commands": {CORE, "evaluation", "training", "report", "view"},
+    "commands": {CORE, "evaluation", "training", "report", "view", "solver"},
 }
 """What the rooms of tetris may import of it, besides themselves; the files that lie in none are the core."""
 

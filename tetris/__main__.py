@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "train a controller with the cross-entropy method",
     "evaluate": "score controllers by the games they play",
     "estimate": "estimate the scores of controllers that rarely lose",
+    "solve": "solve a small board: the lines of perfect play",
     "watch": "watch a controller play, in the terminal, as a movie or as a page",
     "report": "write the page of a training run, or compare several",
 }

@@ -16,6 +16,7 @@ MODULES = (
     "bbob",
     "compare_mdptetris",
     "equality",
+    "limits",
     "planner",
     "record",
     "reliability",

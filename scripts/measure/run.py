@@ -57,6 +57,7 @@ _ALL = (
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
     Measurement("planner", "measure planner --device {device}", 3600.0),
+    Measurement("limits", "measure limits --device {device}", 3600.0),
     Measurement("scale", "measure scale --device {device}", 1800.0),
     Measurement("reliability", "measure reliability", 5400.0, _CPU),
     Measurement("reliability_sighup", "measure reliability SIGHUP.1", 900.0, _CPU),

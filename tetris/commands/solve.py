@@ -1,0 +1,111 @@
+"""Solve Tetris on a small board: the lines a game of perfect play, by value iteration over all boards.
+
+python scripts/solve_tetris.py --board 5x5
+python scripts/solve_tetris.py --board 4x6 --pieces-known 2 --games 1000000 --json
+python scripts/solve_tetris.py --board 4x6 --out solution.npz
+
+Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are checked by games, which the
+engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tetris.commands.arguments import add_board, add_device, add_rule, add_seed, game_rules
+from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
+from tetris.devices import NATIVE, choose_device
+from tetris.evaluation import DEFAULT_SEED
+
+if TYPE_CHECKING:
+    from tetris.solver import Sweep
+
+DEFAULT_GAMES = 100_000
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description=__doc__)
+    game = parser.add_argument_group("game")
+    add_board(game, default="5x5")
+    add_rule(game)
+    game.add_argument("--pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ (default: all)")
+    game.add_argument(
+        "--pieces-known",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="the piece to be placed, or the next one, too (default: 1)",
+    )
+    add_device(game, ("auto", *NATIVE), what="processor")
+    check = parser.add_argument_group("check")
+    check.add_argument(
+        "--games",
+        type=positive_int,
+        default=DEFAULT_GAMES,
+        metavar="N",
+        help=f"played (default: {DEFAULT_GAMES:,})",
+    )
+    add_seed(check)
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", type=Path, metavar="FILE.npz", help="write the values: the policy")
+    output.add_argument("--json", action="store_true", help="print one object to stdout")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Solve a board, play, and print what came of it."""
+    arguments = parse_arguments(argv)
+    # torch: not for --help
+    from kernels.files import check_writable
+    from tetris.solver import solve
+
+    with one_line_errors():
+        arguments.board = arguments.board or "5x5"
+        rules = game_rules(arguments)
+        device = choose_device(arguments.device)
+        if device not in NATIVE:
+            fail("expected a compiler for C++: in Python it takes days")
+        if arguments.out is not None:
+            check_writable(arguments.out)
+        solution = solve(
+            rules, arguments.pieces_known, device, progress=_told if sys.stderr.isatty() else None
+        )
+    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
+    played = solution.play(arguments.games, seed).double()
+    mean, error = float(played.mean()), float(played.std() / len(played) ** 0.5)
+    if arguments.out is not None:
+        with one_line_errors():
+            solution.save(arguments.out)
+    if arguments.json:
+        found = {
+            **{
+                "board": rules.board,
+                "rule": rules.rule,
+                "pieces": rules.pieces,
+                "pieces_known": solution.pieces_known,
+            },
+            **{"device": device, "lines_per_game": solution.lines_per_game, "error": solution.error},
+            **{"boards": solution.boards, "sweeps": solution.sweeps, "seconds": solution.seconds},
+            **{"games": len(played), "seed": seed, "mean_of_games": mean, "standard_error": error},
+        }
+        print(json.dumps(found, indent=2, allow_nan=False))
+        return 0
+    known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
+    print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
+    print(f"{solution.lines_per_game:,.6g} lines a game (error about {solution.error:.1g})")
+    print(f"{mean:,.6g} +- {error:.2g} in {len(played):,} games (seed {seed})")
+    print(
+        f"{solution.boards:,} boards can be reached; {solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
+    )
+    return 0
+
+
+def _told(sweep: Sweep) -> None:
+    end = f"sweep {sweep.number:,}: {sweep.lines_per_game:,.6g} lines a game, {sweep.seconds:.0f} s"
+    print(f"\r{end}   ", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,38 @@
+// Value iteration on CUDA: a thread a board, or a game. A sweep reads a sector of 32 bytes for nearly every placement, so it is
+// bound by the bandwidth of the memory, and of the L2 cache where the values fit.
+
+#include <torch/csrc/stable/library.h>
+
+#include "common.cuh"
+#include "iteration_tensors.h"
+
+namespace {
+
+using namespace tetris;
+
+constexpr int THREADS = 256;
+
+template <class Function>
+__global__ void __launch_bounds__(THREADS) each_kernel(int64_t count, const __grid_constant__ Function function) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
+    if (i < count) function(i);
+}
+
+struct Cuda {
+    template <class Function>
+    static void each(const Tensor& like, int64_t count, const Function& function) {
+        if (count == 0) return;
+        const cem_tetris::DeviceGuard guard(like.get_device_index());
+        const auto blocks = static_cast<unsigned>((count + THREADS - 1) / THREADS);
+        each_kernel<<<blocks, THREADS, 0, cem_tetris::current_stream(like)>>>(count, function);
+        STD_CUDA_KERNEL_LAUNCH_CHECK();
+    }
+};
+
+}  // namespace
+
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
+    m.impl("sweep", TORCH_BOX(&Iteration<Cuda>::sweep));
+    m.impl("expand", TORCH_BOX(&Iteration<Cuda>::expand));
+    m.impl("play", TORCH_BOX(&Iteration<Cuda>::play));
+}
