@@ -14,7 +14,7 @@ from kernels.files import write_text
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate
-from tetris.report.data import chart_values, distinct_names, recorded_game, shown_places
+from tetris.report.data import chart_values, distinct_names, recorded_game, seedless, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.tables import (
     cost_table,
@@ -66,7 +66,7 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str
     ]
     parts = [
         paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
-        section("Learning curves", _axis_choice(), _curve_choice(), _figure("curves"), name="learning"),
+        section("Learning curves", _axis_choice(), _curve_choice(runs), _figure("curves"), name="learning"),
         section("Scores", *_scores(_without_repetitions(scored)), name="scores"),
         section("Spread of the search", _figure("spread"), name="spread"),
         section("Throughput", cost_table(runs, names), _figure("speed"), name="throughput"),
@@ -238,18 +238,26 @@ def _axis_choice() -> Markup:
         f'<label><input type="radio" name="across" value="{value}"> {text}</label>\n'
         for value, text in choices
     )
-    hint = "Point at a chart, or use the arrow keys where it has the focus, to read its values."
+    hint = (
+        "Point at or tap a chart, or use the arrow keys where it has the focus, to read its values. "
+        "Drag across a part to zoom in, double-click or double-tap to see the whole run."
+    )
     return Markup(
         f'<fieldset class="choice"><legend>All charts across</legend>\n{inputs}</fieldset>\n'
         f'<p class="hint">{hint}</p>\n'
     )
 
 
-def _curve_choice() -> Markup:
+def _curve_choice(runs: Sequence[RunRecord]) -> Markup:
     choices = (
         ("elite_mean", "mean of the elites"),
         ("learned_mean_fitness", "learned mean"),
         ("generation_best", "best candidate"),
     )
     options = "".join(f'<option value="{value}">{text}</option>' for value, text in choices)
-    return Markup(f'<p class="choice"><label>Curve <select name="curve">{options}</select></label></p>\n')
+    bands = '<label><input type="checkbox" name="bands"> median and range of runs that differ only in the seed</label>'
+    repeated = len(set(map(seedless, runs))) < len(runs)
+    return Markup(
+        f'<p class="choice"><label>Curve <select name="curve">{options}</select></label>'
+        f"{bands if repeated else ''}</p>\n"
+    )
