@@ -95,6 +95,7 @@ class Chart {
       [key, Array.isArray(values) ? values.filter((_, place) => shown(series.x[place])) : values]));
     this.spec = { ...spec, series: spec.series.map(cut) };
     this.places = [...new Set(this.spec.series.flatMap((series) => series.x))].sort((a, b) => a - b);
+    this.cursor = this.places.length - 1;
     this.draw();
     this.moveTo(this.places.length - 1);
   }

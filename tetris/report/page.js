@@ -269,6 +269,12 @@ for (const figure of document.querySelectorAll("figure[data-chart]")) {
   button.addEventListener("click", () => zoom(null));
   figure.prepend(button);
 }
+if (history.state?.choices) { // after a reload: as the reader left it
+  const { open, section, top } = history.state;
+  document.querySelectorAll("details").forEach((each, place) => { each.open = open.includes(place); });
+  const at = document.getElementById(section);
+  if (at) scrollBy(0, at.getBoundingClientRect().top - top);
+}
 for (const wide of document.querySelectorAll(".wide")) {
   new ResizeObserver(() => wide.classList.toggle("scrolls", wide.scrollWidth > wide.clientWidth)).observe(wide);
 }

@@ -16,6 +16,7 @@ from kernels.files import write_text
 from kernels.names import meant_path
 from tetris.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
+from tetris.training.start_record import add_start
 
 RUNS = Path("runs")
 _BEFORE = {"averaging": 0.0}  # values of settings that older runs lack
@@ -50,6 +51,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """The folder of the checkpoints."""
         return self.path / "checkpoints"
+
+    @property
+    def starts(self) -> Path:
+        """One JSON object for each start of the run: hardware, commit, command."""
+        return self.path / "starts.jsonl"
 
     @property
     def learning_curve(self) -> Path:
@@ -120,9 +126,21 @@ class RunFolder:
             if new is not None:
                 self.check_free()
                 self._write_recipe(new)
+            add_start(self.starts, (new or self.recipe()).device)
             yield
         finally:
             os.close(descriptor)
+
+    def in_use(self) -> bool:
+        """Return whether another process holds the lock: a run that goes on."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     def _write_recipe(self, recipe: Recipe) -> None:
         try:
