@@ -76,10 +76,10 @@ class Page:
             self._process.wait()
         os.close(self._from)
 
-    def open(self, file: Path, ready: str = "true") -> None:
-        """Open a file and wait until it is loaded and an expression of JavaScript is true."""
+    def open(self, file: Path | str, ready: str = "true") -> None:
+        """Open a file or an address and wait until it is loaded and an expression of JavaScript is true."""
         self._loaded = False
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        self.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
         due = time.monotonic() + _SECONDS
         while not self._loaded:
             assert time.monotonic() < due, f"{file} does not load; {self.problems}"
@@ -112,6 +112,14 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", **size)
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
+
+    def touch(self, *points: tuple[float, float]) -> None:
+        """Put a finger on the first point of the window, move it along the others and lift it."""
+        self.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        for number, (x, y) in enumerate(points):
+            kind = "touchMove" if number else "touchStart"
+            self.call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def screenshot(self, path: Path) -> None:
         """Write a picture of the whole page."""

@@ -49,7 +49,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--serve",
         action="store_true",
-        help="write nothing, but show the page at an address of this machine alone, anew whenever a run changes",
+        help="write nothing, but show the page on this machine alone, anew whenever a run changes",
     )
     parser.add_argument(
         "--port", type=up_to(65535), metavar="N", help="the port of --serve (default: a free one)"

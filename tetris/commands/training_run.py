@@ -280,6 +280,7 @@ class LiveReport(Callback):
     """Writes the report while the run goes on, in at most a hundredth of the time."""
 
     def __init__(self, folder: RunFolder) -> None:
+        """``folder`` is that of the run."""
         self._folder = folder
         self._due = time.monotonic() + LIVE_SECONDS
 

@@ -219,7 +219,7 @@ class Chart {
     const { spec } = this;
     const values = spec.series.flatMap((series) => [...series.y, ...(series.low ?? []), ...(series.high ?? [])]);
     const [low, high] = spec.ends ?? extent(values);
-    const most = Math.max(4, Math.floor(height / 60));
+    const most = Math.max(spec.small ? 6 : 4, Math.floor(height / 60));
     if (spec.log === undefined) return linear(spec.zero ? 0 : low, high, most);
     return logarithmic(low >= spec.log ? 10 ** Math.floor(Math.log10(low)) : 0, high, spec.log, most);
   }

@@ -245,7 +245,7 @@ function weights(figure) {
         tell: (x) => {
           const place = placeAt(run, x);
           return `${X_TITLES[state.across]} ${amount(xOf(run)[place])}: ` +
-            `${amount(run.mean[feature][place])} ± ${amount(run.std[feature][place])}`;
+            [run.mean, run.std].map((values) => compact.format(values[feature][place])).join(" ± ");
         },
       };
     });

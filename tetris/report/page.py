@@ -276,7 +276,8 @@ def _curve_choice(runs: Sequence[RunRecord]) -> Markup:
         ("generation_best", "best candidate"),
     )
     options = "".join(f'<option value="{value}">{text}</option>' for value, text in choices)
-    bands = '<label><input type="checkbox" name="bands"> median and range of runs that differ only in the seed</label>'
+    told = "median and range of runs that differ only in the seed"
+    bands = f'<label><input type="checkbox" name="bands"> {told}</label>'
     repeated = len(set(map(seedless, runs))) < len(runs)
     return Markup(
         f'<p class="choice"><label>Curve <select name="curve">{options}</select></label>'

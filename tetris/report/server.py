@@ -1,4 +1,4 @@
-"""A live view of runs: their report from a server on the loopback address, rendered again when a folder changes."""
+"""A live view of runs: a server on the loopback address whose page follows their folders."""
 
 from __future__ import annotations
 
@@ -109,5 +109,5 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "GET":
             self.wfile.write(content)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of http.server
         """Say nothing."""

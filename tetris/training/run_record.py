@@ -48,7 +48,7 @@ class RunRecord:
         recipe: Its recipe.
         metrics: A record a generation, at least one.
         controller: The learned controller, with its provenance.
-        starts: Hardware, commit and command of each start, as `start_record` returns them; empty for older runs.
+        starts: Hardware, commit and command of each start; see `start_record`. Empty for older runs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Where and how a run was computed: the hardware, the commit and the command of each start, in ``starts.jsonl``."""
+"""Hardware, commit and command of each start of a run, in ``starts.jsonl``."""
 
 from __future__ import annotations
 
