@@ -30,6 +30,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def at(page: Page, chart: str, *shares: float) -> list[tuple[float, float]]:
     """Scroll to a chart and return the points at shares of its x-axis."""
     page.evaluate(f"document.querySelector('{chart} .plot').scrollIntoView({{block: 'center'}})")
+    # Touches go to what was last on the screen.
+    frame = "requestAnimationFrame"
+    page.evaluate(f"new Promise((done) => {frame}(() => {frame}(() => setTimeout(done, 100))))")
     box = page.evaluate(
         f"(() => {{ const box = document.querySelector('{chart} .plot').getBoundingClientRect();"
         f" const axis = document.querySelector('{chart} .plot .axis').getBBox();"
