@@ -23,6 +23,10 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
+class Navigated(Exception):  # noqa: N818 - no error where a page loads itself again
+    """The page was left while it was asked something."""
+
+
 class Page:
     """A page in a browser of its own: ``with Page(program, folder) as page: page.open(file)``.
 
@@ -89,9 +93,15 @@ class Page:
     def wait_for(self, condition: str) -> None:
         """Wait until an expression of JavaScript is true."""
         due = time.monotonic() + _SECONDS
-        while not self.evaluate(f"Boolean({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < due, f"never came true: {condition}; {self.problems}"
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return bool(self.evaluate(f"Boolean({condition})"))
+        except Navigated:
+            return False
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript, awaited, as plain values."""
@@ -139,6 +149,8 @@ class Page:
         while True:
             told = self._read()
             if told.get("id") == self._number:
+                if "navigated" in told.get("error", {}).get("message", ""):
+                    raise Navigated
                 assert "error" not in told, (method, told["error"])
                 answer: dict[str, Any] = told["result"]
                 return answer

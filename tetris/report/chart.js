@@ -146,7 +146,7 @@ class Chart {
       begun = null;
       this.drag.removeAttribute("d");
     });
-    this.host.addEventListener("dblclick", () => this.spec.zoom(null));
+    this.host.addEventListener("dblclick", () => { if (this.spec.range) this.spec.zoom(null); });
     this.host.addEventListener("keydown", (event) => {
       const last = this.places.length - 1;
       const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
