@@ -3,7 +3,7 @@
 python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
 python scripts/report_tetris.py runs/a runs/b --out both.html
 python scripts/report_tetris.py runs/a runs/b --plot both.svg
-python scripts/report_tetris.py runs/mine --serve   # a page that follows the run, on this machine only
+python scripts/report_tetris.py runs/mine --serve  # follows the run
 """
 
 from __future__ import annotations

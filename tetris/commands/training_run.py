@@ -14,7 +14,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from cem import Callback
 from kernels import ranks
 from kernels.ahead import build_missing
 from kernels.files import set_aside
@@ -28,11 +27,12 @@ from tetris.numbers import lines
 from tetris.printable import printable
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
-from tetris.training import Interrupted, StopRequest, TrainingResult
+from tetris.training import Callback, Interrupted, StopRequest, TrainingResult
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
 from tetris.training.run_record import check_scores, load_run, read_metrics
+from tetris.training.start_record import add_start
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
@@ -62,6 +62,9 @@ def run_training(given: argparse.Namespace) -> int:
             if ranks.rank() == 0 and not folder.report.is_file():
                 report(folder)
             return 0
+        if ranks.rank() == 0:
+            with one_line_errors():
+                add_start(folder.starts, recipe.device)
         announce(training)
         if curves:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")

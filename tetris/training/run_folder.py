@@ -16,7 +16,6 @@ from kernels.files import write_text
 from kernels.names import meant_path
 from tetris.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
-from tetris.training.start_record import add_start
 
 RUNS = Path("runs")
 _BEFORE = {"averaging": 0.0}  # values of settings that older runs lack
@@ -126,7 +125,6 @@ class RunFolder:
             if new is not None:
                 self.check_free()
                 self._write_recipe(new)
-            add_start(self.starts, (new or self.recipe()).device)
             yield
         finally:
             os.close(descriptor)

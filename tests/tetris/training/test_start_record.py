@@ -10,7 +10,7 @@ from sample_runs import make_run
 from tetris.report.page import report_page
 from tetris.training.run_folder import RunFolder
 from tetris.training.run_record import load_run
-from tetris.training.start_record import read_starts, start_record
+from tetris.training.start_record import add_start, read_starts, start_record
 
 
 def test_a_record_tells_command_and_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +26,7 @@ def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     folder = RunFolder(make_run(tmp_path / "mine"))
     with folder.claimed(None):
         assert folder.in_use()
+        add_start(folder.starts, "cpu")
     assert not folder.in_use()
     run = load_run(folder.path)
     assert len(run.starts) == 2
