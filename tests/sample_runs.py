@@ -13,6 +13,7 @@ from tetris.evaluation.estimates import Estimate
 from tetris.evaluation.scores import Measurement
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
+from tetris.training.start_record import add_start
 from tetris.training.training import Training
 
 SCORES = {
@@ -30,6 +31,7 @@ def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **se
     run = RunFolder(folder)
     training = Training(recipe, run, StopRequest())
     with run.claimed(recipe):
+        add_start(run.starts, recipe.device)
         training.trainer.run()
     training.save_controller(measurements() if scored else None, estimates() if estimated else None)
     return folder

@@ -23,6 +23,10 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
+class Navigated(Exception):  # noqa: N818 - no error where a page loads itself again
+    """The page was left while it was asked something."""
+
+
 class Page:
     """A page in a browser of its own: ``with Page(program, folder) as page: page.open(file)``.
 
@@ -76,10 +80,10 @@ class Page:
             self._process.wait()
         os.close(self._from)
 
-    def open(self, file: Path, ready: str = "true") -> None:
-        """Open a file and wait until it is loaded and an expression of JavaScript is true."""
+    def open(self, file: Path | str, ready: str = "true") -> None:
+        """Open a file or an address and wait until it is loaded and an expression of JavaScript is true."""
         self._loaded = False
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        self.call("Page.navigate", url=file if isinstance(file, str) else file.resolve().as_uri())
         due = time.monotonic() + _SECONDS
         while not self._loaded:
             assert time.monotonic() < due, f"{file} does not load; {self.problems}"
@@ -89,9 +93,15 @@ class Page:
     def wait_for(self, condition: str) -> None:
         """Wait until an expression of JavaScript is true."""
         due = time.monotonic() + _SECONDS
-        while not self.evaluate(f"Boolean({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < due, f"never came true: {condition}; {self.problems}"
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return bool(self.evaluate(f"Boolean({condition})"))
+        except Navigated:
+            return False
 
     def evaluate(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript, awaited, as plain values."""
@@ -113,6 +123,14 @@ class Page:
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
+    def touch(self, *points: tuple[float, float]) -> None:
+        """Put a finger on the first point of the window, move it along the others and lift it."""
+        self.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        for number, (x, y) in enumerate(points):
+            kind = "touchMove" if number else "touchStart"
+            self.call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y}])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
     def screenshot(self, path: Path) -> None:
         """Write a picture of the whole page."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
@@ -131,6 +149,8 @@ class Page:
         while True:
             told = self._read()
             if told.get("id") == self._number:
+                if "navigated" in told.get("error", {}).get("message", ""):
+                    raise Navigated
                 assert "error" not in told, (method, told["error"])
                 answer: dict[str, Any] = told["result"]
                 return answer

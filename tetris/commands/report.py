@@ -3,6 +3,7 @@
 python scripts/report_tetris.py runs/mine       # writes runs/mine/report.html
 python scripts/report_tetris.py runs/a runs/b --out both.html
 python scripts/report_tetris.py runs/a runs/b --plot both.svg
+python scripts/report_tetris.py runs/mine --serve  # follows the run
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from kernels.files import check_writable
 from tetris.commands.arguments import add_feature_header
-from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending
+from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending, up_to
 from tetris.printable import printable
 from tetris.report import ACROSS, PICTURE_SUFFIXES
 
@@ -45,8 +46,20 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"the horizontal axis, at first: {', '.join(ACROSS)} (default: generation for one run, "
         "decisions for several)",
     )
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="write nothing, but show the page on this machine alone, anew whenever a run changes",
+    )
+    parser.add_argument(
+        "--port", type=up_to(65535), metavar="N", help="the port of --serve (default: a free one)"
+    )
     add_feature_header(parser)
     arguments = parser.parse_args(argv)
+    if arguments.serve and (arguments.out or arguments.plot):
+        parser.error("expected --serve without --out and --plot")
+    if arguments.port is not None and not arguments.serve:
+        parser.error("expected --port with --serve")
     arguments.across = arguments.across or ("generation" if len(arguments.runs) == 1 else "decisions")
     return arguments
 
@@ -61,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tetris.training.run_folder import RunFolder
     from tetris.training.run_record import load_run
 
+    if arguments.serve:
+        return serve(arguments)
     one = len(arguments.runs) == 1
     with one_line_errors():
         if arguments.plot is not None:
@@ -72,6 +87,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.plot is not None:
             draw_runs(runs, arguments.plot, arguments.across)
             print(f"{printable(arguments.plot)}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
-        write_report(out, runs, arguments.across)
+        write_report(out, runs, arguments.across, live=any(RunFolder(run).in_use() for run in arguments.runs))
         print(f"{printable(out)}: {out.stat().st_size / 1e3:,.0f} kB")
+    return 0
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Show the page of runs until Ctrl-C."""
+    from tetris.report.server import ReportServer
+    from tetris.training.run_folder import RunFolder
+
+    with one_line_errors():
+        for path in arguments.runs:
+            RunFolder(path).recipe()  # there is a run, maybe without a generation yet
+        server = ReportServer(arguments.runs, arguments.across, arguments.port or 0)
+    with server:
+        print(f"{server.url} follows {', '.join(map(printable, arguments.runs))}; Ctrl-C ends it", flush=True)
+        server.serve_forever()
     return 0

@@ -8,8 +8,11 @@ import shlex
 import signal
 import sys
 import threading
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from kernels import ranks
 from kernels.ahead import build_missing
@@ -24,12 +27,16 @@ from tetris.numbers import lines
 from tetris.printable import printable
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
-from tetris.training import Interrupted, StopRequest, TrainingResult
+from tetris.training import Callback, Interrupted, StopRequest, TrainingResult
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
 from tetris.training.run_record import check_scores, load_run, read_metrics
+from tetris.training.start_record import add_start
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
+
+LIVE_SECONDS = 20.0
+"""The least time between two reports while a run goes on, in seconds."""
 
 _CPU = "--device cpu in a new run"
 _NOT_SETTINGS = ("feature_header", "config", "out", "resume", "time_limit", "tensorboard")
@@ -45,7 +52,8 @@ def run_training(given: argparse.Namespace) -> int:
             folder = RunFolder(path)
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
-            callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
+            curves = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
+            callbacks = [*curves, *([LiveReport(folder)] if ranks.rank() == 0 else [])]
             training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
             if ranks.rank() == 0:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
@@ -54,8 +62,11 @@ def run_training(given: argparse.Namespace) -> int:
             if ranks.rank() == 0 and not folder.report.is_file():
                 report(folder)
             return 0
+        if ranks.rank() == 0:
+            with one_line_errors():
+                add_start(folder.starts, recipe.device)
         announce(training)
-        if callbacks:
+        if curves:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         with stop:
             return train(training, stop)
@@ -192,7 +203,8 @@ def train(training: Training, stop: StopRequest) -> int:
             summarize(training, result)
             if first:
                 draw(training)
-        written = first and report(training.folder)
+        scores_follow = interrupted is None and bool(recipe.score_decisions)
+        written = first and report(training.folder, live=scores_follow)
         if interrupted is None and recipe.score_decisions:
             try:
                 said = measure(training, controller, stop)
@@ -267,10 +279,29 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
     return said
 
 
-def report(folder: RunFolder, *, again: bool = False) -> bool:
+class LiveReport(Callback):
+    """Writes the report while the run goes on, in at most a hundredth of the time."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """``folder`` is that of the run."""
+        self._folder = folder
+        self._due = time.monotonic() + LIVE_SECONDS
+
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Write it if it is due."""
+        begun = time.monotonic()
+        if begun < self._due:
+            return
+        with suppress(Exception):  # the report at the end says what is wrong
+            write_report(self._folder.report, [load_run(self._folder.path)], live=True)
+        ended = time.monotonic()
+        self._due = ended + max(LIVE_SECONDS, 100 * (ended - begun))
+
+
+def report(folder: RunFolder, *, again: bool = False, live: bool = False) -> bool:
     """Write the report and print its path, or why it failed; return whether it is there."""
     try:
-        write_report(folder.report, [load_run(folder.path)])
+        write_report(folder.report, [load_run(folder.path)], live=live)
     except Exception as error:
         retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
         note(f"no {folder.report}: {type(error).__name__}: {error}; to try again: {retry}")

@@ -22,7 +22,7 @@ def is_estimate(score: Score) -> bool:
 def counted(score: Score) -> str:
     """Return from how many games or estimates a score comes."""
     if is_estimate(score):
-        return f"{score['estimates']} estimates"
+        return f"{score['estimates']} estimate{'s'[: score['estimates'] != 1]}"
     return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
 
 

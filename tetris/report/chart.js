@@ -1,8 +1,9 @@
-// A line chart as SVG: linear or logarithmic, with bands, boundaries, and a cursor for pointer and keyboard.
+// A line chart as SVG: linear or logarithmic, with bands, boundaries, and a cursor for pointer, touch and keyboard.
 
 const SVG = "http://www.w3.org/2000/svg";
 const DASHES = ["", "7 4", "2 3", "10 3 2 3", "14 4", "6 2 1 2 1 2"];
 const COLORS = 6;
+const LEAST_DRAG = 12; // pixels; a shorter one is a tap
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 /** Returns an SVG element with attributes, and children if they are given. */
@@ -71,52 +72,91 @@ function pieces(values) {
 /**
  * Draws a chart into an element, again whenever its width changes.
  *
- * spec: { name, xTitle, yTitle, whole, log, zero, ends, height, small, stages: [{ at, board }], tell(x),
- *   series: [{ x, y, low, high, style }] }; whole says that x counts something; low and high are the edges of
- *   a band, or missing; log is the value below which a logarithmic scale is linear; ends are those of the
- *   y-axis where they are given.
+ * spec: { name, xTitle, yTitle, whole, log, zero, ends, height, small, stages: [{ at, board }], tell(x), range,
+ *   zoom(range), series: [{ x, y, low, high, style }] }; whole says that x counts something; low and high are the
+ *   edges of a band, or missing; log is the value below which a logarithmic scale is linear; ends are those of the
+ *   y-axis where they are given; range is the part of the x-axis to show, null for all; zoom is called with another.
  */
 class Chart {
   constructor(host, spec) {
     this.host = host;
-    this.host.className = "plot";
+    this.told = Object.assign(document.createElement("output"), { className: "told", ariaLive: "off" });
+    host.after(this.told);
+    Object.assign(host, { className: "plot", tabIndex: 0, role: "slider", ariaLabel: spec.name });
     this.set(spec);
     new ResizeObserver(() => this.draw()).observe(host);
-    if (!spec.tell) return;
-    const told = Object.assign(document.createElement("output"), { className: "told", ariaLive: "off" });
-    host.after(told);
-    Object.assign(host, { tabIndex: 0, role: "slider", ariaLabel: spec.name });
-    this.told = told;
     this.listen();
-    this.moveTo(this.places.length - 1);
   }
 
   set(spec) {
-    this.spec = spec;
-    this.places = [...new Set(spec.series.flatMap((series) => series.x))].sort((a, b) => a - b);
-    this.cursor = Math.min(this.cursor ?? this.places.length - 1, this.places.length - 1);
+    const [from, to] = spec.range ?? [-Infinity, Infinity];
+    const shown = (x) => x >= from && x <= to;
+    const cut = (series) => Object.fromEntries(Object.entries(series).map(([key, values]) =>
+      [key, Array.isArray(values) ? values.filter((_, place) => shown(series.x[place])) : values]));
+    this.spec = { ...spec, series: spec.series.map(cut) };
+    this.places = [...new Set(this.spec.series.flatMap((series) => series.x))].sort((a, b) => a - b);
+    this.cursor = this.places.length - 1;
     this.draw();
-    if (this.told) this.moveTo(this.places.length - 1);
+    this.moveTo(this.places.length - 1);
+  }
+
+  /** The value of the x-axis under a pointer. */
+  under(event) {
+    const share = (event.clientX - this.host.getBoundingClientRect().left - this.left) / (this.right - this.left);
+    const [first, last] = [this.places[0], this.places.at(-1)];
+    return first + Math.min(Math.max(share, 0), 1) * (last - first);
+  }
+
+  moveToward(x) {
+    const distance = (place) => Math.abs(this.places[place] - x);
+    let nearest = 0;
+    for (let place = 1; place < this.places.length; place++) {
+      if (distance(place) < distance(nearest)) nearest = place;
+    }
+    this.moveTo(nearest);
+  }
+
+  /** Zooms to what lies between two values, if that is two places at least. */
+  zoom(range) {
+    if (this.places.filter((place) => place >= range[0] && place <= range[1]).length > 1) this.spec.zoom(range);
   }
 
   listen() {
-    this.host.addEventListener("pointermove", (event) => {
-      const share = (event.offsetX - this.left) / (this.right - this.left);
-      const [first, last] = [this.places[0], this.places.at(-1)];
-      const x = first + share * (last - first);
-      const distance = (place) => Math.abs(this.places[place] - x);
-      let nearest = 0;
-      for (let place = 1; place < this.places.length; place++) {
-        if (distance(place) < distance(nearest)) nearest = place;
-      }
-      this.moveTo(nearest);
+    let begun = null; // where a drag began
+    this.host.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      begun = event;
+      this.moveToward(this.under(event));
     });
+    this.host.addEventListener("pointermove", (event) => {
+      this.moveToward(this.under(event));
+      if (!begun) return;
+      this.host.setPointerCapture(event.pointerId);
+      const [from, to] = [begun, event].map((each) => this.toX(this.under(each)));
+      this.drag.setAttribute("d", `M${from} ${this.ends[0]}H${to}V${this.ends[1]}H${from}Z`);
+    });
+    this.host.addEventListener("pointerup", (event) => {
+      const from = begun;
+      begun = null;
+      this.drag.removeAttribute("d");
+      if (!from || Math.abs(event.clientX - from.clientX) < LEAST_DRAG) return;
+      this.zoom([from, event].map((each) => this.under(each)).sort((a, b) => a - b));
+    });
+    this.host.addEventListener("pointercancel", () => { // the finger scrolls the page
+      begun = null;
+      this.drag.removeAttribute("d");
+    });
+    this.host.addEventListener("dblclick", () => { if (this.spec.range) this.spec.zoom(null); });
     this.host.addEventListener("keydown", (event) => {
       const last = this.places.length - 1;
       const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
       const ends = { Home: 0, End: last };
       if (event.ctrlKey || event.altKey || event.metaKey) return;
-      if (event.key in steps) this.moveTo(Math.min(Math.max(this.cursor + steps[event.key], 0), last));
+      if (event.key === "+") {
+        const [at, quarter] = [this.places[this.cursor], (this.places.at(-1) - this.places[0]) / 4];
+        this.zoom([at - quarter, at + quarter]);
+      } else if (event.key === "-") this.spec.zoom(null);
+      else if (event.key in steps) this.moveTo(Math.min(Math.max(this.cursor + steps[event.key], 0), last));
       else if (event.key in ends) this.moveTo(ends[event.key]);
       else return;
       event.preventDefault();
@@ -141,8 +181,8 @@ class Chart {
     const labels = y.ticks.map((tick) => compact.format(tick));
     this.left = 10 + 7 * Math.max(...labels.map((label) => label.length), 1);
     this.right = width - 10;
-    const top = spec.small ? 8 : spec.stages?.length ? 40 : 26;
-    const bottom = height - (spec.small ? 20 : 42);
+    const top = !spec.small && spec.stages?.length ? 40 : 26;
+    const bottom = height - 42;
     const [first, last] = [this.places[0], this.places.at(-1)];
     const x = linear(first, last, Math.max(2, Math.floor((this.right - this.left) / 75)), spec.whole ? 1 : undefined);
     this.toX = (value) => this.left + x.at(value) * (this.right - this.left);
@@ -163,15 +203,14 @@ class Chart {
       text(compact.format(tick), { x: this.toX(tick), y: bottom + 16, "text-anchor": anchor });
       if (!spec.small) picture.append(svg("path", { class: "axis", d: `M${this.toX(tick)} ${bottom}v4` }));
     });
-    if (!spec.small) {
-      text(spec.yTitle, { x: 0, y: 14, class: "title" });
-      const middle = (this.left + this.right) / 2;
-      text(spec.xTitle, { x: middle, y: bottom + 36, "text-anchor": "middle", class: "title" });
-    }
+    text(spec.yTitle, { x: 0, y: 14, class: "title" });
+    const middle = (this.left + this.right) / 2;
+    text(spec.xTitle, { x: middle, y: bottom + (spec.small ? 30 : 36), "text-anchor": "middle", class: "title" });
     this.drawStages(picture, text);
     for (const series of spec.series) this.drawSeries(picture, series, toY);
     this.line = svg("path", { class: "cursor" });
-    picture.append(this.line);
+    this.drag = svg("path", { class: "drag" });
+    picture.append(this.line, this.drag);
     host.replaceChildren(picture);
     this.drawCursor();
   }
@@ -180,7 +219,7 @@ class Chart {
     const { spec } = this;
     const values = spec.series.flatMap((series) => [...series.y, ...(series.low ?? []), ...(series.high ?? [])]);
     const [low, high] = spec.ends ?? extent(values);
-    const most = Math.max(4, Math.floor(height / 60));
+    const most = Math.max(spec.small ? 6 : 4, Math.floor(height / 60));
     if (spec.log === undefined) return linear(spec.zero ? 0 : low, high, most);
     return logarithmic(low >= spec.log ? 10 ** Math.floor(Math.log10(low)) : 0, high, spec.log, most);
   }
@@ -190,8 +229,9 @@ class Chart {
     const [top, bottom] = this.ends;
     stages.forEach(({ at, board }, number) => {
       const from = Math.max(this.toX(at), this.left);
-      const to = this.toX(stages[number + 1]?.at ?? this.places.at(-1));
-      if (number) picture.append(svg("path", { class: "stage", d: `M${from} ${small ? top : top - 12}V${bottom}` }));
+      const to = Math.min(this.toX(stages[number + 1]?.at ?? this.places.at(-1)), this.right);
+      if (from > to) return; // not in the part that is shown
+      if (number && from > this.left) picture.append(svg("path", { class: "stage", d: `M${from} ${small ? top : top - 12}V${bottom}` }));
       if (small || to - from < 7 * board.length) return;
       text(board, { x: (from + to) / 2, y: top - 4, "text-anchor": "middle" });
     });
@@ -214,7 +254,7 @@ class Chart {
   }
 
   drawCursor() {
-    if (!this.told || !this.line) return;
+    if (!this.line) return;
     const at = this.toX(this.places[this.cursor]).toFixed(1);
     this.line.setAttribute("d", `M${at} ${this.ends[0]}V${this.ends[1]}`);
   }

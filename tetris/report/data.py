@@ -46,6 +46,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     made = list(itertools.accumulate(record["decisions"] for record in run.metrics))
     values: dict[str, Any] = {
         "name": name,
+        "group": seedless(run),
         "stages": [{"board": on, "first": first} for on, first, _ in stages_of(run.metrics)],
         "generation": [record["generation"] for record in metrics],
         "decisions": [made[place] for place in places],
@@ -78,6 +79,11 @@ def recorded_game(run: RunRecord) -> Replay:
 def _after_states(features: str, weights: tuple[float, ...], rules: Rules) -> tuple[AfterState, ...]:
     controller = LinearController(features, weights, rules)
     return tuple(islice(decisions(controller, rules, PieceStream(rules, DEFAULT_SEED, 0)), GAME_DECISIONS))
+
+
+def seedless(run: RunRecord) -> str:
+    """Return the settings of a run but for its seed, equal for runs that differ in the seed alone."""
+    return " ".join(f"{name}={value}" for name, value in run.recipe.to_dict().items() if name != "seed")
 
 
 def distinct_names(runs: Sequence[RunRecord]) -> list[str]:

@@ -3,7 +3,7 @@
 const { runs, across } = JSON.parse(document.getElementById("report-data").textContent);
 const exact = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const several = runs.length > 1;
-const state = { across, curve: "elite_mean" };
+const state = { across, curve: "elite_mean", zoom: null, ...history.state?.choices };
 const charts = [];
 
 /** The unit in which wall time is shown, by the longest run. */
@@ -13,7 +13,9 @@ const [unit, unitSeconds] = (() => {
 })();
 const X_TITLES = { generation: "generation", decisions: "decisions", seconds: `wall time [${unit}]` };
 
-const horizontal = () => ({ xTitle: X_TITLES[state.across], whole: state.across !== "seconds" });
+const horizontal = () => ({
+  xTitle: X_TITLES[state.across], whole: state.across !== "seconds", range: state.zoom, zoom,
+});
 const amount = (value) => (value === null || value === undefined ? "unknown" : exact.format(value));
 
 function xOf(run) {
@@ -69,6 +71,30 @@ function add(host, make) {
   charts.push({ chart: new Chart(plot, make()), make });
 }
 
+/** Shows a part of the x-axis in all charts; null for all of it. */
+function zoom(range) {
+  state.zoom = range;
+  redraw();
+}
+
+/** Adds a link to the values of the runs as a CSV file, which the page itself holds. */
+function download(figure) {
+  const columns = ["generation", "decisions", "seconds", "generation_best", "elite_mean", "elite_threshold",
+    "learned_mean_fitness", "std_mean"];
+  const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+  const rows = runs.flatMap((run) => run.generation.map((_, place) =>
+    [quoted(run.name), boardAt(run, place), ...columns.map((column) => run[column][place] ?? "")]));
+  const csv = [["run", "board", ...columns], ...rows].map((row) => `${row.join(",")}\r\n`).join("");
+  const link = Object.assign(document.createElement("a"), {
+    download: "learning_curve.csv",
+    href: `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`,
+    textContent: "Download the values as CSV",
+  });
+  const line = Object.assign(document.createElement("p"), { className: "hint" });
+  line.append(link);
+  figure.append(line);
+}
+
 function where(run, place) {
   return `generation ${amount(run.generation[place])} (${boardAt(run, place)}), ` +
     `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
@@ -120,24 +146,62 @@ function learning(figure) {
   caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter; but for " +
     "importance splitting no candidate can score more than it has decisions for. Boards stand above; on a higher " +
     "one games are longer.");
+  download(figure);
 }
 
-/** A chart with a curve a run. */
+/** Runs that differ in the seed alone, as lists. */
+const groups = [...new Set(runs.map((run) => run.group))].map((group) => runs.filter((run) => run.group === group));
+state.bands ??= groups.some((group) => group.length > 2);
+
+/** The median of a group and its range, where all its runs have got to. */
+function medians(group, key) {
+  const xs = group.map(xOf);
+  const [from, to] = [Math.max(...xs.map((x) => x[0])), Math.min(...xs.map((x) => x.at(-1)))];
+  const x = xs[0].filter((value) => value >= from && value <= to);
+  const sorted = x.map((at) => group
+    .map((run, number) => run[key][Math.max(xs[number].findLastIndex((value) => value <= at), 0)])
+    .filter((value) => value !== null).sort((a, b) => a - b));
+  const pick = (share) => sorted.map((values) => {
+    const place = share * (values.length - 1);
+    return values.length ? (values[Math.floor(place)] + values[Math.ceil(place)]) / 2 : null;
+  });
+  const band = group.length > 1 ? { low: pick(0), high: pick(1) } : {};
+  const name = group.length > 1 ? `${group[0].name} and ${group.length - 1} more` : group[0].name;
+  return { name, x, y: pick(0.5), ...band };
+}
+
+/** A chart with a curve a run, or with the median and the range of each group of runs. */
 function perRun(figure, key, spec, told) {
-  if (several) legend(figure, runs.map((run, number) => ({ text: run.name, style: look(number) })));
-  add(figure, () => ({
-    ...horizontal(),
-    stages: commonStages(),
-    series: runs.map((run, number) => ({ x: xOf(run), y: run[key()], style: look(number) })),
-    tell: teller((run, place) => told(amount(run[key()][place]))),
-    ...spec,
-  }));
+  const place = document.createElement("div");
+  figure.append(place);
+  add(figure, () => {
+    const curves = state.bands
+      ? groups.map((group) => medians(group, key()))
+      : runs.map((run) => ({ name: run.name, x: xOf(run), y: run[key()] }));
+    const series = curves.map((curve, number) => ({ ...curve, style: look(number) }));
+    place.replaceChildren();
+    if (several) legend(place, series.map(({ name, style }) => ({ text: name, style })));
+    const tellGroup = ({ name, x, y, low, high }, at) => {
+      const nearest = Math.max(x.findLastIndex((value) => value <= at), 0);
+      return `${name}: ${told(amount(y[nearest]))}` + (low ? ` (${amount(low[nearest])} – ${amount(high[nearest])})` : "");
+    };
+    return {
+      ...horizontal(),
+      stages: commonStages(),
+      series,
+      tell: state.bands
+        ? (x) => [`${X_TITLES[state.across]} ${amount(x)}`, ...series.map((each) => tellGroup(each, x))].join("\n")
+        : teller((run, at) => told(amount(run[key()][at]))),
+      ...spec,
+    };
+  });
 }
 
 function curves(figure) {
   const spec = { name: "Learning curves", yTitle: "lines per game, in training (log scale)", log: 1 };
   perRun(figure, () => state.curve, spec, (value) => `${value} lines per game`);
   caption(figure, "Runs are comparable where they play on the same board; scores are measured alike for all.");
+  download(figure);
 }
 
 function spread(figure) {
@@ -160,22 +224,29 @@ function weights(figure) {
     values.map((value, place) => (value === null ? null : value + sign * run.std[feature][place])));
   const [low, high] = [edges(-1), edges(1)];
   const greatest = Math.max(...extent([...low, ...high].flat()).map(Math.abs));
-  const told = document.createElement("figcaption");
+  caption(figure, "Weights of vectors of length 1, on the same scale in all. Line: mean of the generation's " +
+    "distribution, before any averaging. Band: one standard deviation to both sides.");
   const panels = Object.assign(document.createElement("div"), { className: "panels" });
-  figure.append(told, panels);
+  figure.append(panels);
   run.features.forEach((name, feature) => {
     const panel = document.createElement("div");
     panel.append(Object.assign(document.createElement("h3"), { textContent: name }));
     panels.append(panel);
     add(panel, () => {
-      told.textContent = `Horizontal: ${X_TITLES[state.across]}. Vertical: weight, of vectors of length 1, ` +
-        "the same scale in all. Line: mean of the generation's distribution, before any averaging. Band: one standard deviation to both sides.";
       return {
+        name: `Weight of ${name}`,
+        ...horizontal(),
+        yTitle: "weight",
         small: true,
-        height: 120,
+        height: 150,
         ends: [-greatest, greatest],
         stages: stagesOf(run),
         series: [{ x: xOf(run), y: run.mean[feature], low: low[feature], high: high[feature], style: look(0) }],
+        tell: (x) => {
+          const place = placeAt(run, x);
+          return `${X_TITLES[state.across]} ${amount(xOf(run)[place])}: ` +
+            [run.mean, run.std].map((values) => compact.format(values[feature][place])).join(" ± ");
+        },
       };
     });
   });
@@ -183,15 +254,33 @@ function weights(figure) {
 
 function redraw() {
   for (const { chart, make } of charts) chart.set(make());
+  for (const button of document.querySelectorAll("button.whole")) button.hidden = !state.zoom;
 }
 
 const FIGURES = { learning, curves, spread, speed, weights };
 for (const figure of document.querySelectorAll("figure[data-chart]")) FIGURES[figure.dataset.chart](figure);
 for (const input of document.querySelectorAll("input[name=across]")) {
-  input.checked = input.value === across;
-  input.addEventListener("change", () => { state.across = input.value; redraw(); });
+  input.checked = input.value === state.across;
+  input.addEventListener("change", () => { state.across = input.value; zoom(null); });
 }
-document.querySelector("select[name=curve]")?.addEventListener("change", (event) => {
-  state.curve = event.target.value;
-  redraw();
-});
+for (const figure of document.querySelectorAll("figure[data-chart]")) {
+  const button = document.createElement("button");
+  Object.assign(button, { type: "button", className: "whole", textContent: "Show the whole run", hidden: !state.zoom });
+  button.addEventListener("click", () => zoom(null));
+  figure.prepend(button);
+}
+if (history.state?.choices) { // after a reload: as the reader left it
+  const { open, section, top } = history.state;
+  document.querySelectorAll("details").forEach((each, place) => { each.open = open.includes(place); });
+  const at = document.getElementById(section);
+  if (at) scrollBy(0, at.getBoundingClientRect().top - top);
+}
+for (const wide of document.querySelectorAll(".wide")) {
+  new ResizeObserver(() => wide.classList.toggle("scrolls", wide.scrollWidth > wide.clientWidth)).observe(wide);
+}
+for (const [name, property] of [["curve", "value"], ["bands", "checked"]]) {
+  const control = document.querySelector(`[name=${name}]`);
+  if (!control) continue;
+  control[property] = state[name];
+  control.addEventListener("change", () => { state[name] = control[property]; redraw(); });
+}

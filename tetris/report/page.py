@@ -14,7 +14,7 @@ from kernels.files import write_text
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate
-from tetris.report.data import chart_values, distinct_names, recorded_game, shown_places
+from tetris.report.data import chart_values, distinct_names, recorded_game, seedless, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.tables import (
     cost_table,
@@ -23,6 +23,7 @@ from tetris.report.tables import (
     score_tables,
     settings_table,
     stage_table,
+    start_table,
     weight_table,
 )
 from tetris.score import ESTIMATOR
@@ -32,8 +33,14 @@ from tetris.view.replay_page import player_assets, player_fragment
 _FOLDER = Path(__file__).parent
 
 
-def report_page(run: RunRecord, across: str = "generation") -> str:
-    """Return the report of a run as a page; ``across`` is the first x axis of its charts."""
+def report_page(run: RunRecord, across: str = "generation", *, live: bool = False) -> str:
+    """Return the report of a run as a page.
+
+    Args:
+        run: The run.
+        across: The first x axis of its charts.
+        live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
+    """
     recipe = run.recipe
     state = f"{run.generations} of {recipe.total_generations} generations"
     parts = [
@@ -46,17 +53,23 @@ def report_page(run: RunRecord, across: str = "generation") -> str:
         section("A game", _game(run, run.name), name="game"),
         section("Weights", *_weights(run), name="weights"),
         section("Throughput", paragraph(_throughput(run)), _figure("speed"), name="throughput"),
-        section("Configuration", stage_table(run), settings_table([run], [run.name]), name="configuration"),
+        section(
+            "Configuration",
+            stage_table(run),
+            start_table([run], [run.name]),
+            settings_table([run], [run.name]),
+            name="configuration",
+        ),
         section(
             "Numbers",
             details("Generation by generation", generation_table(run, shown_places(run))),
             name="numbers",
         ),
     ]
-    return _page(run.name, parts, [chart_values(run, run.name)], across)
+    return _page(run.name, parts, [chart_values(run, run.name)], across, live)
 
 
-def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str:
+def comparison_page(runs: Sequence[RunRecord], across: str = "decisions", *, live: bool = False) -> str:
     """Return a page that compares at least two runs; see `report_page`."""
     names = distinct_names(runs)
     scored = [
@@ -66,11 +79,11 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str
     ]
     parts = [
         paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
-        section("Learning curves", _axis_choice(), _curve_choice(), _figure("curves"), name="learning"),
+        section("Learning curves", _axis_choice(), _curve_choice(runs), _figure("curves"), name="learning"),
         section("Scores", *_scores(_without_repetitions(scored)), name="scores"),
         section("Spread of the search", _figure("spread"), name="spread"),
         section("Throughput", cost_table(runs, names), _figure("speed"), name="throughput"),
-        section("Configuration", settings_table(runs, names), name="configuration"),
+        section("Configuration", settings_table(runs, names), start_table(runs, names), name="configuration"),
         section("Weights", weight_table(runs, names), name="weights"),
         section("Games", *(_game(run, name) for name, run in zip(names, runs, strict=True)), name="game"),
         section(
@@ -83,22 +96,30 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions") -> str
         ),
     ]
     values = [chart_values(run, name) for name, run in zip(names, runs, strict=True)]
-    return _page("Training runs compared", parts, values, across)
+    return _page("Training runs compared", parts, values, across, live)
 
 
-def write_report(path: Path, runs: Sequence[RunRecord], across: str = "generation") -> None:
+def page_of(runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False) -> str:
+    """Return the report of one run or the comparison of several; see `report_page`."""
+    if len(runs) == 1:
+        return report_page(runs[0], across, live=live)
+    return comparison_page(runs, across, live=live)
+
+
+def write_report(
+    path: Path, runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False
+) -> None:
     """Write the report of a run, or the comparison of several, atomically; see `report_page`.
 
     Raises:
         OSError: If the file cannot be written.
     """
-    write_text(path, report_page(runs[0], across) if len(runs) == 1 else comparison_page(runs, across))
+    write_text(path, page_of(runs, across, live=live))
 
 
-def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], across: str) -> str:
-    style, *program = (
-        (_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "chart.js", "page.js")
-    )
+def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], across: str, live: bool) -> str:
+    names = ("page.css", "chart.js", "page.js", *(("live.js",) if live else ()))
+    style, *program = ((_FOLDER / name).read_text(encoding="utf-8") for name in names)
     data = json_script({"across": across, "runs": list(runs)}, "report-data")
     return f"""<!doctype html>
 <html lang="en">
@@ -238,18 +259,27 @@ def _axis_choice() -> Markup:
         f'<label><input type="radio" name="across" value="{value}"> {text}</label>\n'
         for value, text in choices
     )
-    hint = "Point at a chart, or use the arrow keys where it has the focus, to read its values."
+    hint = (
+        "Point at or tap a chart, or use the arrow keys where it has the focus, to read its values. "
+        "Drag across a part to zoom in, double-click or double-tap to see the whole run."
+    )
     return Markup(
         f'<fieldset class="choice"><legend>All charts across</legend>\n{inputs}</fieldset>\n'
         f'<p class="hint">{hint}</p>\n'
     )
 
 
-def _curve_choice() -> Markup:
+def _curve_choice(runs: Sequence[RunRecord]) -> Markup:
     choices = (
         ("elite_mean", "mean of the elites"),
         ("learned_mean_fitness", "learned mean"),
         ("generation_best", "best candidate"),
     )
     options = "".join(f'<option value="{value}">{text}</option>' for value, text in choices)
-    return Markup(f'<p class="choice"><label>Curve <select name="curve">{options}</select></label></p>\n')
+    told = "median and range of runs that differ only in the seed"
+    bands = f'<label><input type="checkbox" name="bands"> {told}</label>'
+    repeated = len(set(map(seedless, runs))) < len(runs)
+    return Markup(
+        f'<p class="choice"><label>Curve <select name="curve">{options}</select></label>'
+        f"{bands if repeated else ''}</p>\n"
+    )

@@ -142,6 +142,17 @@ def settings_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
     return Markup(table + details("What is the same", alike))
 
 
+def start_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
+    """Return when, where and how runs were started or resumed; nothing of runs that recorded none."""
+    keys = ("date", "hardware", "commit", "command")
+    rows = [
+        [name, *(str(start.get(key) or "–") for key in keys)]
+        for name, run in zip(names, runs, strict=True)
+        for start in run.starts
+    ]
+    return html_table(["run", *keys], rows, "Starts of the run") if rows else Markup("")
+
+
 def _setting(value: object) -> str:
     if value in ("", None):
         return "–"

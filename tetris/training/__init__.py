@@ -4,12 +4,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cem import Interrupted, StopRequest, TrainingResult
+    from cem import Callback, Interrupted, StopRequest, TrainingResult
     from tetris.training.objective import LinesPerGame
     from tetris.training.run_record import RunRecord, load_run
     from tetris.training.training import train
 
 __all__ = [
+    "Callback",
     "Interrupted",
     "LinesPerGame",
     "RunRecord",

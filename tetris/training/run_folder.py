@@ -52,6 +52,11 @@ class RunFolder:
         return self.path / "checkpoints"
 
     @property
+    def starts(self) -> Path:
+        """One JSON object for each start of the run: hardware, commit, command."""
+        return self.path / "starts.jsonl"
+
+    @property
     def learning_curve(self) -> Path:
         """The learning curve."""
         return self.path / "learning_curve.png"
@@ -123,6 +128,17 @@ class RunFolder:
             yield
         finally:
             os.close(descriptor)
+
+    def in_use(self) -> bool:
+        """Return whether another process holds the lock: a run that goes on."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     def _write_recipe(self, recipe: Recipe) -> None:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from kernels.files import read_bytes
 from tetris import LinearController
 from tetris.training.recipe import Recipe
 from tetris.training.run_folder import RunFolder
+from tetris.training.start_record import read_starts
 
 MOST_BYTES = 1 << 30
 """The most bytes of a run's metrics: some million generations."""
@@ -47,12 +48,14 @@ class RunRecord:
         recipe: Its recipe.
         metrics: A record a generation, at least one.
         controller: The learned controller, with its provenance.
+        starts: Hardware, commit and command of each start; see `start_record`. Empty for older runs.
     """
 
     name: str
     recipe: Recipe
     metrics: list[Metrics]
     controller: LinearController
+    starts: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def scores(self) -> list[dict[str, Any]]:
@@ -141,7 +144,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         raise ValueError(
             f"{folder.controller}: expected provenance.versions to be an object, got {versions!r}"
         )
-    return RunRecord(path.resolve().name, recipe, metrics, controller)
+    return RunRecord(path.resolve().name, recipe, metrics, controller, read_starts(folder.starts))
 
 
 def read_metrics(path: Path) -> list[Metrics]:

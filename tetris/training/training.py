@@ -34,6 +34,7 @@ from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
+from tetris.training.start_record import add_start
 from tetris.versions import versions
 
 CHECKPOINT_SECONDS = 1.0
@@ -80,6 +81,7 @@ def train(
     prepare_engine(recipe)
     training = Training(recipe, folder, StopRequest(), time_limit_s)
     with folder.claimed(recipe):
+        add_start(folder.starts, recipe.device)
         training.trainer.run()
         controller = training.save_controller()
     if controller is None:

@@ -36,7 +36,7 @@ class TetrisPlayer extends HTMLElement {
     this.find(".position").max = this.count;
     const speeds = [...new Set([...SPEEDS, this.speed])].sort((a, b) => a - b);
     this.find(".speed").replaceChildren(
-      ...speeds.map((speed) => new Option(`${speed.toLocaleString()} pieces/s`, speed)),
+      ...speeds.map((speed) => new Option(`${speed.toLocaleString()} ${speed === 1 ? "piece" : "pieces"}/s`, speed)),
     );
     this.find(".speed").value = this.speed;
     this.listen();

@@ -166,7 +166,7 @@ def test_report_lives_in_a_browser(script: Script, folder: Path, browser_page: P
     assert page.evaluate(told).startswith("generation 2 (5x6), 400 decisions")
     page.evaluate("document.querySelector('input[value=decisions]').click()")
     titles = "[...document.querySelectorAll('.plot .title')].map((title) => title.textContent)"
-    assert page.evaluate(titles).count("decisions") == 3
+    assert page.evaluate(titles).count("decisions") == 3 + 2
 
 
 def test_player_of_a_report_plays_pauses_and_scrubs(script: Script, folder: Path, browser_page: Page) -> None:

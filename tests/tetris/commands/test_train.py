@@ -48,7 +48,7 @@ def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytes
     _train(script, folder)
     assert sorted(path.name for path in folder.iterdir()) == [
         *("checkpoints", "config.json", "controller.json", "learning_curve.png", "metrics.jsonl"),
-        "report.html",
+        *("report.html", "starts.jsonl"),
     ]
     assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert [line["generation"] for line in _metrics(folder)] == [1, 2, 3]

@@ -88,7 +88,7 @@ def test_a_run_stopped_by_the_clock_has_a_report(script: Script, tmp_path: Path)
 def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **options: object) -> None:
         raise KeyError("lines")
 
     monkeypatch.setattr(training_run, "write_report", broken)

@@ -1,0 +1,167 @@
+"""The page of a run under a finger and a mouse, on a phone and on a desktop, in light and dark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from chromium import Page
+from sample_runs import make_run
+
+from tetris.report.page import write_report
+from tetris.report.server import ReportServer
+from tetris.training.run_record import load_run
+
+pytestmark = pytest.mark.slow
+
+READY = "document.querySelector('.told')?.textContent"
+LONG = {"curriculum": "5x6:8:20,5x7:4:20"}
+SCREENS = [(width, dark) for width in (390, 1280) for dark in (False, True)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "mine", **LONG)
+
+
+def at(page: Page, chart: str, *shares: float) -> list[tuple[float, float]]:
+    """Scroll to a chart and return the points at shares of its x-axis."""
+    page.evaluate(f"document.querySelector('{chart} .plot').scrollIntoView({{block: 'center'}})")
+    # Touches go to what was last on the screen.
+    frame = "requestAnimationFrame"
+    page.evaluate(f"new Promise((done) => {frame}(() => {frame}(() => setTimeout(done, 100))))")
+    box = page.evaluate(
+        f"(() => {{ const box = document.querySelector('{chart} .plot').getBoundingClientRect();"
+        f" const axis = document.querySelector('{chart} .plot .axis').getBBox();"
+        " return [box.left + axis.x, axis.width, box.top + box.height / 2]; })()"
+    )
+    return [(box[0] + share * box[1], box[2]) for share in shares]
+
+
+def told(page: Page, chart: str) -> str:
+    return str(page.evaluate(f"document.querySelector('{chart} .told').textContent"))
+
+
+@pytest.mark.parametrize(("width", "dark"), SCREENS)
+def test_a_tap_reads_a_swipe_zooms_and_a_button_shows_all(
+    run: Path, tmp_path: Path, browser_page: Page, width: int, dark: bool
+) -> None:
+    page = browser_page
+    write_report(tmp_path / "page.html", [load_run(run)])
+    page.resize(width, 800, dark=dark)
+    page.open(tmp_path / "page.html", READY)
+    for chart, begin in (
+        ("[data-chart=learning]", "generation 1 ("),
+        ("[data-chart=weights]", "generation 1:"),
+    ):
+        page.touch(*at(page, chart, 0.01))
+        assert told(page, chart).startswith(begin)
+    chart = "[data-chart=learning]"
+    page.touch(*at(page, chart, 0.3, 0.35, 0.5, 0.7))
+    assert told(page, chart).startswith("generation 8 (")  # the last one in sight
+    assert told(page, "[data-chart=weights]").startswith("generation 8:")
+    whole = f"document.querySelector('{chart} .whole')"
+    assert page.evaluate(f"{whole}.hidden") is False
+    page.evaluate(f"{whole}.click()")
+    assert told(page, chart).startswith("generation 12 (")
+    assert page.evaluate(f"{whole}.hidden") is True
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_mouse_drags_to_zoom_and_a_double_click_shows_all(
+    run: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    page = browser_page
+    write_report(tmp_path / "page.html", [load_run(run)])
+    page.open(tmp_path / "page.html", READY)
+    chart = "[data-chart=learning]"
+
+    def mouse(kind: str, point: tuple[float, float], clicks: int = 1) -> None:
+        held = {"button": "left", "buttons": 1, "clickCount": clicks}
+        page.call("Input.dispatchMouseEvent", type=kind, x=point[0], y=point[1], **held)
+
+    start, end = at(page, chart, 0.05, 0.5)
+    mouse("mousePressed", start)
+    mouse("mouseMoved", end)
+    mouse("mouseReleased", end)
+    assert told(page, chart).startswith("generation 6 (")
+    for clicks in (1, 2):
+        mouse("mousePressed", end, clicks)
+        mouse("mouseReleased", end, clicks)
+    assert told(page, chart).startswith("generation 12 (")
+
+
+def test_the_values_are_a_csv_file_in_the_page(run: Path, tmp_path: Path, browser_page: Page) -> None:
+    write_report(tmp_path / "page.html", [load_run(run)])
+    browser_page.open(tmp_path / "page.html", READY)
+    kind, _, text = browser_page.evaluate("document.querySelector('a[download]').href").partition(",")
+    assert kind == "data:text/csv;charset=utf-8"
+    header, *rows = unquote(text).split("\r\n")[:-1]
+    assert header.startswith("run,board,generation,decisions,seconds,generation_best")
+    assert [row.split(",")[:3] for row in rows[:1]] == [['"mine"', "5x6", "1"]]
+    assert len(rows) == 12
+
+
+def test_a_wide_table_says_that_it_scrolls(run: Path, tmp_path: Path, browser_page: Page) -> None:
+    write_report(tmp_path / "page.html", [load_run(run)])
+    browser_page.resize(390, 800)
+    browser_page.open(tmp_path / "page.html", READY)
+    browser_page.wait_for("document.querySelector('#scores .wide.scrolls')")
+    browser_page.resize(1280, 800)
+    browser_page.wait_for("!document.querySelector('#scores .wide.scrolls')")
+
+
+def test_seeds_are_compared_by_median_and_range(tmp_path: Path, browser_page: Page) -> None:
+    runs = [load_run(make_run(tmp_path / f"seed{seed}", **LONG, seed=seed)) for seed in (1, 2, 3)]
+    write_report(tmp_path / "page.html", runs)
+    page = browser_page
+    page.open(tmp_path / "page.html", READY)
+    chart = "[data-chart=curves]"
+    values = sorted(each.metrics[-1]["elite_mean"] for each in runs)
+    low, median, high = (f"{float(f'{value:.4g}'):g}" for value in values)
+    assert told(page, chart).split("\n")[1] == (f"seed1 and 2 more: {median} lines per game ({low} – {high})")
+    assert page.evaluate(f"document.querySelectorAll('{chart} .plot .curve').length") == 1
+    page.evaluate("document.querySelector('[name=bands]').click()")
+    assert page.evaluate(f"document.querySelectorAll('{chart} .plot .curve').length") == 3
+
+
+def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser_page: Page) -> None:
+    page = browser_page
+    server = ReportServer([run])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with server:
+        page.open(server.url, READY)
+        chart = "[data-chart=learning]"
+        page.evaluate("document.querySelector('input[value=decisions]').click()")
+        page.touch(*at(page, chart, 0.0, 0.1, 0.5))
+        zoomed = told(page, chart)
+        page.evaluate("document.querySelector('#numbers details').open = true")
+        page.evaluate("document.querySelector('#throughput').scrollIntoView()")
+        metrics = run / "metrics.jsonl"
+        *_, last = metrics.read_text().splitlines()
+        with metrics.open("a") as file:
+            file.write(json.dumps({**json.loads(last), "generation": 13}) + "\n")
+        page.evaluate("window.old = true")
+        page.wait_for(f"!window.old && {READY}")
+        assert told(page, chart) == zoomed
+        assert page.evaluate("document.querySelector('input[value=decisions]').checked")
+        assert page.evaluate("document.querySelector('#numbers details').open")
+        assert page.evaluate("document.querySelectorAll('#numbers tbody tr').length") == 13
+        assert abs(page.evaluate("document.querySelector('#throughput').getBoundingClientRect().top")) < 2
+        server.shutdown()
+    page.problems[:] = [each for each in page.problems if server.url not in each]
+
+
+def test_a_file_of_a_run_that_goes_on_loads_itself_again(
+    run: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "page.html"
+    write_report(file, [load_run(run)], live=True)
+    browser_page.open(file, READY)
+    browser_page.evaluate("window.old = true")
+    write_report(file, [load_run(run)])
+    browser_page.wait_for(f"!window.old && {READY}")
+    assert "location.reload" not in browser_page.evaluate("document.documentElement.innerHTML")

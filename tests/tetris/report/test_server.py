@@ -1,0 +1,79 @@
+"""tetris/report/server.py: one page on the loopback address, made again when the run changes."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sample_runs import make_run
+
+from tetris.report.server import ReportServer
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "mine")
+
+
+@pytest.fixture
+def server(run: Path) -> Iterator[ReportServer]:
+    with ReportServer([run]) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def ask(
+    server: ReportServer, path: str = "/", method: str = "GET", host: str | None = None
+) -> tuple[int, str | None, str]:
+    """Return status, version and text of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.request(method, path, headers={"Host": host or f"localhost:{server.server_port}"})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, answer.getheader("ETag"), text
+
+
+def test_the_page_is_live_and_names_its_version(server: ReportServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    status, version, page = ask(server)
+    assert (status, "location.reload" in page) == (200, True)
+    assert f'data-version="{version}"' in page
+    assert ask(server, method="HEAD") == (200, version, "")
+    assert ask(server) == (200, version, page)
+
+
+def test_a_change_of_the_folder_changes_the_page(server: ReportServer, run: Path) -> None:
+    _, before, _ = ask(server)
+    metrics = run / "metrics.jsonl"
+    metrics.write_text(metrics.read_text() + metrics.read_text().splitlines(keepends=True)[-1])
+    _, after, page = ask(server)
+    assert after != before
+    assert "4 of 3 generations" in page
+
+
+def test_the_last_whole_page_stays_while_a_file_is_damaged(server: ReportServer, run: Path) -> None:
+    first = ask(server)
+    (run / "controller.json").write_text("{")
+    assert ask(server) == first
+
+
+def test_a_run_without_a_generation_is_waited_for(server: ReportServer, run: Path) -> None:
+    for name in ("metrics.jsonl", "controller.json"):
+        (run / name).unlink()
+    status, _, page = ask(server)
+    assert (status, 'http-equiv="refresh"' in page) == (503, True)
+
+
+@pytest.mark.parametrize("host", ["example.com", "example.com:80", "127.0.0.1.example.com:80", "localhost"])
+def test_hosts_of_other_names_are_refused(server: ReportServer, host: str) -> None:
+    assert ask(server, host=host)[0] == 403
+
+
+def test_nothing_but_the_page_is_served(server: ReportServer) -> None:
+    assert ask(server, "/metrics.jsonl")[0] == 404
+    assert ask(server, "/../config.json")[0] == 404

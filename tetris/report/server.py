@@ -1,0 +1,113 @@
+"""A live view of runs: a server on the loopback address whose page follows their folders."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tetris.report.html import escaped
+from tetris.report.page import page_of
+from tetris.training.run_folder import RunFolder
+from tetris.training.run_record import load_run
+
+ADDRESS = "127.0.0.1"
+"""The loopback address: other machines cannot reach it."""
+
+_HOSTS = (ADDRESS, "localhost")
+_WAITING = (
+    '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
+    "<title>Waiting</title><p>{}</p></html>\n"
+)
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Serves one page, the report of a run or the comparison of several, on `ADDRESS`.
+
+    Attributes:
+        url: Its address.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, runs: Sequence[Path], across: str = "generation", port: int = 0) -> None:
+        """Listen; ``port`` 0 is a free one.
+
+        Raises:
+            OSError: If the port is taken.
+        """
+        super().__init__((ADDRESS, port), _Handler)
+        self.url = f"http://{ADDRESS}:{self.server_port}/"
+        self._runs = list(runs)
+        self._across = across
+        self._lock = threading.Lock()
+        self._version = ""
+        self._page = ""
+
+    def page(self) -> tuple[str, str]:
+        """Return the page of now and its version; the last whole one where the folder cannot be read.
+
+        Raises:
+            OSError: If a file of a run cannot be read.
+            ValueError: If a folder holds no run, or none with a generation yet.
+        """
+        with self._lock:
+            version = self._state()
+            if version != self._version:
+                try:
+                    page = page_of([load_run(run) for run in self._runs], self._across, live=True)
+                except (ValueError, OSError):
+                    if not self._page:
+                        raise
+                    return self._page, self._version  # a file may be on its way
+                self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
+                self._version = version
+            return self._page, self._version
+
+    def _state(self) -> str:
+        """What changes when a file of a run does."""
+        state = []
+        for folder in map(RunFolder, self._runs):
+            for file in (folder.config, folder.metrics, folder.controller, folder.starts):
+                if file.is_file():
+                    status = file.stat()
+                    state.append((str(file), status.st_mtime_ns, status.st_size))
+        return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReportServer
+
+    def do_GET(self) -> None:
+        """Answer with the page."""
+        # A page of another site may reach this server by a name of its own: DNS rebinding.
+        if self.headers.get("Host", "").rpartition(":")[0] not in _HOSTS:
+            return self._answer(HTTPStatus.FORBIDDEN, "expected the host 127.0.0.1 or localhost")
+        if self.path.partition("?")[0] != "/":
+            return self._answer(HTTPStatus.NOT_FOUND, "expected /")
+        try:
+            page, version = self.server.page()
+        except (ValueError, OSError) as error:
+            return self._answer(HTTPStatus.SERVICE_UNAVAILABLE, _WAITING.format(escaped(error)))
+        return self._answer(HTTPStatus.OK, page, version)
+
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
+
+    def _answer(self, status: HTTPStatus, text: str, version: str = "") -> None:
+        content = text.encode()
+        kind = "html" if text.startswith("<") else "plain"
+        self.send_response(status)
+        self.send_header("Content-Type", f"text/{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        if version:
+            self.send_header("ETag", version)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of http.server
+        """Say nothing."""
