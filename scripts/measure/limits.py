@@ -6,7 +6,7 @@ python scripts/measure limits --device cuda --boards 5x6:1 4x8:1 --json limits.j
 Every board is solved by value iteration, with one piece known or with two (WxH:2); games of the solution
 check it. Then games of DT-20 and of a controller that the preset quick learns on that board with all its
 features, all from the same pieces, by the C++ engine. Training takes a fixed number of generations, and no
-choice is made. On a GPU boards of 2^32 need 60 GB of its memory.
+choice is made. On a GPU boards of 32 cells need 120 GB of its memory.
 """
 
 from __future__ import annotations

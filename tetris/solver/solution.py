@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class Solution:
     Attributes:
         rules: The game.
         pieces_known: 1, the piece to be placed, or 2, the next one, too.
-        values: The lines to come, float32. One piece known: of each board, shape (2^cells,). Two: of each
+        values: The lines to come, float64. One piece known: of each board, shape (2^cells,). Two: of each
             board and piece to be placed, shape (8 * 2^cells,), those of a board side by side. Row r, column c
             of a board is bit r * width + c. A board that play cannot reach has 0.
         lines_per_game: Of perfect play, from the empty board.
@@ -102,7 +103,7 @@ class Solution:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a NumPy archive: boards that have a value, their values, rules and figures as JSON.
 
-        ``boards`` is uint32, shape (n,); ``values`` float32, shape (n,), or (n, 7) if two pieces are known.
+        ``boards`` is uint32, shape (n,); ``values`` float64, shape (n,), or (n, 7) if two pieces are known.
         """
         rows = self.values.cpu().numpy().reshape(-1, 1 if self.pieces_known == 1 else KNOWN_PIECES)
         rows = rows[:, : len(PIECE_LETTERS)]
@@ -129,9 +130,9 @@ class Solution:
             rules, known = Rules.from_dict(said["rules"]), check_integer("known", said["pieces_known"], 1, 2)
             figures = {name: said[name] for name in _FIGURES}
             shape = (1 << rules.width * rules.height, KNOWN_PIECES if known == 2 else 1)
-            dense = np.zeros(shape, np.float32)
+            dense = np.zeros(shape)
             dense[boards, : len(PIECE_LETTERS)] = values.reshape(len(boards), -1)
-        except (KeyError, TypeError, ValueError, IndexError, EOFError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"expected {path} to be a solution that Solution.save wrote: {error}") from error
         return cls(rules, known, torch.from_numpy(dense.reshape(-1)), **figures)
 

@@ -119,39 +119,39 @@ struct SmallLanding {
 };
 
 // The value of a board before its piece is known, and before its next piece is known for each piece: the lines to come.
-TETRIS_FUNCTION void sweep(const Problem& problem, int known, uint32_t board, const float* values, float* to) {
+TETRIS_FUNCTION void sweep(const Problem& problem, int known, uint32_t board, const double* values, double* to) {
     const uint64_t heights = heights_of(problem, board);
     const uint32_t mirror = problem.symmetric ? mirrored(problem, board) : board;
     double sum = 0.0;
     for (int piece = 0; piece < PIECES; ++piece) {
         if (!problem.draws(piece)) continue;
-        float best[KNOWN_PIECES] = {};
+        double best[KNOWN_PIECES] = {};
         for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
             const SmallLanding landing(problem, board, heights, problem.placements[i]);
-            const auto lines = static_cast<float>(landing.lines);
+            const double lines = landing.lines;
             if (known == 1) {
-                const float value = lines + (landing.over ? 0.0f : values[landing.board]);
+                const double value = lines + (landing.over ? 0.0 : values[landing.board]);
                 best[0] = value > best[0] ? value : best[0];
             } else {
-                const float* after = values + static_cast<int64_t>(landing.board) * KNOWN_PIECES;
+                const double* after = values + static_cast<int64_t>(landing.board) * KNOWN_PIECES;
                 TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
-                    const float value = lines + (landing.over ? 0.0f : after[next]);
+                    const double value = lines + (landing.over ? 0.0 : after[next]);
                     best[next] = value > best[next] ? value : best[next];
                 }
             }
         }
         if (known == 1) {
-            sum += static_cast<double>(best[0]);
+            sum += best[0];
             continue;
         }
         double all = 0.0;
-        TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all += problem.draws(next) ? static_cast<double>(best[next]) : 0.0;
-        const auto mean = static_cast<float>(all / problem.count);
+        TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) all += problem.draws(next) ? best[next] : 0.0;
+        const double mean = all / problem.count;
         to[static_cast<int64_t>(board) * KNOWN_PIECES + piece] = mean;
         const int seen = problem.symmetric ? problem.mirror[piece] : piece;
         to[static_cast<int64_t>(mirror) * KNOWN_PIECES + seen] = mean;
     }
-    if (known == 1) to[board] = to[mirror] = static_cast<float>(sum / problem.count);
+    if (known == 1) to[board] = to[mirror] = sum / problem.count;
 }
 
 // Marks the boards that a board leads to and that nobody marked; of two that mirror each other the lesser number.
@@ -171,15 +171,15 @@ TETRIS_FUNCTION void expand(const Problem& problem, uint32_t board, uint8_t* mar
 }
 
 // The best placement by the values, the first of several: its place in the engine's order. 0 if all end the game.
-TETRIS_FUNCTION int choose(const Problem& problem, int known, uint32_t board, int piece, int next, const float* values) {
+TETRIS_FUNCTION int choose(const Problem& problem, int known, uint32_t board, int piece, int next, const double* values) {
     const uint64_t heights = heights_of(problem, board);
-    float best = -1.0f;
+    double best = -1.0;
     int place = 0;
     for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
         const SmallLanding landing(problem, board, heights, problem.placements[i]);
         const int64_t at = known == 1 ? landing.board : static_cast<int64_t>(landing.board) * KNOWN_PIECES + next;
         if (landing.over && landing.lines == 0) continue;
-        const float value = static_cast<float>(landing.lines) + (landing.over ? 0.0f : values[at]);
+        const double value = landing.lines + (landing.over ? 0.0 : values[at]);
         if (value > best) {
             best = value;
             place = problem.placements[i].place;
@@ -189,7 +189,7 @@ TETRIS_FUNCTION int choose(const Problem& problem, int known, uint32_t board, in
 }
 
 // The lines of a game, played by the rules of the engines.
-TETRIS_FUNCTION int64_t play(const Problem& problem, int known, const PieceStream& pieces, const float* values, int64_t most) {
+TETRIS_FUNCTION int64_t play(const Problem& problem, int known, const PieceStream& pieces, const double* values, int64_t most) {
     using L = ScalarLanes;
     const Geometry<L> geometry(problem.rules.width, problem.rules.height);
     typename L::ColumnBits cells = geometry.walls;

@@ -44,8 +44,8 @@ struct SweepOne {
     Problem problem;
     int known;
     const uint32_t* boards;
-    const float* values;
-    float* to;
+    const double* values;
+    double* to;
     TETRIS_FUNCTION void operator()(int64_t i) const { tetris::sweep(problem, known, boards[i], values, to); }
 };
 struct ExpandOne {
@@ -59,7 +59,7 @@ struct PlayOne {
     int known;
     PieceSource source;
     int64_t first, seed, most;
-    const float* values;
+    const double* values;
     int64_t* lines;
     TETRIS_FUNCTION void operator()(int64_t i) const {
         const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(first + i)};
@@ -74,13 +74,13 @@ struct Iteration {
                       bool clear_on_overflow, int64_t pieces) {
         const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
         check(boards, ScalarType::Int, boards, "boards");
-        check(values, ScalarType::Float, boards, "values");
-        check(to, ScalarType::Float, boards, "values");
+        check(values, ScalarType::Double, boards, "values");
+        check(to, ScalarType::Double, boards, "values");
         STD_TORCH_CHECK(to.numel() == values.numel() && to.const_data_ptr() != values.const_data_ptr(),
                         "expected new values of the shape of the old ones, elsewhere");
         Device::each(boards, boards.numel(),
                      SweepOne{problem, known_of(values, problem), reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>()),
-                              values.const_data_ptr<float>(), to.mutable_data_ptr<float>()});
+                              values.const_data_ptr<double>(), to.mutable_data_ptr<double>()});
     }
 
     static void expand(const Tensor& boards, const Tensor& marks, int64_t width, int64_t height, bool clear_on_overflow,
@@ -97,11 +97,11 @@ struct Iteration {
     static void play(const Tensor& values, const Tensor& lines, int64_t first, int64_t seed, int64_t most, int64_t width,
                      int64_t height, bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
         const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-        check(values, ScalarType::Float, values, "values");
+        check(values, ScalarType::Double, values, "values");
         check(lines, ScalarType::Long, values, "lines");
         Device::each(values, lines.numel(),
                      PlayOne{problem, known_of(values, problem), PieceSource::of(packed, count, false), first, seed, most,
-                             values.const_data_ptr<float>(), lines.mutable_data_ptr<int64_t>()});
+                             values.const_data_ptr<double>(), lines.mutable_data_ptr<int64_t>()});
     }
 };
 

@@ -1,0 +1,190 @@
+"""Perfect play: against a plain solver by the reference engine, known values, games, files, devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.build import CompilerMissingError
+from tetris import Rules
+from tetris.game import after_states
+from tetris.solver import Solution, solve
+
+Script = Callable[..., Any]
+
+
+def solved(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
+    try:
+        return solve(rules, pieces_known, device)
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+
+
+def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
+    """Return lines a game and reachable boards by dictionaries and the reference engine."""
+    found: dict[tuple[int, ...], list[list[tuple[int, tuple[int, ...] | None]]]] = {}
+    new = [()]
+    while new:
+        rows = new.pop()
+        if rows in found:
+            continue
+        found[rows] = [
+            [
+                (after.lines, None if after.game_over else after.rows)
+                for after in after_states(rows, piece, rules)
+            ]
+            for piece in rules.piece_set
+        ]
+        new += [after for placements in found[rows] for _, after in placements if after is not None]
+    kinds = range(len(rules.piece_set))
+    values = {rows: [0.0 for _ in kinds] for rows in found}  # with one piece known all are the same
+
+    def best(placements: list[tuple[int, tuple[int, ...] | None]], known: int) -> float:
+        return max(lines + (0.0 if after is None else values[after][known]) for lines, after in placements)
+
+    before = -1.0
+    while sum(values[()]) - before > 1e-7:
+        before = sum(values[()])
+        for _ in range(10):
+            for rows, choices in found.items():  # what is new counts at once (Gauss and Seidel)
+                if pieces_known == 2:
+                    values[rows] = [
+                        sum(best(each, known) for known in kinds) / len(kinds) for each in choices
+                    ]
+                else:
+                    values[rows] = [sum(best(each, 0) for each in choices) / len(kinds)] * len(kinds)
+    return sum(values[()]) / len(kinds), len(found)
+
+
+@pytest.mark.parametrize(
+    ("rules", "pieces_known"),
+    [
+        (Rules(4, 4, pieces="OSZ"), 1),
+        (Rules(4, 4, pieces="ITL"), 1),
+        (Rules(4, 4, clear_on_overflow=True, pieces="OTS"), 1),
+        (Rules(4, 4, pieces="SZT"), 2),
+        (Rules(5, 4, pieces="SZ"), 1),
+    ],
+)
+def test_it_is_what_a_plain_solver_finds(rules: Rules, pieces_known: int) -> None:
+    solution = solved(rules, pieces_known)
+    lines, boards = plain(rules, pieces_known)
+    assert solution.boards == boards
+    assert solution.lines_per_game == pytest.approx(lines, rel=1e-4)
+
+
+def test_published_values_and_a_separate_solver() -> None:
+    assert solved(Rules(4, 4)).lines_per_game == pytest.approx(7.067, abs=1e-3)
+    assert solved(Rules(4, 6)).lines_per_game == pytest.approx(21.1285, abs=2e-4)
+
+
+@pytest.mark.slow
+def test_five_by_five_is_that_of_the_literature() -> None:
+    # 13.7 lines: Thiery and Scherrer 2009. 13.7015: a solver written for a comparison.
+    solution = solved(Rules(5, 5))
+    assert solution.lines_per_game == pytest.approx(13.7015, abs=1e-3)
+    assert solution.boards == 6_437_226
+
+
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_games_of_the_engine_confirm_the_value(pieces_known: int) -> None:
+    solution = solved(Rules(4, 5), pieces_known)
+    lines = solution.play(100_000, seed=3).double()
+    error = float(lines.std()) / len(lines) ** 0.5
+    # A fixed seed; by chance four standard errors are exceeded once in 16,000 seeds.
+    assert abs(float(lines.mean()) - solution.lines_per_game) < 4 * error
+
+
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_it_chooses_what_it_plays(pieces_known: int) -> None:
+    from tetris.piece_stream import PieceStream
+
+    rules = Rules(4, 5)
+    solution = solved(rules, pieces_known)
+    for stream in range(20):
+        pieces, rows, lines, t = PieceStream(rules, 5, stream), (), 0, 0
+        while True:
+            after = solution.choose(rows, pieces[t], None if pieces_known == 1 else pieces[t + 1])
+            lines, rows, t = lines + after.lines, after.rows, t + 1
+            if after.game_over:
+                break
+        assert lines == int(solution.play(stream + 1, seed=5)[stream])
+
+
+def test_it_is_the_same_by_any_number_of_threads() -> None:
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, threads):
+            torch.set_num_threads(count)
+            found.append(solved(Rules(5, 4, pieces="IOSZT")))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(found[0].values, found[1].values)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_a_gpu_finds_the_same(pieces_known: int) -> None:
+    rules = Rules(4, 5)
+    here, there = solved(rules, pieces_known), solved(rules, pieces_known, "cuda")
+    assert torch.equal(here.values, there.values.cpu())
+    assert torch.equal(here.play(1000), there.play(1000).cpu())
+
+
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_a_file_holds_it(pieces_known: int, tmp_path: Path) -> None:
+    solution = solved(Rules(4, 4), pieces_known)
+    solution.save(tmp_path / "s.npz")
+    loaded = Solution.load(tmp_path / "s.npz")
+    assert torch.equal(loaded.values, solution.values)
+    assert (loaded.rules, loaded.boards, loaded.lines_per_game) == (
+        solution.rules,
+        solution.boards,
+        solution.lines_per_game,
+    )
+    with pytest.raises(ValueError, match="known pieces"):
+        loaded.choose((), 0, 1 if pieces_known == 1 else None)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    for name, content in {"text": b"nothing", "none": b"", "zip": b"PK\x03\x04" + bytes(50)}.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=name):
+            Solution.load(tmp_path / name)
+    np.savez(tmp_path / "other.npz", boards=np.zeros(3))
+    with pytest.raises(ValueError, match=r"other\.npz"):
+        Solution.load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(
+    ("rules", "pieces_known", "expected"),
+    [
+        (Rules(6, 6), 1, "at most 32 cells, got 6x6: 36"),
+        (Rules(4, 4, pieces="bag"), 1, "a bag would be part of the state"),
+        (Rules(4, 4), 3, "pieces_known"),
+    ],
+)
+def test_what_cannot_be_solved_is_refused(rules: Rules, pieces_known: int, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        solve(rules, pieces_known)
+
+
+def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> None:
+    arguments = ("--board", "4x4", "--device", "cpu", "--games", 1000)
+    ended = script("solve_tetris", *arguments)
+    assert ended.status == 0
+    assert "perfect play clears\n7.06694 lines a game" in ended.out
+    told = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
+    assert told["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
+    assert Solution.load(tmp_path / "s.npz").boards == told["boards"] == 2582
+    refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
+    assert refused.status == 2
+    assert "at most 32 cells" in refused.err
