@@ -78,12 +78,12 @@ def solve(
     boards = reachable(rules, device)
     size = (1 << cells) * (1 if pieces_known == 1 else KNOWN_PIECES)
     values = torch.zeros(size, dtype=torch.float64, device=device)
-    new = torch.zeros_like(values)
+    new, old = torch.zeros_like(values), torch.empty_like(values)
     op, game = operators(cuda=device == "cuda").sweep, problem(rules)
     lines = change = factor = error = 0.0
     rounds = good = 0  # rounds since an extrapolation; those of them in a row whose error is small
     for number in range(1, _MOST_ROUNDS + 1):
-        old = values.clone()
+        old.copy_(values)
         for _ in range(period(rules)):
             op(boards, values, new, *game)
             values, new = new, values
@@ -141,7 +141,7 @@ def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
     """Return the lines to come of the empty board, before its piece is known."""
     if pieces_known == 1:
         return float(values[0])
-    return float(values[list(rules.piece_set)].mean())
+    return math.fsum(values[list(rules.piece_set)].tolist()) / len(rules.piece_set)
 
 
 def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:
