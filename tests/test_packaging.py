@@ -136,7 +136,7 @@ def test_the_runtime_dependencies_are_exactly_five(pyproject: dict[str, Any]) ->
     assert names == DEPENDENCIES
 
 
-NOT_RUN = {"cuda", "prototype"}
+NOT_RUN = {"cuda", "docs", "prototype"}
 """The extras of which the suite needs nothing, for what uses them skips itself."""
 
 LINTERS = {"mypy", "ruff"}

@@ -119,7 +119,7 @@ class LinearController:
         Raises:
             TypeError: If a value has the wrong type.
             ValueError: If it is another format or version, a key is missing or unknown, or a value is out of
-            range.
+                range.
         """
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')

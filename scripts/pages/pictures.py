@@ -1,4 +1,4 @@
-"""The pictures of README and docs, drawn from the result files."""
+"""The pictures of README and docs, drawn from the result files and from searches."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from measure.benchmark_sampling import LABELS, median, speedups
 
 from pages import planner_blocks
+from pages.cem_pictures import draw_cem_pictures
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, arrivals, median_run
@@ -53,6 +54,7 @@ def draw_pictures(folder: Path) -> None:
     run = median_run(result)
     write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
     write_movie(folder / "search.gif")
+    draw_cem_pictures(folder)
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     record = load("h200/record_training")

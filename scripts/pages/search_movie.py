@@ -15,14 +15,17 @@ from kernels.files import write_bytes
 from tetris.report.figures import COLORS, new_figure
 
 _MEAN, _STD, _POPULATION, _SEED = (-1.5, 2.2), 0.3, 60, 1
-PANELS: Mapping[str, dict[str, Any]] = {
-    "textbook: variance about the elites' mean": {
-        "variance_about": "new_mean",
-        "weights": "equal",
-        "elite_fraction": 0.1,
-        "std_smoothing": 1.0,
-        "relative_std_floor": 0.0,
-    },
+TEXTBOOK: Mapping[str, Any] = {
+    "variance_about": "new_mean",
+    "weights": "equal",
+    "elite_fraction": 0.1,
+    "std_smoothing": 1.0,
+    "relative_std_floor": 0.0,
+}
+"""Options for the method as textbooks have it."""
+
+PANELS: Mapping[str, Mapping[str, Any]] = {
+    "textbook: variance about the elites' mean": TEXTBOOK,
     "default: variance about the old mean": {},
 }
 _X, _Y = (-2.25, 2.05), (-0.85, 3.05)
@@ -43,7 +46,7 @@ class Generation:
         mean: The mean it was drawn with, shape (2,).
         std: The standard deviation, shape (2,).
         candidates: Shape (N, 2).
-        elites: The indices of the elites.
+        elites: The indices of the elites, best first.
     """
 
     mean: Any
@@ -57,10 +60,10 @@ def banana(x: Any) -> Any:
     return (1 - x[..., 0]) ** 2 + 10 * (x[..., 1] - x[..., 0] ** 2) ** 2
 
 
-def generations(count: int, options: Mapping[str, Any]) -> list[Generation]:
+def generations(count: int, options: Mapping[str, Any], seed: int = _SEED) -> list[Generation]:
     """Return the generations of a search, and the distribution after them as one without candidates."""
     start = np.array(_MEAN)
-    search = CrossEntropyMethod(start, _STD, _POPULATION, maximize=False, seed=_SEED, **options)
+    search = CrossEntropyMethod(start, _STD, _POPULATION, maximize=False, seed=seed, **options)
     found = []
     for _ in range(count):
         mean, std, candidates = search.mean, search.std, search.ask()
@@ -130,18 +133,24 @@ def _frames(count: int) -> Iterator[tuple[Any, int]]:
     yield picture(), _LAST_MILLISECONDS
 
 
+def draw_function(axes: Any) -> None:
+    """Draw the contours of `banana` and its optimum."""
+    grid = np.stack(np.meshgrid(np.linspace(*_X, 300), np.linspace(*_Y, 300)), axis=-1)
+    levels = [0, 0.03, 0.2, 1, 3, 10, 30, 100, 1000]
+    shades = [str(shade) for shade in np.linspace(0.74, 1.0, len(levels) - 1)]
+    axes.contourf(grid[..., 0], grid[..., 1], banana(grid), levels=levels, colors=shades)
+    axes.contour(grid[..., 0], grid[..., 1], banana(grid), levels=levels, colors="0.7", linewidths=0.6)
+    axes.plot(*_OPTIMUM, "*", color=_BLACK, markersize=13, zorder=2)
+    axes.set(xlim=_X, ylim=_Y, xticks=[], yticks=[], aspect="equal")
+
+
 class _Panel:
     """One search on the contours of the function."""
 
     def __init__(self, axes: Any, title: str) -> None:
         from matplotlib.patches import Ellipse
 
-        grid = np.stack(np.meshgrid(np.linspace(*_X, 300), np.linspace(*_Y, 300)), axis=-1)
-        levels = [0, 0.03, 0.2, 1, 3, 10, 30, 100, 1000]
-        shades = [str(shade) for shade in np.linspace(0.74, 1.0, len(levels) - 1)]
-        axes.contourf(grid[..., 0], grid[..., 1], banana(grid), levels=levels, colors=shades)
-        axes.contour(grid[..., 0], grid[..., 1], banana(grid), levels=levels, colors="0.7", linewidths=0.6)
-        axes.plot(*_OPTIMUM, "*", color=_BLACK, markersize=13, zorder=2)
+        draw_function(axes)
         (self._rest,) = axes.plot([], [], "o", color=_GREY, markersize=3.5, alpha=0.6)
         (self._elites,) = axes.plot([], [], "o", color=_VERMILION, markersize=5)
         (self._path,) = axes.plot([], [], "-", color=_BLUE, linewidth=1.0)
@@ -149,7 +158,6 @@ class _Panel:
         self._ellipse = axes.add_patch(Ellipse((0, 0), 0, 0, fill=False, edgecolor=_BLUE, linewidth=2))
         self._text = axes.text(0.03, 0.04, "", transform=axes.transAxes, fontsize="large", family="monospace")
         axes.set_title(title, fontsize="large")
-        axes.set(xlim=_X, ylim=_Y, xticks=[], yticks=[], aspect="equal")
 
     def show(self, t: int, generation: Generation, means: list[Any]) -> None:
         """Show the distribution of generation t, its candidates and the way of the mean."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-from pages import literature_blocks, pictures, result_files, search_movie
+from pages import cem_pictures, literature_blocks, pictures, result_files, search_movie
 
 pytest.importorskip("matplotlib")
 
@@ -34,3 +35,27 @@ def test_the_moving_picture_shows_a_collapse_beside_the_default() -> None:
     textbook, default = (search_movie.generations(30, each)[-1] for each in search_movie.PANELS.values())
     assert textbook.std.max() < 1e-6 < 5 < search_movie.banana(textbook.mean)
     assert search_movie.banana(default.mean) < 1e-2
+
+
+def test_the_steps_of_a_generation_are_drawn(tmp_path: Path) -> None:
+    cem_pictures.draw_generation(tmp_path / "a.png")
+    cem_pictures.draw_stages(tmp_path / "b.png")
+    for picture in ("a.png", "b.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_rules_end_as_the_page_says() -> None:
+    spread, value = (
+        {rule: cem_pictures.collapse(rule)[i][:, -1] for rule in cem_pictures.RULES} for i in (0, 1)
+    )
+    assert all(
+        value[rule].min() > 1 for rule in ("textbook", "smoothed")
+    )  # every search has stopped on the way
+    assert value["default"].max() < 1e-4 < np.median(spread["default"]) * 10
+    assert np.median(value["extra"]) < 1e-4
+    assert np.median(spread["extra"]) < 1e-6  # it has collapsed after its variance ended
+
+
+def test_of_noisy_answers_the_average_is_best() -> None:
+    errors = {name: np.median(each[:, -1]) for name, each in cem_pictures.noisy_errors().items()}
+    assert 2 * errors["averaged"] < 1.2 * errors["mean"] < errors["best"]

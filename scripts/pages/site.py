@@ -1,0 +1,170 @@
+"""The hook of mkdocs.yml: makes the links of the repository's pages work on the site, and adds docstrings.
+
+A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its files. README
+and its neighbours, the notebook and the notes are pages of the site.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import posixpath
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "README.md": "start.md",  # to mkdocs a README is a folder's index
+    **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")},
+}
+"""Pages of the root, and what they are called beside those of docs/ on the site."""
+
+NOTEBOOK = "tetris.ipynb"
+COPIES = "repository"
+"""The folder of the site for what else the pages link to."""
+
+_LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]\([^)]*\))*\]\()([^)\s#]+)([^)\s]*\))")
+_FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages of the root, the notebook, and all that the pages link to outside docs/."""
+    own = {f"docs/{each}" for each in files.src_uris if each.endswith(".md")}
+    waiting = [*sorted(own), *PAGES]
+    found = {*waiting}
+    files.append(File.generated(config, "tetris.md", content=notebook_page(ROOT / "docs" / NOTEBOOK)))
+    while waiting:
+        path = waiting.pop(0)
+        if path not in own:
+            files.append(_file(path, config))
+        if path.endswith(".md") or (ROOT / path).is_dir():
+            more = dict.fromkeys(targets(_text(path), path))
+            new = [each for each in more if each not in found and not each.startswith("docs/")]
+            found.update(new)
+            waiting += new
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Return the text of a page with links for the site; that of the API with all docstrings."""
+    path = repository_path(page.file.src_uri)
+    text = with_site_links(_COMMENT.sub("", markdown), path)
+    return with_docstrings(text) if path == "docs/api.md" else text
+
+
+def site_path(path: str) -> str:
+    """Return where a file or folder of the repository lies on the site, as mkdocs names a source."""
+    if path == f"docs/{NOTEBOOK}":
+        return "tetris.md"
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path in PAGES:
+        return PAGES[path]
+    return f"{COPIES}/{path}/index.md" if (ROOT / path).is_dir() else f"{COPIES}/{path}"
+
+
+def repository_path(page: str) -> str:
+    """Return the file or folder of the repository that a page of the site shows: undoes `site_path`."""
+    for path, name in PAGES.items():
+        if name == page:
+            return path
+    if page.startswith(f"{COPIES}/"):
+        return page.removeprefix(f"{COPIES}/").removesuffix("/index.md")
+    return f"docs/{page}"
+
+
+def targets(text: str, path: str) -> list[str]:
+    """Return the files and folders of the repository to which the text of a page links."""
+    found = []
+    for part in _FENCE.split(text)[::2]:
+        found += [_target(match[2], path) for match in _LINK.finditer(part) if not _external(match[2])]
+        found += [_target(match[2], path) for match in re.finditer(r"(\[!\[[^\]]*\]\()([^)#]+)", part)]
+    return found
+
+
+def with_site_links(text: str, path: str) -> str:
+    """Return the text of a page with links to where things lie on the site."""
+    start = posixpath.dirname(site_path(path))
+
+    def moved(match: re.Match[str]) -> str:
+        if _external(match[2]):
+            return match[0]
+        return f"{match[1]}{posixpath.relpath(site_path(_target(match[2], path)), start)}{match[3]}"
+
+    parts = _FENCE.split(text)
+    parts[::2] = [_LINK.sub(moved, part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def with_docstrings(text: str) -> str:
+    """Return docs/api.md with what mkdocstrings makes of every name, once, below the table of its package."""
+    sections = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
+    parts, places = [sections[0]], dict[int, str]()
+    for package, section in zip(sections[1::2], sections[2::2], strict=True):
+        module = importlib.import_module(package)
+        new: list[str] = []
+
+        def linked(
+            match: re.Match[str], package: str = package, module: Any = module, new: list[str] = new
+        ) -> str:
+            place = f"{package}.{match[1]}"
+            thing = id(getattr(module, match[1]))
+            if thing not in places:
+                new.append(f"::: {place}\n\n")
+            return f"| [`{match[1]}`][{places.setdefault(thing, place)}] |"
+
+        table = re.sub(r"^\| `(\w+)` \|", linked, section, flags=re.MULTILINE)
+        parts.append(f"## {package}{table.rstrip()}\n\n{''.join(new)}")
+    return "".join(parts)
+
+
+def notebook_page(notebook: Path) -> str:
+    """Return a notebook as the text of a page: its texts and programs."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    parts = [
+        text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```"
+        for cell, text in zip(cells, texts, strict=True)
+    ]
+    return "\n\n".join(parts)
+
+
+def _file(path: str, config: Any) -> Any:
+    if path.endswith(".md") or (ROOT / path).is_dir():
+        return File.generated(config, site_path(path), content=_text(path))
+    return File.generated(config, site_path(path), abs_src_path=str(ROOT / path))
+
+
+def _text(path: str) -> str:
+    """Return the text of a page of the repository; that of a folder is the list of its files."""
+    if not (ROOT / path).is_dir():
+        return (ROOT / path).read_text(encoding="utf-8")
+    listed = subprocess.run(
+        ["git", "ls-files", "--", path], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    lines = [
+        f"- [{each.removeprefix(path + '/')}]({posixpath.relpath(each, posixpath.dirname(path))})"
+        for each in listed
+    ]
+    return "\n".join([f"# {path}", "", *lines])
+
+
+def _target(link: str, path: str) -> str:
+    """Return the path from the root to which a link of a page leads.
+
+    Raises:
+        ValueError: If there is nothing.
+    """
+    found = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    if not (ROOT / found).exists():
+        raise ValueError(f"expected a file or folder that {path} links to, found no {found}")
+    return found
+
+
+def _external(link: str) -> bool:
+    return "://" in link or link.startswith("mailto:")

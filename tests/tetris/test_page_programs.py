@@ -1,0 +1,85 @@
+"""The programs of docs that no other test runs; every page with programs has a test that runs them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import CompilerMissingError
+from tetris import Rules, feature_header, feature_names, play_game, published, training
+from tetris.controller import LinearController
+from tetris.own_features import check_twins
+
+DOCS = Path(__file__).parents[2] / "docs"
+RUN_ELSEWHERE = {
+    "examples.md": "test_examples_page.py",
+    "gymnasium.md": "tetris/test_gymnasium_page.py",
+    "optimiser.md": "test_optimiser_page.py",
+    "planner.md": "test_planner_page.py",
+    "writing_a_kernel.md": "kernels/test_writing_a_kernel.py",
+}
+RUN_HERE = {"features.md", "scale.md", "training.md", "watching.md"}
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    """Return the blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(page: str, **names: Any) -> dict[str, Any]:
+    """Run the one program of a page; returns its variables."""
+    (program,) = blocks(page)
+    names["__name__"] = "program"
+    exec(compile(program, DOCS / page, "exec"), names)
+    return names
+
+
+def test_every_page_with_programs_is_run() -> None:
+    assert {page.name for page in DOCS.glob("*.md") if blocks(page.name)} == RUN_HERE | RUN_ELSEWHERE.keys()
+    assert all(page in (DOCS.parent / "tests" / test).read_text() for page, test in RUN_ELSEWHERE.items())
+
+
+@pytest.mark.usefixtures("own_features_forgotten")
+def test_the_feature_of_ones_own_plays_and_has_its_twin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = run("features.md")
+    assert "PlayedGame of" in capsys.readouterr().out
+    (header,) = (block for block in blocks("features.md", "cpp") if "TETRIS_FEATURE" in block)
+    (tmp_path / "mine.h").write_text(header)
+    feature_header(tmp_path / "mine.h")
+    try:
+        check_twins(feature_names(names["controller"].features), Rules(10, 10), "cpu")
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+
+
+def test_a_search_of_one_rank_is_distributed() -> None:
+    found = run("scale.md", objective=lambda x: (x - 3.0).square().sum(-1), mean=torch.zeros(2), std=1.0)[
+        "result"
+    ]
+    assert torch.allclose(found.x, torch.full((2,), 3.0), atol=1e-3)
+
+
+def test_a_page_holds_the_player_of_a_replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    play_game(published("dt20"), seed=1, most_pieces=30).replay().save("game.json")
+    run("watching.md")
+    assert "After training" in (tmp_path / "report.html").read_text()
+
+
+def test_a_controller_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a small board for a few generations: the whole preset takes minutes."""
+    monkeypatch.chdir(tmp_path)
+    small = {"population": 8, "streams": 4, "features": "dt", "curriculum": "6x6:3:50", "board": "6x6"}
+    monkeypatch.setattr(training, "train", functools.partial(training.train, **small))
+    try:
+        controller = run("training.md")["controller"]
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    assert LinearController.load(tmp_path / "runs" / "a").weights == controller.weights
