@@ -1,0 +1,42 @@
+"""Perfect play on small boards, and what linear controllers reach of it: a block of docs/limits.md."""
+
+from __future__ import annotations
+
+from pages.result_files import load_all, table_block
+
+
+def small_boards() -> str:
+    """Return lines a game of perfect play, of a learned controller and of DT-20, and what solving took."""
+    results = [*load_all("limits"), *load_all("limits_large")]
+    rows = []
+    for result in results:
+        figures = result.figures
+        for name, perfect in figures.items():
+            if not name.endswith(".lines_per_game") or ".known" not in name:
+                continue
+            key = name.removesuffix(".lines_per_game")
+            _, board, known = key.split(".")
+            played = f"{figures[f'{key}.played']:.3f} ± {figures[f'{key}.played_error']:.3f}"
+            shares = []
+            for controller in ("learned", "dt20"):
+                lines = figures[f"limits.{board}.{controller}.lines_per_game"]
+                shares.append(f"{lines:.2f}" + (f", {lines / perfect:.0%}" if known == "known1" else ""))
+            rows.append(
+                [
+                    *(board, known.removeprefix("known"), f"{perfect:.4f}", played, *shares),
+                    *(f"{figures[f'{key}.boards']:,.0f}", f"{figures[f'{key}.sweeps']:,.0f}"),
+                    f"{figures[f'{key}.seconds']:.1f}",
+                ]
+            )
+    header = [
+        "board",
+        "pieces known",
+        "perfect play",
+        "a million games of it",
+        "learned",
+        "DT-20",
+        "boards",
+        "sweeps",
+        "s",
+    ]
+    return table_block(header, rows, *results)
