@@ -66,7 +66,7 @@ def draw_generation(picture: Path) -> None:
     old, new = generations(SHOWN + 1, {})[SHOWN:]
     order = np.argsort(banana(old.candidates), kind="stable")
     x, y = old.candidates[order].T
-    figure = new_figure(11.0, 3.9)
+    figure = new_figure(11.0, 2.9)
     panels = figure.subplots(1, 4)
     middle, half = old.mean, 1.25 * np.abs(old.candidates - old.mean).max()
     for axes, title in zip(panels, ("1. sample", "2. rank", "3. elites", "4. update"), strict=True):
@@ -77,7 +77,9 @@ def draw_generation(picture: Path) -> None:
     _draw_distribution(sample, old, linestyle="-")
     sample.plot(x, y, "o", color=_GREY, markersize=4)
     shown = rank.scatter(x, y, c=np.arange(1, len(order) + 1), cmap="viridis_r", s=22)
-    figure.colorbar(shown, ax=rank, location="bottom", ticks=[1, len(order) // 2, len(order)], label="rank")
+    figure.colorbar(
+        shown, ax=list(panels), location="right", ticks=[1, len(order) // 2, len(order)], label="rank"
+    )
     count = len(old.elites)
     elites.plot(x[count:], y[count:], "o", color="0.6", markersize=2.5)
     weights = np.log(count + 0.5) - np.log(np.arange(1, count + 1))  # docs/optimiser.md, "log"

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import cem_pictures, literature_blocks, pictures, result_files, search_movie
+from pages import cem_pictures, gpu_pictures, literature_blocks, pictures, result_files, search_movie
 
 pytest.importorskip("matplotlib")
+
+from kernels import CompilerMissingError
 
 PROJECT = Path(__file__).parents[3]
 
@@ -59,3 +61,26 @@ def test_the_rules_end_as_the_page_says() -> None:
 def test_of_noisy_answers_the_average_is_best() -> None:
     errors = {name: np.median(each[:, -1]) for name, each in cem_pictures.noisy_errors().items()}
     assert 2 * errors["averaged"] < 1.2 * errors["mean"] < errors["best"]
+
+
+def test_the_gpu_engine_is_drawn(tmp_path: Path) -> None:
+    gpu_pictures.draw_board(tmp_path / "a.png")
+    gpu_pictures.draw_multiprocessor(tmp_path / "b.png")
+    gpu_pictures.draw_generation(tmp_path / "c.png")
+    for picture in ("a.png", "b.png", "c.png"):
+        assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_word_is_a_column_from_the_floor() -> None:
+    assert gpu_pictures.word([True, False, True, True]) == 0xB0000000
+
+
+def test_splitting_has_streams_at_every_level() -> None:
+    try:
+        plain, split = (gpu_pictures.stream_levels(each) for each in (False, True))
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    assert plain[10:].sum() < 0.5
+    reached = split[split > 0]
+    assert len(reached) > 20
+    assert reached.max() < 2 * reached.min()
