@@ -15,6 +15,7 @@ with one_line_interrupts():
 MODULES = (
     "bbob",
     "compare_mdptetris",
+    "compare_peers",
     "equality",
     "limits",
     "planner",

@@ -98,18 +98,18 @@ def draw_multiprocessor(picture: Path) -> None:
     )
     longest = int(np.argmax(lengths))
     for group in range(_SCHEDULERS):
-        y = 5.35 - 1.7 * group
-        _box(axes, (6.0, y), (4.1, 1.3), "", face="#eef4fb")
+        low = 5.35 - 1.7 * group
+        _box(axes, (6.0, low), (4.1, 1.3), "", face="#eef4fb")
         for k in range(4):
             _box(
                 axes,
-                (6.15 + 0.98 * k, y + 0.15),
+                (6.15 + 0.98 * k, low + 0.15),
                 (0.88, 0.62),
                 f"warp {group + 4 * k}\n32 games",
                 face="white",
                 size=7,
             )
-        axes.text(6.15, y + 0.95, f"warp group {group}: the warps of scheduler {group}", fontsize=8)
+        axes.text(6.15, low + 0.95, f"warp group {group}: the warps of scheduler {group}", fontsize=8)
     axes.text(
         6.0, 7.35, "16 warps of 32 threads, a thread a game,\nin four warp groups", fontsize=9, va="bottom"
     )
@@ -118,7 +118,7 @@ def draw_multiprocessor(picture: Path) -> None:
         4.2, 6.75, "up to 128 games of the\nlongest queue, one piece", fontsize=8, color=_BLUE, ha="left"
     )
     axes.text(10.6, 7.35, "one decision in each game", fontsize=9, va="bottom")
-    for i, text in enumerate(
+    for place, text in enumerate(
         (
             "load board, prepare features",
             "score the placements that\ncomplete no row",
@@ -126,9 +126,9 @@ def draw_multiprocessor(picture: Path) -> None:
             "play the best, draw the next piece",
         )
     ):
-        _box(axes, (10.6, 5.6 - 1.45 * i), (3.6, 1.05), text, face="#fdf3e7", size=8)
-        if i:
-            _arrow(axes, (12.4, 7.05 - 1.45 * i), (12.4, 6.68 - 1.45 * i))
+        _box(axes, (10.6, 5.6 - 1.45 * place), (3.6, 1.05), text, face="#fdf3e7", size=8)
+        if place:
+            _arrow(axes, (12.4, 7.05 - 1.45 * place), (12.4, 6.68 - 1.45 * place))
     _arrow(axes, (10.15, 6.0), (10.55, 6.1))
     axes.plot([12.4, 12.4, 1.5], [1.2, -0.3, -0.3], color=_BLUE, linewidth=1.4)
     _arrow(axes, (1.5, -0.33), (1.5, 0.05))
