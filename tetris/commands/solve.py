@@ -1,7 +1,7 @@
 """Solve Tetris on a small board: the lines a game of perfect play, by value iteration over all boards.
 
 python scripts/solve_tetris.py --board 5x5
-python scripts/solve_tetris.py --board 4x6 --pieces-known 2 --games 1000000 --json
+python scripts/solve_tetris.py --board 4x6 --pieces-known 2 --games 100000
 python scripts/solve_tetris.py --board 4x6 --out solution.npz
 
 Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are checked by games, which the
