@@ -58,7 +58,9 @@ def history(env: gymnasium.Env[Any, Any], steps: int, seed: int) -> list[Any]:
 def test_a_seed_and_the_actions_decide_the_game(identifier: str) -> None:
     first, second = (history(gymnasium.make(identifier), 300, 5) for _ in range(2))
     assert first == second
-    assert any(terminated for _, _, _, terminated, _, _ in first) or "KeyPress" in identifier
+    assert (
+        any(terminated for _, _, _, terminated, _, _ in first) or "KeyPress" in identifier
+    )  # games of 300 keys
     assert first != history(gymnasium.make(identifier), 300, 6)
 
 

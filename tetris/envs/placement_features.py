@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.feature_sets import feature_names
@@ -57,7 +58,7 @@ class PlacementFeatures(
         RecordConstructorArgs.__init__(self, features=features)
         gymnasium.Wrapper.__init__(self, env)
         inner = env.unwrapped
-        if not isinstance(inner, TetrisEnv):
+        if not isinstance(inner, TetrisEnv) or isinstance(inner, KeyPressTetrisEnv):
             raise TypeError(f"expected a TetrisEnv, got {inner!r}")
         self._env = inner
         self.names = feature_names(features, inner.rules.width)

@@ -8,6 +8,7 @@ from typing import Any
 from gymnasium.envs.registration import register, registry
 
 NAMESPACE = "CemTetris"
+_KEY_PRESS = "tetris.envs.key_press_env:KeyPressTetrisEnv"
 
 _SMALL: dict[str, Any] = {"height": 10}
 _CLEARING: dict[str, Any] = {"clear_on_overflow": True}
@@ -25,6 +26,7 @@ REFERENCE_VARIANTS: dict[str, dict[str, Any]] = {
     "Tetris-Hold": {"pieces_known": 2, "hold": True},
     "Tetris-Garbage": {"garbage_every": 10},
     "Tetris-Points": {"reward": "points"},
+    "Tetris-KeyPress": {},
 }
 """The same for those that only the reference implementation plays."""
 
@@ -48,7 +50,7 @@ def register_environments() -> None:
             vector = "tetris.envs.vector_env:TetrisVectorEnv" if name in VARIANTS else None
             register(
                 identifier,
-                entry_point="tetris.envs.tetris_env:TetrisEnv",
+                entry_point=_KEY_PRESS if name == "Tetris-KeyPress" else "tetris.envs.tetris_env:TetrisEnv",
                 vector_entry_point=vector,
                 kwargs=dict(arguments),
             )

@@ -324,7 +324,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             )
             return None
         draw = rendering.text if self.render_mode == "ansi" else rendering.frame
-        return draw(self._board(), self.piece, self.next_pieces, self.held, self.has_hold)
+        _ = self.piece  # a game has begun
+        return draw(self._board(), self._falling(), self.next_pieces, self.held, self.has_hold)
 
     @property
     def _pieces(self) -> PieceStream:
@@ -337,6 +338,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         visible = self.rows[: self.rules.height]
         rows[: len(visible)] = visible
         return (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
+
+    def _falling(self) -> rendering.Falling:
+        """What is drawn as the piece to be placed: on top of the board in the middle, as it comes."""
+        shape = PIECES[self._piece][0]
+        return shape, (self.rules.width - shape.width) // 2, self.rules.height
 
     def _more_spaces(self) -> dict[str, spaces.Space[Any]]:
         """The spaces of what the variants show."""
