@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from tetris import Rules
-from tetris.envs import REFERENCE_IDS, PlacementFeatures, TetrisEnv
+from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
 from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.tetris_env import EMPTY_HOLD
 from tetris.features import column_heights
@@ -182,3 +183,28 @@ def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     env.render_mode = "rgb_array"
     frame = env.render()
     assert frame.shape == (16 * 24, 16 * 15, 3)
+
+
+@pytest.mark.parametrize("identifier", [*IDS, *REFERENCE_IDS])
+def test_a_window_shows_every_step(identifier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame = pytest.importorskip("pygame")
+    env = gymnasium.make(identifier, render_mode="human")
+    monkeypatch.setitem(env.unwrapped.metadata, "render_fps", 1000)
+    drawn = gymnasium.make(identifier, render_mode="rgb_array")
+    for one in (env, drawn):
+        one.reset(seed=1)
+        for _ in range(3):
+            one.step(1)
+    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+    assert np.array_equal(shown, drawn.render())
+    assert env.render() is None
+    env.close()
+    env.close()
+    assert not pygame.display.get_init()
+
+
+def test_a_window_without_pygame_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pygame", None)
+    with pytest.raises(gymnasium.error.DependencyNotInstalled, match=r"cem-tetris\[play\]"):
+        TetrisEnv(render_mode="human")

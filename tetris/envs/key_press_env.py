@@ -102,18 +102,12 @@ class KeyPressTetrisEnv(TetrisEnv):
         """
         self.gravity = check_integer("gravity", gravity, 1, (1 << 31) - 1)
         super().__init__(*arguments, **options)
-        self._since_gravity = 0
+        self._since_gravity: int
+        self._shape: Shape
+        self._column: int
+        self._row: int
+        self._may_hold: bool
         self.action_space = spaces.Discrete(HOLD + self.has_hold)
-        self._begin_piece()
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a game; see `TetrisEnv.reset`."""
-        super().reset(seed=seed, options=options)
-        self._since_gravity = 0
-        self._begin_piece()
-        return self._observation(), self._info()
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Press a key.
@@ -163,6 +157,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         reward = lines
         if self.reward == "points":
             reward = guideline_points(lines) + dropped * (2 if number == DROP else 1)
+        self._show()
         return self._observation(), float(reward), self.is_over, False, self._info()
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
@@ -173,6 +168,10 @@ class KeyPressTetrisEnv(TetrisEnv):
         if self.has_hold:
             keys[ord("c")] = HOLD
         return {(key,): action for key, action in keys.items()}
+
+    def _begin(self) -> None:
+        self._since_gravity = 0
+        self._begin_piece()
 
     def _begin_piece(self) -> None:
         """Put the piece above the board, in the middle."""

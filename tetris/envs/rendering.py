@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tetris.features import AfterState
 from tetris.game import place
-from tetris.pieces import Shape
+from tetris.pieces import PIECES, Shape
 from tetris.rules import PIECE_LETTERS, Rules
 from tetris.view.game_view import HEADROOM, UNKNOWN, Cells
 from tetris.view.glyphs import text_pixels
@@ -26,35 +26,48 @@ Falling = tuple[Shape, int, int]
 Frame = npt.NDArray[np.uint8]
 
 
-def text(board: Board, falling: Falling, following: Sequence[int], held: int | None, has_hold: bool) -> str:
+def text(
+    board: Board,
+    piece: int | Falling,
+    following: Sequence[int] = (),
+    held: int | None = None,
+    has_hold: bool = False,
+) -> str:
     """Draw a board in characters, top row first, with the piece that is to be placed.
 
     Args:
         board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
-        falling: The piece to be placed: its shape, its left column, the row of its bottom.
+        piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
+            column and row of its bottom.
         following: Numbers of the pieces that follow, as far as they are known.
         held: Number of the piece in the hold slot; None: it is empty.
         has_hold: Whether there is a hold slot.
     """
-    shape, _, row = falling
+    falling = _placed(board, piece)
+    shape = falling.shape
     title = f"piece {PIECE_LETTERS[shape.piece]}"
     if following:
         title += f", next {' '.join(PIECE_LETTERS[number] for number in following)}"
     if has_hold:
         title += f", hold {'-' if held is None else PIECE_LETTERS[held]}"
-    above = max(0, row + shape.height - len(board))
-    lines = board_lines(_with_rows_above(board, above), len(board), falling=_placed(board, falling))
+    above = max(0, falling.landing_row + shape.height - len(board))
+    lines = board_lines(_with_rows_above(board, above), len(board), falling=falling)
     return "\n".join([title, *lines])
 
 
 def frame(
-    board: Board, falling: Falling, following: Sequence[int], held: int | None, has_hold: bool
+    board: Board,
+    piece: int | Falling,
+    following: Sequence[int] = (),
+    held: int | None = None,
+    has_hold: bool = False,
 ) -> Frame:
     """Draw a board, with the piece that is to be placed.
 
     Args:
         board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
-        falling: The piece to be placed: its shape, its left column, the row of its bottom.
+        piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
+            column and row of its bottom.
         following: Numbers of the pieces that follow; they are drawn on the right of the board.
         held: Number of the piece in the hold slot; None: it is empty.
         has_hold: Whether there is a hold slot; it is drawn above the pieces that follow.
@@ -64,7 +77,7 @@ def frame(
         pieces on the right.
     """
     cells = _with_rows_above(board, HEADROOM)
-    picture = board_picture(cells, CELL, height=len(board), falling=_placed(board, falling))
+    picture = board_picture(cells, CELL, height=len(board), falling=_placed(board, piece))
     labelled = [("HOLD", held)] if has_hold else []
     labelled += [("" if number else "NEXT", following[number]) for number in range(len(following))]
     slots = len(picture) // _SLOT  # in a column
@@ -85,10 +98,13 @@ def _side_panel(labelled: Sequence[tuple[str, int | None]], height: int) -> Pict
     return panel
 
 
-def _placed(board: Board, falling: Falling) -> AfterState:
+def _placed(board: Board, piece: int | Falling) -> AfterState:
     """The piece where it is drawn."""
     height, width = board.shape
-    return place((), *falling, Rules(width, height))
+    if isinstance(piece, int | np.integer):
+        shape = PIECES[piece][0]
+        piece = shape, (width - shape.width) // 2, height
+    return place((), *piece, Rules(width, height))
 
 
 def _with_rows_above(board: Board, count: int) -> Cells:

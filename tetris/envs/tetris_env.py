@@ -15,6 +15,7 @@ from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
+from tetris.envs.window import Window
 from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.garbage import hole_column, risen
@@ -146,7 +147,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `hold`              | `False`     | whether there is a hold slot                                  |
     | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
     | `reward`            | `"lines"`   | `"lines"` or `"points"`                                       |
-    | `render_mode`       | `None`      | `"ansi"` or `"rgb_array"`                                     |
+    | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
 
     | Id                                          | Differs from the defaults in                   |
     | ------------------------------------------- | ---------------------------------------------- |
@@ -165,7 +166,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     """
 
     # Gymnasium's type for it is that of an instance's attribute.
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(
         self,
@@ -182,6 +183,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Set up the spaces; see the class.
 
         Raises:
+            gymnasium.error.DependencyNotInstalled: If pygame is missing for render mode "human".
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range, there is no such reward or render mode, or a hold slot
                 comes without a preview.
@@ -194,6 +196,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"expected render_mode to be None or one of {known}; got {render_mode!r}")
         self.render_mode = render_mode
+        self._window = Window("Tetris") if render_mode == "human" else None
         self.pieces_known = check_integer("pieces_known", pieces_known, 1, MAX_PIECES_KNOWN)
         if not isinstance(hold, bool):
             raise TypeError(f"expected hold to be a bool, got {hold!r}")
@@ -274,6 +277,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._time -= 1
             self._draw_piece()
         self.rows, self.held, self._placed, self._over = (), None, 0, False
+        self._begin()
+        self._show()
         return self._observation(), self._info()
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -305,6 +310,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
         lines = self._settle(shape, column, row).lines
         reward = guideline_points(lines) if self.reward == "points" else lines
+        self._show()
         return self._observation(), float(reward), self._over, False, self._info()
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
@@ -320,12 +326,29 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if self.render_mode is None:
             gymnasium.logger.warn(
                 "You are calling render method without specifying any render mode; "
-                'make the environment with render_mode="ansi" or "rgb_array".'
+                'make the environment with render_mode="ansi", "human" or "rgb_array".'
             )
             return None
-        draw = rendering.text if self.render_mode == "ansi" else rendering.frame
         _ = self.piece  # a game has begun
-        return draw(self._board(), self._falling(), self.next_pieces, self.held, self.has_hold)
+        shown = self._board(), self._falling(), self.next_pieces, self.held, self.has_hold
+        if self.render_mode == "ansi":
+            return rendering.text(*shown)
+        frame = rendering.frame(*shown)
+        if self._window is None:
+            return frame
+        self._window.show(frame, self.metadata["render_fps"])
+        return None
+
+    def close(self) -> None:
+        """Close the window of render mode "human"."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def _show(self) -> None:
+        """Draw what a step or a reset led to, where people look on."""
+        if self._window is not None:
+            self.render()
 
     @property
     def _pieces(self) -> PieceStream:
@@ -339,10 +362,12 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         rows[: len(visible)] = visible
         return (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
 
-    def _falling(self) -> rendering.Falling:
-        """What is drawn as the piece to be placed: on top of the board in the middle, as it comes."""
-        shape = PIECES[self._piece][0]
-        return shape, (self.rules.width - shape.width) // 2, self.rules.height
+    def _begin(self) -> None:
+        """Prepare what a game by placements does not have."""
+
+    def _falling(self) -> int | rendering.Falling:
+        """What is drawn as the piece to be placed."""
+        return self._piece
 
     def _more_spaces(self) -> dict[str, spaces.Space[Any]]:
         """The spaces of what the variants show."""
