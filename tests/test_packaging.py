@@ -41,7 +41,7 @@ ROOMS = {
 }
 """What the rooms of tetris may import of it, besides themselves; the files that lie in none are the core."""
 
-OPTIONAL = {"view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}}
+OPTIONAL = {"envs": {"pygame"}, "view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}}
 """What the rooms of tetris use of the extras, where it is installed."""
 
 DEPENDENCIES = {"gymnasium", "ninja", "numpy", "torch", "tqdm"}

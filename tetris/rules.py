@@ -130,6 +130,18 @@ class Rules:
         return cls(**values)
 
 
+def guideline_points(lines: int) -> int:
+    """Return the points of the Tetris guideline for lines removed at once, on level 1.
+
+    They are 100 for one line, 300, 500 and 800 for four. T-spins, combos and back-to-back bonuses are left
+    out.
+
+    Args:
+        lines: 0 to 4.
+    """
+    return (0, 100, 300, 500, 800)[lines]
+
+
 def check_rules(value: object) -> Rules:
     """Return the rules if they are `Rules`.
 

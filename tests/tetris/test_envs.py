@@ -127,7 +127,7 @@ def test_without_a_seed_games_differ() -> None:
     [
         ({"width": 3}, ValueError, "expected the board's width from 4 to 10, got 3"),
         ({"pieces": "X"}, ValueError, "got 'X'"),
-        ({"render_mode": "human"}, ValueError, "one of ansi, rgb_array; got 'human'"),
+        ({"render_mode": "text"}, ValueError, "one of ansi, human, rgb_array; got 'text'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -1,10 +1,11 @@
 """Gymnasium environments: importing this package makes their ids known, `TetrisEnv` describes them."""
 
+from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.placement_features import PlacementFeatures
-from tetris.envs.registration import IDS, register_environments
+from tetris.envs.registration import IDS, REFERENCE_IDS, register_environments
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
 
-__all__ = ["IDS", "PlacementFeatures", "TetrisEnv", "TetrisVectorEnv"]
+__all__ = ["IDS", "REFERENCE_IDS", "KeyPressTetrisEnv", "PlacementFeatures", "TetrisEnv", "TetrisVectorEnv"]
 
 register_environments()

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
+from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.feature_sets import feature_names
@@ -33,6 +34,9 @@ class PlacementFeatures(
     a feature depends on the board, and stacks that overflow it count, too; no range is derived, and bounds
     that are too narrow would exclude true observations.
 
+    A hold slot doubles the rows, as it doubles the actions. Garbage is left out: the features are those of
+    the board before the row rises.
+
     Example:
         >>> import gymnasium, tetris.envs
         >>> env = PlacementFeatures(gymnasium.make("CemTetris/Tetris-v0"), features="dellacherie")
@@ -54,14 +58,15 @@ class PlacementFeatures(
         RecordConstructorArgs.__init__(self, features=features)
         gymnasium.Wrapper.__init__(self, env)
         inner = env.unwrapped
-        if not isinstance(inner, TetrisEnv):
+        if not isinstance(inner, TetrisEnv) or isinstance(inner, KeyPressTetrisEnv):
             raise TypeError(f"expected a TetrisEnv, got {inner!r}")
         self._env = inner
         self.names = feature_names(features, inner.rules.width)
         """Names of the features, in the order of their columns."""
         if not isinstance(env.observation_space, spaces.Dict):
             raise TypeError(f"expected an observation space of dictionaries, got {env.observation_space}")
-        shape = (action_count(inner.rules.width), len(self.names))
+        actions = action_count(inner.rules.width) * (2 if inner.has_hold else 1)
+        shape = (actions, len(self.names))
         self.observation_space = spaces.Dict(
             {**env.observation_space.spaces, "features": spaces.Box(-np.inf, np.inf, shape, np.float32)}
         )
@@ -79,12 +84,14 @@ class PlacementFeatures(
         return extended, reward, terminated, truncated, info
 
     def _extended(self, observation: Observation, info: dict[str, Any]) -> tuple[Observation, dict[str, Any]]:
-        inner, width = self._env, self._env.rules.width
-        values = np.zeros((action_count(width), len(self.names)), dtype=np.float32)
-        ends = np.zeros(action_count(width), dtype=np.int8)
+        inner, count = self._env, action_count(self._env.rules.width)
+        pieces = [inner.piece, inner.swapped_piece] if inner.has_hold else [inner.piece]
+        values = np.zeros((len(pieces) * count, len(self.names)), dtype=np.float32)
+        ends = np.zeros(len(pieces) * count, dtype=np.int8)
         # Where a game is over, its stack is no board to place a piece on.
-        for after in () if inner.is_over else after_states(inner.rows, inner.piece, inner.rules):
-            action = after.shape.orientation * width + after.column
-            values[action] = feature_values(after, self.names)
-            ends[action] = after.game_over
+        for swap, piece in enumerate([] if inner.is_over else pieces):
+            for after in after_states(inner.rows, piece, inner.rules):
+                action = swap * count + after.shape.orientation * inner.rules.width + after.column
+                values[action] = feature_values(after, self.names)
+                ends[action] = after.game_over
         return {**observation, "features": values}, {**info, "ends_game": ends}

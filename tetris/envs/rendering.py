@@ -2,55 +2,109 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from tetris.features import AfterState
 from tetris.game import place
-from tetris.pieces import PIECES
+from tetris.pieces import PIECES, Shape
 from tetris.rules import PIECE_LETTERS, Rules
 from tetris.view.game_view import HEADROOM, UNKNOWN, Cells
-from tetris.view.images import PALETTE, board_picture
+from tetris.view.glyphs import text_pixels
+from tetris.view.images import PAGE, PALETTE, TEXT, Picture, board_picture, piece_picture
 from tetris.view.text import board_lines
 
 CELL = 16
 """Pixels of a cell's side: video encoders want the sides of a frame to be multiples of it."""
 
+_SLOT = 5 * CELL  # pixels: a piece in a square of 4 x 4 cells, its label above and a margin beside it
+
 Board = npt.NDArray[np.int8]
+Falling = tuple[Shape, int, int]
 Frame = npt.NDArray[np.uint8]
 
 
-def text(board: Board, piece: int) -> str:
-    """Draw a board in characters, top row first, under the piece that is to be placed.
+def text(
+    board: Board,
+    piece: int | Falling,
+    following: Sequence[int] = (),
+    held: int | None = None,
+    has_hold: bool = False,
+) -> str:
+    """Draw a board in characters, top row first, with the piece that is to be placed.
 
     Args:
         board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
-        piece: Number of the piece, 0 to 6.
+        piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
+            column and row of its bottom.
+        following: Numbers of the pieces that follow, as far as they are known.
+        held: Number of the piece in the hold slot; None: it is empty.
+        has_hold: Whether there is a hold slot.
     """
-    waiting = _waiting(board, piece)
-    lines = board_lines(_with_rows_above(board, waiting.shape.height), len(board), falling=waiting)
-    return "\n".join([f"piece {PIECE_LETTERS[piece]}", *lines])
+    falling = _placed(board, piece)
+    shape = falling.shape
+    title = f"piece {PIECE_LETTERS[shape.piece]}"
+    if following:
+        title += f", next {' '.join(PIECE_LETTERS[number] for number in following)}"
+    if has_hold:
+        title += f", hold {'-' if held is None else PIECE_LETTERS[held]}"
+    above = max(0, falling.landing_row + shape.height - len(board))
+    lines = board_lines(_with_rows_above(board, above), len(board), falling=falling)
+    return "\n".join([title, *lines])
 
 
-def frame(board: Board, piece: int) -> Frame:
-    """Draw a board, with the piece that is to be placed waiting above it.
+def frame(
+    board: Board,
+    piece: int | Falling,
+    following: Sequence[int] = (),
+    held: int | None = None,
+    has_hold: bool = False,
+) -> Frame:
+    """Draw a board, with the piece that is to be placed.
 
     Args:
         board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
-        piece: Number of the piece, 0 to 6.
+        piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
+            column and row of its bottom.
+        following: Numbers of the pieces that follow; they are drawn on the right of the board.
+        held: Number of the piece in the hold slot; None: it is empty.
+        has_hold: Whether there is a hold slot; it is drawn above the pieces that follow.
 
     Returns:
-        Red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8.
+        Red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8; wider by 80 for each column of
+        pieces on the right.
     """
     cells = _with_rows_above(board, HEADROOM)
-    return PALETTE[board_picture(cells, CELL, height=len(board), falling=_waiting(board, piece))]
+    picture = board_picture(cells, CELL, height=len(board), falling=_placed(board, piece))
+    labelled = [("HOLD", held)] if has_hold else []
+    labelled += [("" if number else "NEXT", following[number]) for number in range(len(following))]
+    slots = len(picture) // _SLOT  # in a column
+    for first in range(0, len(labelled), slots):
+        picture = np.hstack([picture, _side_panel(labelled[first : first + slots], len(picture))])
+    return PALETTE[picture]
 
 
-def _waiting(board: Board, piece: int) -> AfterState:
-    """The piece as it comes, on top of the board in the middle."""
+def _side_panel(labelled: Sequence[tuple[str, int | None]], height: int) -> Picture:
+    """Pieces below each other, each under its label."""
+    panel = np.full((height, _SLOT), 3 * PAGE, dtype=np.uint8)
+    for slot, (label, piece) in enumerate(labelled):
+        top = slot * _SLOT
+        pixels = text_pixels(label, 2)
+        panel[top + 3 : top + 3 + pixels.shape[0], CELL // 2 : CELL // 2 + pixels.shape[1]][pixels] = 3 * TEXT
+        if piece is not None:
+            panel[top + CELL : top + _SLOT, CELL // 2 : CELL // 2 + 4 * CELL] = piece_picture(piece, CELL)
+    return panel
+
+
+def _placed(board: Board, piece: int | Falling) -> AfterState:
+    """The piece where it is drawn."""
     height, width = board.shape
-    shape = PIECES[piece][0]
-    return place((), shape, (width - shape.width) // 2, height, Rules(width, height))
+    if isinstance(piece, int | np.integer):
+        shape = PIECES[piece][0]
+        piece = shape, (width - shape.width) // 2, height
+    return place((), *piece, Rules(width, height))
 
 
 def _with_rows_above(board: Board, count: int) -> Cells:

@@ -15,13 +15,22 @@ from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
-from tetris.features import column_heights
+from tetris.envs.window import Window
+from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place
+from tetris.garbage import hole_column, risen
 from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES
-from tetris.rules import Rules
+from tetris.pieces import PIECES, Shape
+from tetris.rules import Rules, guideline_points
 
 Observation = dict[str, Any]
+
+REWARDS = ("lines", "points")
+"""What a reward counts; see Rewards of `TetrisEnv`."""
+
+MAX_PIECES_KNOWN = 7
+EMPTY_HOLD = len(PIECES)
+"""What the observation ``hold`` is while no piece is held."""
 
 
 def checked_options(options: Any) -> dict[Any, Any]:
@@ -79,8 +88,31 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     After the placement that ends the game `board` shows that piece, too, as far as it is on the board.
 
+    ## Variants
+    Each has an argument, adds to the spaces, and leaves the rest as it is.
+
+    | Argument        | Adds                                | Space                                     |
+    | --------------- | ----------------------------------- | ----------------------------------------- |
+    | `pieces_known`  | observation `next`: the pieces that | `MultiDiscrete([7] * (pieces_known - 1))` |
+    |                 | follow, the next one first          |                                           |
+    | `hold`          | observation `hold`: the piece in    | `Discrete(8)`                             |
+    |                 | the hold slot, 7 while it is empty  |                                           |
+    |                 | actions `4 * width` and above       | `Discrete(8 * width)`                     |
+    | `garbage_every` | observation `since_garbage`: pieces | `Discrete(garbage_every)`                 |
+    |                 | placed since the last garbage row   |                                           |
+
+    *Hold* (Tetris guideline): action `4 * width + a` swaps the piece with the one in the slot, then plays `a`
+    with it. If the slot is empty the next piece is played. So one action places one piece, and at most one
+    swap comes before each, as in the guideline. `hold` needs `pieces_known` of at least 2, so that the
+    observation shows the piece that a swap brings.
+
+    *Garbage* (as opponents send it): after every `garbage_every` pieces of a game a row that is full but for
+    one cell rises under the stack. The hole of row `n` is a pure function of seed, stream and `n`.
+
     ## Rewards
-    The number of lines the placement removed, 0 to 4. The return of an episode is the score of the game.
+    With `reward="lines"` the number of lines the placement removed, 0 to 4: the return of an episode is the
+    score of the game. With `reward="points"` the points of the Tetris guideline for them on level 1: 100,
+    300, 500 or 800.
 
     ## Starting State
     An empty board. The pieces are piece `t` of a stream of a seed, a pure function of the three, the same on
@@ -92,7 +124,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Episode End
     The episode terminates when a piece comes to rest with a cell above the top row; the lines it completed do
     not count. With `clear_on_overflow` they are removed and counted first, and the episode terminates only if
-    the stack is still higher than the board. It is never truncated; a good controller's game lasts for
+    the stack is still higher than the board. It also terminates when a garbage row lifts the stack above the
+    top row. It is never truncated; a good controller's game lasts for
     millions of placements, and `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
     ## Arguments
@@ -110,7 +143,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `clear_on_overflow` | `False`     | see Episode End                                               |
     | `pieces`            | `"uniform"` | `"uniform"`, `"bag"` (all seven, then all seven again), or    |
     |                     |             | letters of `IOTZSJL`: these alone                             |
-    | `render_mode`       | `None`      | `"ansi"` or `"rgb_array"`                                     |
+    | `pieces_known`      | `1`         | pieces that the observation shows, 1 to 7                     |
+    | `hold`              | `False`     | whether there is a hold slot                                  |
+    | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
+    | `reward`            | `"lines"`   | `"lines"` or `"points"`                                       |
+    | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
 
     | Id                                          | Differs from the defaults in                   |
     | ------------------------------------------- | ---------------------------------------------- |
@@ -119,13 +156,17 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `CemTetris/Tetris-ClearOnOverflow-v0`       | `clear_on_overflow=True`                       |
     | `CemTetris/Tetris-10x10-ClearOnOverflow-v0` | both                                           |
     | `CemTetris/Tetris-Bag-v0`                   | `pieces="bag"`                                 |
+    | `CemTetris/Tetris-Preview-v0`               | `pieces_known=2`                               |
+    | `CemTetris/Tetris-Hold-v0`                  | `pieces_known=2`, `hold=True`                  |
+    | `CemTetris/Tetris-Garbage-v0`               | `garbage_every=10`                             |
+    | `CemTetris/Tetris-Points-v0`                | `reward="points"`                              |
 
     ## Version History
     * v0: first version
     """
 
     # Gymnasium's type for it is that of an instance's attribute.
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(
         self,
@@ -134,12 +175,18 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         clear_on_overflow: bool = False,
         pieces: str = "uniform",
         render_mode: str | None = None,
+        pieces_known: int = 1,
+        hold: bool = False,
+        garbage_every: int | None = None,
+        reward: str = "lines",
     ) -> None:
         """Set up the spaces; see the class.
 
         Raises:
+            gymnasium.error.DependencyNotInstalled: If pygame is missing for render mode "human".
             TypeError: If an argument has the wrong type.
-            ValueError: If an argument is out of range, or there is no such render mode.
+            ValueError: If an argument is out of range, there is no such reward or render mode, or a hold slot
+                comes without a preview.
         """
         self.rules = Rules(width, height, clear_on_overflow, pieces)
         if not isinstance(render_mode, str | None) or render_mode not in (
@@ -149,18 +196,46 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             known = ", ".join(self.metadata["render_modes"])
             raise ValueError(f"expected render_mode to be None or one of {known}; got {render_mode!r}")
         self.render_mode = render_mode
-        self.action_space = spaces.Discrete(action_count(width))
-        self.observation_space = observation_space(self.rules)
+        self._window = Window("Tetris") if render_mode == "human" else None
+        self.pieces_known = check_integer("pieces_known", pieces_known, 1, MAX_PIECES_KNOWN)
+        if not isinstance(hold, bool):
+            raise TypeError(f"expected hold to be a bool, got {hold!r}")
+        if hold and pieces_known == 1:
+            raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
+        if garbage_every is not None:
+            garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
+        if reward not in REWARDS:
+            raise unknown_name("reward", str(reward), REWARDS)
+        self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
+        self.action_space = spaces.Discrete(action_count(width) * (2 if hold else 1))
+        self.observation_space = spaces.Dict({**observation_space(self.rules).spaces, **self._more_spaces()})
         self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
+        self.held: int | None = None
+        """Number of the piece in the hold slot."""
         self._stream: PieceStream | None = None
-        self._time = 0
+        self._time = 0  # of the next piece in the stream
+        self._piece = 0
+        self._placed = 0  # in this game
+        self._garbage_rows = 0  # in this stream
         self._over = True
 
     @property
     def piece(self) -> int:
         """Number of the piece to be placed."""
-        return self._pieces[self._time]
+        if self._stream is None:
+            raise gymnasium.error.ResetNeeded("expected reset() to be called first")
+        return self._piece
+
+    @property
+    def next_pieces(self) -> tuple[int, ...]:
+        """Numbers of the pieces that follow, as far as the observation shows them."""
+        return tuple(self._pieces[self._time + ahead] for ahead in range(self.pieces_known - 1))
+
+    @property
+    def swapped_piece(self) -> int:
+        """Number of the piece that a swap with the hold slot brings."""
+        return self._pieces[self._time] if self.held is None else self.held
 
     @property
     def is_over(self) -> bool:
@@ -196,8 +271,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if begun is None and self._stream is None:
             begun = PieceStream(self.rules, int(self.np_random.integers(1 << 63)), 0)
         if begun is not None:
-            self._stream, self._time = begun, 0
-        self.rows, self._over = (), False
+            self._stream, self._time, self._garbage_rows = begun, 0, 0
+            self._draw_piece()
+        elif self.held is not None:  # a swapped piece does not outlive its game
+            self._time -= 1
+            self._draw_piece()
+        self.rows, self.held, self._placed, self._over = (), None, 0, False
+        self._begin()
+        self._show()
         return self._observation(), self._info()
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -207,7 +288,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             action: ``orientation * width + column``; see Action Space.
 
         Returns:
-            Observation, lines removed, whether the game is over, False, info.
+            Observation, lines removed or their points, whether the game is over, False, info.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
@@ -220,14 +301,17 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             number = index(action)
         except TypeError:
             raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
-        if not 0 <= number < action_count(self.rules.width):
+        if number not in self.action_space:
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
+        swap, number = divmod(number, action_count(self.rules.width))
+        if swap:
+            self._swap()
         shape, column = placement(number, self.piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
-        after = place(self.rows, shape, column, row, self.rules)
-        self.rows, self._over = after.rows, after.game_over
-        self._time += 1
-        return self._observation(), float(after.lines), after.game_over, False, self._info()
+        lines = self._settle(shape, column, row).lines
+        reward = guideline_points(lines) if self.reward == "points" else lines
+        self._show()
+        return self._observation(), float(reward), self._over, False, self._info()
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are placements of their own, bools: what sb3-contrib's MaskablePPO asks for.
@@ -235,18 +319,36 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         Raises:
             gymnasium.error.ResetNeeded: If no game has begun.
         """
-        return action_mask(self.piece, self.rules.width).astype(np.bool_)
+        return self._mask().astype(np.bool_)
 
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
         if self.render_mode is None:
             gymnasium.logger.warn(
                 "You are calling render method without specifying any render mode; "
-                'make the environment with render_mode="ansi" or "rgb_array".'
+                'make the environment with render_mode="ansi", "human" or "rgb_array".'
             )
             return None
-        draw = rendering.text if self.render_mode == "ansi" else rendering.frame
-        return draw(self._board(), self.piece)
+        _ = self.piece  # a game has begun
+        shown = self._board(), self._falling(), self.next_pieces, self.held, self.has_hold
+        if self.render_mode == "ansi":
+            return rendering.text(*shown)
+        frame = rendering.frame(*shown)
+        if self._window is None:
+            return frame
+        self._window.show(frame, self.metadata["render_fps"])
+        return None
+
+    def close(self) -> None:
+        """Close the window of render mode "human"."""
+        if self._window is not None:
+            self._window.close()
+            self._window = None
+
+    def _show(self) -> None:
+        """Draw what a step or a reset led to, where people look on."""
+        if self._window is not None:
+            self.render()
 
     @property
     def _pieces(self) -> PieceStream:
@@ -260,8 +362,64 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         rows[: len(visible)] = visible
         return (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
 
+    def _begin(self) -> None:
+        """Prepare what a game by placements does not have."""
+
+    def _falling(self) -> int | rendering.Falling:
+        """What is drawn as the piece to be placed."""
+        return self._piece
+
+    def _more_spaces(self) -> dict[str, spaces.Space[Any]]:
+        """The spaces of what the variants show."""
+        more: dict[str, spaces.Space[Any]] = {}
+        if self.pieces_known > 1:
+            more["next"] = spaces.MultiDiscrete([len(PIECES)] * (self.pieces_known - 1))
+        if self.has_hold:
+            more["hold"] = spaces.Discrete(len(PIECES) + 1)
+        if self.garbage_every is not None:
+            more["since_garbage"] = spaces.Discrete(self.garbage_every)
+        return more
+
     def _observation(self) -> Observation:
-        return {"board": self._board(), "piece": np.int64(self.piece)}
+        observation: Observation = {"board": self._board(), "piece": np.int64(self.piece)}
+        if self.pieces_known > 1:
+            observation["next"] = np.array(self.next_pieces, dtype=np.int64)
+        if self.has_hold:
+            observation["hold"] = np.int64(EMPTY_HOLD if self.held is None else self.held)
+        if self.garbage_every is not None:
+            observation["since_garbage"] = np.int64(self._placed % self.garbage_every)
+        return observation
+
+    def _mask(self) -> npt.NDArray[np.int8]:
+        mask = action_mask(self.piece, self.rules.width)
+        if self.has_hold:
+            mask = np.concatenate([mask, action_mask(self.swapped_piece, self.rules.width)])
+        return mask
 
     def _info(self) -> dict[str, Any]:
-        return {"action_mask": action_mask(self.piece, self.rules.width)}
+        return {"action_mask": self._mask()}
+
+    def _draw_piece(self) -> None:
+        self._piece = self._pieces[self._time]
+        self._time += 1
+
+    def _swap(self) -> None:
+        """Put the piece into the hold slot; take the one that was in it, or the next one."""
+        held, self.held = self.held, self._piece
+        if held is None:
+            self._draw_piece()
+        else:
+            self._piece = held
+
+    def _settle(self, shape: Shape, column: int, row: int) -> AfterState:
+        """Let the piece come to rest: lines go, garbage rises, the next piece comes."""
+        after = place(self.rows, shape, column, row, self.rules)
+        self.rows, self._over = after.rows, after.game_over
+        self._placed += 1
+        if self.garbage_every is not None and self._placed % self.garbage_every == 0 and not self._over:
+            hole = hole_column(self.rules, self._pieces.seed, self._pieces.stream, self._garbage_rows)
+            self.rows = risen(self.rows, hole, self.rules)
+            self._garbage_rows += 1
+            self._over = len(self.rows) > self.rules.height
+        self._draw_piece()
+        return after

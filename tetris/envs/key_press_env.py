@@ -1,0 +1,235 @@
+"""Tetris by key presses as a Gymnasium environment: one action presses one key."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any, SupportsIndex
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from kernels.checks import check_integer
+from tetris.envs import rendering
+from tetris.envs.tetris_env import Observation, TetrisEnv
+from tetris.game import Rows
+from tetris.pieces import PIECES, Shape
+from tetris.rules import guideline_points
+from tetris.view.game_view import HEADROOM
+
+NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
+"""The actions by number."""
+
+
+def collides(rows: Rows, shape: Shape, column: int, row: int) -> bool:
+    """Return whether a piece would lie on a cell of the stack or below the floor; its column is on the board.
+
+    Args:
+        rows: The stack.
+        shape: The piece as it is turned.
+        column: Column of the left edge of its bounding box, from 0.
+        row: Row of its bottom.
+    """
+    if row < 0:
+        return True
+    return any(cells << column & below for cells, below in zip(shape.rows, rows[row:], strict=False))
+
+
+class KeyPressTetrisEnv(TetrisEnv):
+    """Tetris, one key press a step: pieces are moved and turned while they fall, and slide under overhangs.
+
+    ## Description
+    The pieces, orientations, lines and the end of a game are those of `TetrisEnv`, whose arguments this
+    environment has, too. A piece comes in the middle, right above the board. After every `gravity`-th step it
+    falls by one row. It comes to rest when it should fall, by gravity or by a key, and cannot.
+
+    ## Action Space
+    `Discrete(6)`; `Discrete(7)` with a hold slot.
+
+    | Action | Key   | Effect                                                                            |
+    | ------ | ----- | --------------------------------------------------------------------------------- |
+    | 0      |       | none                                                                              |
+    | 1      | left  | one column to the left                                                            |
+    | 2      | right | one column to the right                                                           |
+    | 3      | up    | turns by 90 degrees counter-clockwise; the left bottom corner of the box stays,   |
+    |        |       | and a piece that would stick out on the right stands at the right wall            |
+    | 4      | down  | falls by one row (soft drop)                                                      |
+    | 5      | space | falls as far as it can and comes to rest (hard drop)                              |
+    | 6      | c     | swaps with the hold slot, once a piece; what comes begins above the board         |
+
+    `info["action_mask"]` (int8) is 0 for the keys that would change nothing: a side, a turn or a swap that is
+    not possible. They are allowed and do what action 0 does.
+
+    ## Observation Space
+    `Dict` of those of `TetrisEnv` and
+
+    | Key             | Space                                  | Meaning                                   |
+    | --------------- | -------------------------------------- | ----------------------------------------- |
+    | `falling`       | `Box(0, 1, (height + 4, width), int8)` | cells of the falling piece; row 0 is the  |
+    |                 |                                        | **bottom**, four rows are above the board |
+    | `since_gravity` | `Discrete(gravity)`                    | steps since gravity acted                 |
+    | `may_hold`      | `Discrete(2)`, with a hold slot        | whether the piece may be swapped          |
+
+    ## Rewards
+    As in `TetrisEnv`, in the step in which the piece comes to rest. With `reward="points"` also a point for
+    each row of a soft drop and two for each row of a hard drop (Tetris guideline).
+
+    ## Starting State and Episode End
+    As in `TetrisEnv`. A piece that comes to rest with a cell above the top row ends the game; a new piece is
+    above the board and never collides.
+
+    ## Arguments
+    Those of `TetrisEnv` and `gravity`, 8 by default: steps from one fall by gravity to the next, at least 1.
+
+    Its id is `CemTetris/Tetris-KeyPress-v0`.
+
+    To play it: `gymnasium.utils.play.play(gymnasium.make("CemTetris/Tetris-KeyPress-v0",
+    render_mode="rgb_array"))`, with pygame.
+
+    ## Version History
+    * v0: first version
+    """
+
+    metadata: dict[str, Any] = {**TetrisEnv.metadata, "render_fps": 15}  # noqa: RUF012
+
+    def __init__(self, *arguments: Any, gravity: int = 8, **options: Any) -> None:
+        """Set up the spaces; see the class.
+
+        Raises:
+            TypeError: If an argument has the wrong type.
+            ValueError: If an argument is out of range or unknown.
+        """
+        self.gravity = check_integer("gravity", gravity, 1, (1 << 31) - 1)
+        super().__init__(*arguments, **options)
+        self._since_gravity: int
+        self._shape: Shape
+        self._column: int
+        self._row: int
+        self._may_hold: bool
+        self.action_space = spaces.Discrete(HOLD + self.has_hold)
+
+    def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Press a key.
+
+        Args:
+            action: Number of the key; see Action Space.
+
+        Returns:
+            Observation, lines removed or points, whether the game is over, False, info.
+
+        Raises:
+            gymnasium.error.ResetNeeded: If no game is in progress.
+            TypeError: If the action is not a whole number.
+            ValueError: If it is not of the action space.
+        """
+        if self.is_over:
+            raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
+        try:
+            number = index(action)
+        except TypeError:
+            raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
+        if number not in self.action_space:
+            raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
+        top, placed = self._row, self._placed
+        lines = dropped = 0
+        if number in (DOWN, DROP):
+            while not collides(self.rows, self._shape, self._column, self._row - 1):
+                self._row -= 1
+                if number == DOWN:
+                    break
+            dropped = top - self._row
+            if number == DROP or not dropped:
+                lines = self._come_to_rest()
+        elif number == HOLD:
+            if self._may_hold:
+                self._swap()
+                self._begin_piece()
+                self._may_hold = False
+        elif number != NOTHING and (moved := self._moved(number)) is not None:
+            self._shape, self._column = moved
+        self._since_gravity = (self._since_gravity + 1) % self.gravity
+        if self._since_gravity == 0 and self._placed == placed:
+            if collides(self.rows, self._shape, self._column, self._row - 1):
+                lines = self._come_to_rest()
+            else:
+                self._row -= 1
+        reward = lines
+        if self.reward == "points":
+            reward = guideline_points(lines) + dropped * (2 if number == DROP else 1)
+        self._show()
+        return self._observation(), float(reward), self.is_over, False, self._info()
+
+    def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
+        """Return the keys of `gymnasium.utils.play` by their SDL codes: arrows or wasd, space, c."""
+        right, left, down, up = range(0x4000004F, 0x40000053)
+        keys = {left: LEFT, right: RIGHT, up: ROTATE, down: DOWN, ord(" "): DROP}
+        keys |= {ord("a"): LEFT, ord("d"): RIGHT, ord("w"): ROTATE, ord("s"): DOWN}
+        if self.has_hold:
+            keys[ord("c")] = HOLD
+        return {(key,): action for key, action in keys.items()}
+
+    def _begin(self) -> None:
+        self._since_gravity = 0
+        self._begin_piece()
+
+    def _begin_piece(self) -> None:
+        """Put the piece above the board, in the middle."""
+        self._shape = PIECES[self._piece][0]
+        self._column = (self.rules.width - self._shape.width) // 2
+        self._row = self.rules.height
+        self._may_hold = self.has_hold
+
+    def _come_to_rest(self) -> int:
+        lines = self._settle(self._shape, self._column, self._row).lines
+        self._begin_piece()
+        return lines
+
+    def _moved(self, key: int) -> tuple[Shape, int] | None:
+        """The piece's shape and column after a side or a turn; None where it is not possible."""
+        shape, column = self._shape, self._column
+        if key == ROTATE:
+            orientations = PIECES[shape.piece]
+            shape = orientations[(shape.orientation + 1) % len(orientations)]
+            column = min(column, self.rules.width - shape.width)
+        else:
+            column += 1 if key == RIGHT else -1
+        on_board = 0 <= column <= self.rules.width - shape.width
+        if not on_board or (shape, column) == (self._shape, self._column):
+            return None
+        return None if collides(self.rows, shape, column, self._row) else (shape, column)
+
+    def _more_spaces(self) -> dict[str, spaces.Space[Any]]:
+        shape = (self.rules.height + HEADROOM, self.rules.width)
+        more: dict[str, spaces.Space[Any]] = {
+            **super()._more_spaces(),
+            "falling": spaces.Box(0, 1, shape, np.int8),
+            "since_gravity": spaces.Discrete(self.gravity),
+        }
+        if self.has_hold:
+            more["may_hold"] = spaces.Discrete(2)
+        return more
+
+    def _observation(self) -> Observation:
+        falling = np.zeros((self.rules.height + HEADROOM, self.rules.width), dtype=np.int8)
+        for y, cells in enumerate(self._shape.rows, start=self._row):
+            falling[y] = (cells << self._column) >> np.arange(self.rules.width) & 1
+        observation = {
+            **super()._observation(),
+            "falling": falling,
+            "since_gravity": np.int64(self._since_gravity),
+        }
+        if self.has_hold:
+            observation["may_hold"] = np.int64(self._may_hold)
+        return observation
+
+    def _mask(self) -> npt.NDArray[np.int8]:
+        mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
+        for key in (LEFT, RIGHT, ROTATE):
+            mask[key] = self._moved(key) is not None
+        if self.has_hold:
+            mask[HOLD] = self._may_hold
+        return mask
+
+    def _falling(self) -> rendering.Falling:
+        return self._shape, self._column, self._row
