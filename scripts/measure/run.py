@@ -82,8 +82,7 @@ _ALL = (
     ),
 )
 MEASUREMENTS = {each.name: each for each in _ALL}
-"""Every measurement there is; compare_mdptetris.py and compare_peers.py, which need peers,
-are run by hand."""
+"""Every measurement there is but compare_mdptetris.py and compare_peers.py, which need peers."""
 
 
 def measure(one: Measurement, folder: Path, device: str, stop_after_s: float | None) -> str:

@@ -39,6 +39,40 @@ _ENVIRONMENTS = {
     "cpu.torch": 'C++ engine, `output="torch"`',
     "cuda": "CUDA engine, torch tensors on the GPU",
 }
+_GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 candidates, 100 parameters"}
+_PEERS = (
+    *(
+        (f"{label} 10x10", f"peers.ours.{games}.placements_per_second", names)
+        for label, games, names in (
+            (
+                "Jumanji, 1,024 games of",
+                1024,
+                [f"peers.jumanji.{way}.1024.placements_per_second" for way in ("jit", "scan")],
+            ),
+            (
+                "Tetris-Gymnasium, one game, hard drops on",
+                1,
+                ["peers.tetris_gymnasium.1.placements_per_second"],
+            ),
+            (
+                "Tetris-Gymnasium, one game, placements by its wrapper on",
+                1,
+                ["peers.tetris_gymnasium_grouped.1.placements_per_second"],
+            ),
+        )
+    ),
+    *(
+        (
+            f"evosax {name}, {label}",
+            f"peers.cem_auto.{shape}.generations_per_second",
+            [f"peers.evosax_{name}.{way}.{shape}.generations_per_second" for way in ("jit", "scan")],
+        )
+        for shape, label in _GENERATIONS.items()
+        for name in ("SimpleES", "Sep_CMA_ES")
+    ),
+)
+"""What is compared with peers: label, the figure of ours, and theirs, of which the fastest counts."""
+
 _ENVIRONMENT_FIGURE = re.compile(r"env\.(?P<engine>[a-z.]+?)(\.(?P<games>\d+))?\.placements_per_second")
 
 
@@ -194,6 +228,19 @@ def mdptetris() -> str:
         f"The C++ engine makes {result.figures['mdptetris.speedup']:.0f} times as many decisions a second."
     )
     return with_provenance(f"{markdown(header, rows)}\n\n{words}", result)
+
+
+def peers() -> str:
+    """Return how many times as fast as its peers ours is, by processor time of one run on one core."""
+    result, rows = load_all("peers")[0], []
+    speeds = result.data["of_processor_time"]
+    for label, ours, names in _PEERS:
+        fastest = max((speeds[name] for name in names if name in speeds), default=None)
+        if fastest is not None:
+            rows.append([label, f"{speeds[ours] / fastest:.2g}"])
+    versions = ", ".join(f"{name} {version}" for name, version in result.data["peers"].items())
+    table = markdown(["one core", "ours is faster by a factor of"], rows)
+    return with_provenance(f"{table}\n\n{versions}.", result)
 
 
 def rollout() -> str:

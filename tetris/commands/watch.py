@@ -2,7 +2,7 @@
 
 python scripts/watch_tetris.py dt20 --board 10x10
 python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py --play        # yourself, the same pieces
+python scripts/watch_tetris.py --play        # yourself, in a race with the controller on the same pieces
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     output = parser.add_argument_group("instead of watching in the terminal")
     output.add_argument(
-        "--play", action="store_true", help="play yourself; h asks the controller for a suggestion"
+        "--play",
+        action="store_true",
+        help="play yourself, beside the controller on the same pieces; h asks it for a suggestion",
     )
     add_exports(output)
     arguments = parser.parse_args(argv)
@@ -113,7 +115,9 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
         print(printable(player.summary()))
     finally:
         if exports:
-            export(Replay.of(player.played, show.rules, show.seed, show.stream), "a person", arguments)
+            # Where a piece was kept for later, they are not those of seed and stream in their order.
+            seed, stream = (show.seed, show.stream) if player.in_order else (None, None)
+            export(Replay.of(player.played, show.rules, seed, stream), "a person", arguments)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Pictures of a board and the piece that comes next, by `tetris.view.text` and `tetris.view.images`."""
+"""Pictures of a board and the piece to be placed, by `tetris.view.text` and `tetris.view.images`."""
 
 from __future__ import annotations
 

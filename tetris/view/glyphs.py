@@ -32,7 +32,7 @@ def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
     Returns:
         Shape (5 * scale, 4 * scale * characters), those that are drawn: a column is left free behind each.
     """
-    drawn = _without_accents(text).upper()
+    drawn = drawn_text(text)
     pixels = np.zeros((HEIGHT, (WIDTH + 1) * len(drawn)), dtype=np.bool_)
     for position, character in enumerate(drawn):
         glyph = _GLYPHS.get(character, _GLYPHS["?"])
@@ -43,6 +43,7 @@ def text_pixels(text: str, scale: int) -> npt.NDArray[np.bool_]:
     return pixels.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
-def _without_accents(text: str) -> str:
+def drawn_text(text: str) -> str:
+    """Return the characters that are drawn for a text."""
     decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(character for character in decomposed if not unicodedata.combining(character))
+    return "".join(character for character in decomposed if not unicodedata.combining(character)).upper()

@@ -1,24 +1,33 @@
-"""Playing by hand: the same game and pieces, with hints of the controller."""
+"""Playing by hand: a race with the controller on the same pieces, with hints of it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 from tetris import LinearController, Rules
 from tetris.explanation import decisions, explain
 from tetris.features import AfterState, column_heights
 from tetris.game import Pieces, choose, landing_row, place
 from tetris.pieces import PIECES
+from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import GameTracker, Scene
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
+from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, screen
 from tetris.view.terminal import Terminal
 
-FOOTER = "arrows move, turn   space drop   h hint   q quit"
+FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 
 
 class HumanPlayer:
-    """A person at the keyboard; the controller plays the same pieces for comparison.
+    """A person at the keyboard; the controller plays the same pieces beside it, one whenever the person does.
+
+    A piece can be kept for later once before it is placed, and comes back in exchange for another one. The
+    controller keeps none.
+
+    Attributes:
+        tracker: The person's games.
+        rival: The controller's.
+        played: The after-states of the person's placements, for a replay.
+        in_order: Whether they are of the pieces as they came: none was kept.
 
     Args:
         terminal: The terminal, entered.
@@ -37,15 +46,16 @@ class HumanPlayer:
         self.pieces = pieces
         self.controller = controller
         self.title = title
-        self.tracker = GameTracker(rules)
+        self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
-        """The after-states of the person's placements, for a replay."""
-        self._other = self._beside()
-        self._other_lines = 0
+        self.in_order = True
+        self._rival_plays = decisions(controller, rules, pieces)
+        self._drawn = 0  # pieces that have come
+        self._held: int | None = None
         self._hint = False
         self._over: list[str] = []  # what is said at the end of a game, until a key is pressed
         self._began = time.monotonic()
-        self._take_next()
+        self._take(self._next_piece())
 
     def summary(self) -> str:
         """Return what was played, in a line."""
@@ -55,7 +65,7 @@ class HumanPlayer:
         return (
             f"{tracker.lines:,} lines with {tracker.pieces:,} pieces in {seconds:.0f} s ({rate:.1f} pieces a "
             f"second), games over: {tracker.games:,}; {name} "
-            f"with the same pieces: {self._other_lines:,} lines"
+            f"with the same pieces: {self.rival.lines:,} lines"
         )
 
     def run(self) -> None:
@@ -74,57 +84,85 @@ class HumanPlayer:
             self._put(self._orientation, self._column + (1 if key in ("right", "d") else -1))
         elif key in ("up", "w"):
             self._put((self._orientation + 1) % len(PIECES[self._piece]), self._column)
-        elif key in (" ", "\n", "down", "s"):
+        elif key in ("down", "s"):
+            self._lower()
+        elif key in (" ", "\n"):
             self._drop()
+        elif key in ("c", "C"):
+            self._hold()
         elif key in ("h", "H"):
             self._hint = not self._hint
 
-    def _take_next(self) -> None:
-        self._piece = self.pieces[self.tracker.pieces]
+    def _next_piece(self) -> int:
+        self._drawn += 1
+        return self.pieces[self._drawn - 1]
+
+    def _take(self, piece: int, may_hold: bool = True) -> None:
+        """Take a piece into hand: it waits above the board."""
+        self._piece, self._may_hold = piece, may_hold
         self._hint = False
-        self._put(0, (self.rules.width - PIECES[self._piece][0].width) // 2)
+        self._row: int | None = None  # None: above the board
+        self._put(0, (self.rules.width - PIECES[piece][0].width) // 2)
 
     def _put(self, orientation: int, column: int) -> None:
-        """Turn and move the piece; it stays inside the board."""
+        """Turn and move the piece, inside the board; not to where it could not have fallen straight down."""
         shape = PIECES[self._piece][orientation]
-        self._orientation = orientation
-        self._column = min(max(column, 0), self.rules.width - shape.width)
+        column = min(max(column, 0), self.rules.width - shape.width)
         rows = self.tracker.rows
-        row = landing_row(column_heights(rows, self.rules.width), shape, self._column)
-        self._after = place(rows, shape, self._column, row, self.rules)
+        row = landing_row(column_heights(rows, self.rules.width), shape, column)
+        if self._row is None or row <= self._row:
+            self._orientation, self._column = orientation, column
+            self._after = place(rows, shape, column, row, self.rules)
+
+    def _lower(self) -> None:
+        """Lower the piece by a row; where it rests, place it."""
+        row = self._height()
+        if row <= self._after.landing_row:
+            self._drop()
+        else:
+            self._row = row - 1
+
+    def _height(self) -> int:
+        """The row of the piece's bottom. If the stack reaches the top, it is at rest from the beginning."""
+        return max(self.rules.height, self._after.landing_row) if self._row is None else self._row
+
+    def _hold(self) -> None:
+        """Keep the piece for later, and take the one that was kept, or the next one."""
+        if self._may_hold:
+            held, self._held = self._held, self._piece
+            self.in_order = False
+            self._take(self._next_piece() if held is None else held, may_hold=False)
 
     def _drop(self) -> None:
         scene = self._scene()
         self.tracker.carry_out(scene)
         self.played.append(self._after)
-        self._other_lines += next(self._other)
+        self.rival.carry_out(self.rival.scene(next(self._rival_plays), None))
         if self._after.game_over:
             self._over = [f"GAME OVER: {scene.game_lines:,} lines", "any key: the next game"]
-        self._take_next()
-
-    def _beside(self) -> Iterator[int]:
-        """The lines that the controller removes, piece by piece."""
-        for after in decisions(self.controller, self.rules, self.pieces):
-            yield after.lines
+            self._held = None
+        self._take(self._next_piece())
 
     def _scene(self) -> Scene:
-        return self.tracker.scene(self._after, self.pieces[self.tracker.pieces + 1])
+        return self.tracker.scene(self._after, self.pieces[self._drawn])
 
     def _draw(self) -> None:
         scene, size = self._scene(), self.terminal.size
         rows, names = self.tracker.rows, self.controller.names_on(self.rules)
         weights = self.controller.float32_weights
         hint = choose(rows, self._piece, weights, names, self.rules) if self._hint else None
+        rival = self.controller.name or "controller"
         panel = [
             *self.title,
-            "",
-            f"lines {self.tracker.lines:,}   {self.controller.name or 'controller'} {self._other_lines:,}",
+            f"hold {'-' if self._held is None else PIECE_LETTERS[self._held]}",
+            f"lines {self.tracker.lines:,}   {rival} {self.rival.lines:,}",
             f"pieces {self.tracker.pieces:,}   games over {self.tracker.games:,}",
             *(self._over or [""]),
             "",
         ]
         if self._hint:
             panel += explanation_lines(explain(rows, self._after, self.controller), size.lines - PANEL_HEAD)
-        # If the stack reaches the top, the piece is shown at rest.
-        look = Look(row=max(self.rules.height, self._after.landing_row), ghost=True, hint=hint)
-        self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth))
+        look = Look(row=self._height(), ghost=True, hint=hint)
+        # The table of a hint needs the room of the other board.
+        race = None if self._hint else Race(("you", rival), self.rival.cells)
+        self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth, race))

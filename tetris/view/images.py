@@ -6,6 +6,7 @@ GIF holds the same palette, and a terminal leaves the page's background out.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from tetris.pieces import PIECES
 from tetris.view.game_view import HEADROOM, Cells, Scene, piece_cells
 from tetris.view.glyphs import HEIGHT as GLYPH_HEIGHT
 from tetris.view.glyphs import WIDTH as GLYPH_WIDTH
-from tetris.view.glyphs import text_pixels
+from tetris.view.glyphs import drawn_text, text_pixels
 
 Picture = npt.NDArray[np.uint8]
 
@@ -27,7 +28,7 @@ STACK, FALLING = 8, 16
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
 
-_PANEL_CHARACTERS = 14
+_PANEL_CHARACTERS, _TITLE_LINES = 14, 4
 _SMALL = 6  # pixels: in a smaller cell edges would leave little of the inside
 
 
@@ -129,19 +130,22 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
 
     Args:
         scene: The scene.
-        title: The title, cut to the width.
+        title: The title, in up to four lines of 14 characters.
         cell: Size of a cell in pixels, at least 6.
 
     Returns:
         Indices into `PALETTE`; width and height are even, as video wants them, and the same for every scene
-        under the same rules.
+        under the same rules and title.
     """
     board = scene_board(scene, cell)
     edge, gap, scale = max(2, cell // 4), cell, max(1, cell // 6)
     line = (GLYPH_HEIGHT + 3) * scale
     panel = (GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS
+    titles = textwrap.wrap(
+        drawn_text(title), _PANEL_CHARACTERS, max_lines=_TITLE_LINES, placeholder="..."
+    ) or [""]
     shape = (
-        max(board.shape[0] + edge, 11 * line + 4 * cell) + 2 * gap,
+        max(board.shape[0] + edge, (10 + len(titles)) * line + 4 * cell) + 2 * gap,
         board.shape[1] + 2 * edge + panel + 3 * gap,
     )
     picture = np.full([size + size % 2 for size in shape], 3 * PAGE, dtype=np.uint8)
@@ -151,7 +155,10 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     picture[top:bottom, left:right] = board
 
     x, y = right + edge + gap, top
-    _write(picture, title, x, y, scale, TEXT)
+    for text in titles:
+        _write(picture, text, x, y, scale, TEXT)
+        y += line
+    y -= line
     _write(picture, f"{scene.rules.board} {scene.rules.pieces}", x, y + line, scale, FAINT)
     _write(picture, "NEXT", x, y + 3 * line, scale, FAINT)
     if scene.next_piece is not None:

@@ -11,12 +11,15 @@ from tetris.explanation import Explanation
 from tetris.features import AfterState
 from tetris.printable import printable
 from tetris.rules import PIECE_LETTERS
-from tetris.view.game_view import HEADROOM, Scene
-from tetris.view.images import board_picture, piece_picture
+from tetris.view.game_view import HEADROOM, Cells, Scene
+from tetris.view.images import Picture, board_picture, piece_picture
 from tetris.view.text import board_lines, half_blocks
 
 PANEL = 39
 """Columns of the panel; it is cut where there are fewer, and dropped where there is no room."""
+
+RACE_PANEL = 28
+"""Columns of the panel beside two boards: they are shown where there is room for it."""
 
 PANEL_HEAD = 13
 """Lines of the screen that are not free for features: the panel's first ones, the footer."""
@@ -45,18 +48,49 @@ class Look:
     hint: AfterState | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Race:
+    """A second board beside that of the scene.
+
+    Attributes:
+        names: What stands below the boards.
+        cells: The stack of the second one, as in `Scene`.
+    """
+
+    names: tuple[str, str]
+    cells: Cells
+
+
 def screen(
-    scene: Scene, look: Look, panel: Sequence[str], footer: str, size: os.terminal_size, depth: int
+    scene: Scene,
+    look: Look,
+    panel: Sequence[str],
+    footer: str,
+    size: os.terminal_size,
+    depth: int,
+    race: Race | None = None,
 ) -> list[str]:
-    """Return the lines of the screen, scene beside panel above the footer, for a size and a colour depth."""
-    fit = _fit(scene, size, depth)
+    """Return the lines of the screen, scene beside panel above the footer, for a size and a colour depth.
+
+    A race has its second board between the two, where there is room.
+    """
+    fit = None if race is None else _fit(scene, size, depth, boards=2, panels=(RACE_PANEL,))
+    if fit is None:
+        race, fit = None, _fit(scene, size, depth)
     if fit is None:
         return ["the window is too small"[: size.columns]]
     cell, headroom = fit
     rows = scene.rules.height + headroom
-    board = _colored(scene, look, cell, rows, depth) if depth else _plain(scene, look, rows)
+    name, other = ("", "") if race is None else map(printable, race.names)
+    board = _colored(scene, look, cell, rows, depth, name) if depth else _plain(scene, look, rows, name)
+    if race is not None:
+        stack = race.cells[:rows]
+        second = (
+            _colored_stack(scene, stack, cell, depth, other) if depth else _plain_stack(scene, stack, other)
+        )
+        board = [left + _GAP + right for left, right in zip(board, second, strict=True)]
     next_piece = _next_piece(scene, depth)
-    width = _board_width(scene, cell) + len(_GAP)
+    width = (1 if race is None else 2) * (_board_width(scene, cell) + len(_GAP))
     room = size.columns - width
     lines = [*next_piece, *map(printable, panel)] if room >= 8 else []
     lines = lines[: size.lines - 1]
@@ -91,16 +125,19 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
     return lines + rows
 
 
-def _fit(scene: Scene, size: os.terminal_size, depth: int) -> tuple[int, int] | None:
-    """The largest cell, in columns, with which the board fits, and the rows shown above the board."""
+def _fit(
+    scene: Scene, size: os.terminal_size, depth: int, boards: int = 1, panels: Sequence[int] = (PANEL, 0)
+) -> tuple[int, int] | None:
+    """The largest cell, in columns, with which boards and panel fit, and the rows shown above the board."""
     if not depth:
-        fits = size.lines >= scene.rules.height + 2 and size.columns > _board_width(scene, 2)
+        columns = boards * (_board_width(scene, 2) + len(_GAP)) + panels[-1] - len(_GAP)
+        fits = size.lines >= scene.rules.height + 2 and size.columns > columns
         return (2, max(0, min(HEADROOM, size.lines - 2 - scene.rules.height))) if fits else None
-    for panel in (PANEL, 0):
+    for panel in panels:
         for cell in range(_LARGEST_CELL, 0, -1):
             for headroom in range(HEADROOM, _LEAST_HEADROOM - 1, -1):
                 lines = math.ceil((scene.rules.height + headroom) * cell / 2) + 2
-                columns = _board_width(scene, cell) + len(_GAP) + panel
+                columns = boards * (_board_width(scene, cell) + len(_GAP)) + panel
                 if lines <= size.lines and columns <= size.columns:
                     return cell, headroom
     return None
@@ -110,7 +147,7 @@ def _board_width(scene: Scene, cell: int) -> int:
     return scene.rules.width * cell + 2
 
 
-def _colored(scene: Scene, look: Look, cell: int, rows: int, depth: int) -> list[str]:
+def _colored(scene: Scene, look: Look, cell: int, rows: int, depth: int, name: str) -> list[str]:
     picture = board_picture(
         scene.cells[:rows],
         cell,
@@ -121,14 +158,23 @@ def _colored(scene: Scene, look: Look, cell: int, rows: int, depth: int) -> list
         ghost=look.ghost,
         hint=look.hint,
     )
+    return _walled(scene, picture, cell, depth, name)
+
+
+def _colored_stack(scene: Scene, stack: Cells, cell: int, depth: int, name: str) -> list[str]:
+    return _walled(scene, board_picture(stack, cell, height=scene.rules.height), cell, depth, name)
+
+
+def _walled(scene: Scene, picture: Picture, cell: int, depth: int, name: str) -> list[str]:
     lines = half_blocks(picture, depth == 24)
     above = len(lines) - math.ceil(scene.rules.height * cell / 2)
     sides = [" " if index < above else "│" for index in range(len(lines))]
     walled = [f"{side}{line}{side}" for side, line in zip(sides, lines, strict=True)]
-    return [*walled, f"└{'─' * (scene.rules.width * cell)}┘"]
+    width = scene.rules.width * cell
+    return [*walled, f"└{name[:width].center(width, '─')}┘"]
 
 
-def _plain(scene: Scene, look: Look, rows: int) -> list[str]:
+def _plain(scene: Scene, look: Look, rows: int, name: str) -> list[str]:
     lines = board_lines(
         scene.cells[:rows],
         scene.rules.height,
@@ -137,7 +183,17 @@ def _plain(scene: Scene, look: Look, rows: int) -> list[str]:
         full=scene.full if look.row in (None, scene.after.landing_row) else (),
         hint=look.hint,
     )
-    return [line.ljust(_board_width(scene, 2)) for line in lines]
+    return _named(scene, lines, name)
+
+
+def _plain_stack(scene: Scene, stack: Cells, name: str) -> list[str]:
+    return _named(scene, board_lines(stack, scene.rules.height), name)
+
+
+def _named(scene: Scene, lines: Sequence[str], name: str) -> list[str]:
+    width = 2 * scene.rules.width
+    floor = f"+{name[:width].center(width, '-')}+"
+    return [*(line.ljust(_board_width(scene, 2)) for line in lines[:-1]), floor]
 
 
 def _next_piece(scene: Scene, depth: int) -> list[str]:

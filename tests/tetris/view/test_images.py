@@ -21,6 +21,7 @@ from tetris.view.images import (
     PAGE,
     PALETTE,
     STACK,
+    TEXT,
     board_picture,
     frame,
     piece_picture,
@@ -129,5 +130,17 @@ def test_text_beyond_the_font_is_drawn_as_near_as_can_be(text: str, drawn: str) 
 
 
 @pytest.mark.parametrize("title", ["ß" * 14, "e\u0301" * 30, "ﷺ" * 14])
-def test_a_title_is_cut_to_what_fits_as_it_is_drawn(shown: list[Scene], title: str) -> None:
-    assert frame(shown[0], title).shape == frame(shown[0]).shape
+def test_a_title_beyond_four_lines_is_cut_as_it_is_drawn(shown: list[Scene], title: str) -> None:
+    four = frame(shown[0], " ".join(["abcdefghijklmn"] * 4))
+    assert frame(shown[0], title).shape[1] == frame(shown[0]).shape[1]
+    assert frame(shown[0], title).shape[0] <= four.shape[0]
+
+
+def test_a_long_title_takes_several_lines_and_is_whole(shown: list[Scene]) -> None:
+    text = {line: text_pixels(line, 2) for line in ("RUNS/LONG WITH", "FEATURES OF MY", "OWN")}
+    picture = frame(shown[0], "runs/long with features of my own")
+    lit = picture == 3 * TEXT
+    assert picture.shape[0] >= frame(shown[0]).shape[0]
+    for pixels in text.values():
+        windows = np.lib.stride_tricks.sliding_window_view(lit, pixels.shape)
+        assert (windows == pixels).all(axis=(2, 3)).any()

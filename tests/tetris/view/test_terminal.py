@@ -20,9 +20,9 @@ import pytest
 from tetris import Rules, published
 from tetris.explanation import decisions
 from tetris.piece_stream import PieceStream
-from tetris.view.game_view import Scene, scenes
+from tetris.view.game_view import GameTracker, Scene, scenes
 from tetris.view.human_player import HumanPlayer
-from tetris.view.screen import Look, screen
+from tetris.view.screen import Look, Race, screen
 from tetris.view.terminal import Terminal, color_depth, is_interactive, parse_keys
 from tetris.view.watcher import SPEEDS, Watcher
 
@@ -202,6 +202,76 @@ def test_a_game_over_waits_for_a_key_and_the_end_sums_up(person: Pty) -> None:
         rf"0 lines with {count + 1} pieces in \d+ s \(.* pieces a second\), games over: 1; dt20 with the same"
     )
     assert re.match(expected, player.summary())
+
+
+def beside(person: Pty) -> HumanPlayer:
+    return HumanPlayer(Terminal(person.output, person.side), RULES, PieceStream(RULES, 3, 0), DT20, ["you"])
+
+
+def test_a_piece_is_lowered_row_by_row_and_placed_where_it_rests(person: Pty) -> None:
+    player = beside(person)
+    for _ in range(RULES.height):
+        player._press("down")
+    assert (player._height(), player.played) == (0, [])
+    player._press("down")
+    assert (len(player.played), player.played[0].landing_row) == (1, 0)
+
+
+def test_a_lowered_piece_does_not_move_into_the_stack(person: Pty) -> None:
+    player = beside(person)
+    for key in ["left"] * RULES.width + [" "] + ["right"] * RULES.width:
+        player._press(key)
+    while player._height() > 0:
+        player._press("down")
+    before = player._column
+    for _ in range(RULES.width):
+        player._press("left")
+    stack = player.played[0]
+    assert stack.column + stack.shape.width <= player._column < before
+    player._press(" ")
+    assert player.played[1].landing_row == 0
+
+
+def test_a_piece_is_kept_once_and_comes_back_for_another(person: Pty) -> None:
+    player, pieces = beside(person), PieceStream(RULES, 3, 0)
+    player._press("c")
+    assert (player._piece, player._held, player.in_order) == (pieces[1], pieces[0], False)
+    player._press("c")  # only one is kept before a piece is placed
+    assert player._piece == pieces[1]
+    player._press(" ")
+    assert player._piece == pieces[2]
+    player._press("c")
+    player._press(" ")
+    assert [after.shape.piece for after in player.played] == [pieces[1], pieces[0]]
+    assert player._held == pieces[2]
+
+
+def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
+    player, pieces = beside(person), PieceStream(RULES, 3, 0)
+    count = 30
+    for _ in range(count):
+        player._press("x")  # a game that is over waits for a key
+        player._press(" ")
+    expected = GameTracker(RULES)
+    for after in islice(decisions(DT20, RULES, pieces), len(player.played)):
+        expected.carry_out(expected.scene(after, None))
+    assert player.rival.pieces == len(player.played)
+    assert (player.rival.cells == expected.cells).all()
+    assert player.rival.lines == expected.lines > player.tracker.lines
+
+
+@pytest.mark.parametrize("depth", [24, 8, 0])
+@pytest.mark.parametrize("size", [(80, 24), (200, 60), (30, 20), (20, 9), (5, 2), (1, 1)])
+def test_a_race_fits_its_terminal_and_is_shown_where_there_is_room(size: tuple[int, int], depth: int) -> None:
+    *_, scene = shown(40)
+    race = Race(("you", "a controller of a long name"), scene.cells)
+    panel = ["a long line of text " * 5] * 50
+    lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth, race)
+    assert len(lines) <= size[1]
+    assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
+    floors = [line for line in lines if "you" in line]
+    assert len(floors) == (size[0] >= 80)
+    assert all("a contr" in floor for floor in floors)
 
 
 @pytest.mark.parametrize("depth", [24, 8, 0])
