@@ -2,7 +2,7 @@
 
 python scripts/watch_tetris.py dt20 --board 10x10
 python scripts/watch_tetris.py runs/mine --html mine.html --gif mine.gif
-python scripts/watch_tetris.py --play        # yourself, in a race with the controller on the same pieces
+python scripts/watch_tetris.py --play        # yourself, in a race with it
 """
 
 from __future__ import annotations

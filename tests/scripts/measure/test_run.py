@@ -40,7 +40,7 @@ def test_every_measurement_is_a_script_that_is_there() -> None:
 
 
 def test_every_committed_result_has_a_measurement() -> None:
-    by_hand = {"mdptetris"}
+    by_hand = {"mdptetris", "peers"}
     assert {path.stem for path in RESULTS.glob("*/*.json")} - by_hand <= run.MEASUREMENTS.keys()
 
 
