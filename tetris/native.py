@@ -64,6 +64,21 @@ def feature_list(names: tuple[str, ...]) -> str:
     return ",".join(structs)
 
 
+def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[tuple[str, str]]]:
+    """Return what a library of a feature list is compiled with: a digest of it, include folders, macros.
+
+    Raises:
+        ValueError: If a feature is defined in Python only.
+    """
+    structs = feature_list(names)
+    header, text = header_of(structs.split(",")) or (None, "")
+    digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
+    if header is None:
+        return digest, [], [("TETRIS_FEATURES", structs)]
+    macros = [("TETRIS_FEATURES", structs), ("TETRIS_FEATURE_HEADER", f'"{header.name}"')]
+    return digest, [header.parent], macros
+
+
 def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
     """Return the library of a list of features.
 
@@ -75,18 +90,13 @@ def extension(names: tuple[str, ...], *, native: bool = True) -> Extension:
     Raises:
         ValueError: If a feature is defined in Python only.
     """
-    structs = feature_list(names)
-    header, text = header_of(structs.split(",")) or (None, "")
-    digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
+    digest, includes, defines = feature_definitions(names)
     name = f"tetris_engine_{digest}{'' if native else '_portable'}"
     return Extension(
         name=name,
         sources=(_ENGINE / "rollout.cpp",),
-        include_dirs=(_ENGINE, _KERNELS, *([] if header is None else [header.parent])),
-        defines=(
-            *[("TETRIS_FEATURES", structs), ("TETRIS_LIBRARY", name)],
-            *([] if header is None else [("TETRIS_FEATURE_HEADER", f'"{header.name}"')]),
-        ),
+        include_dirs=(_ENGINE, _KERNELS, *includes),
+        defines=(("TETRIS_LIBRARY", name), *defines),
         native=native,
         flags=() if native else _PORTABLE_FLAGS,
         reason=_reason(names),

@@ -73,6 +73,27 @@ struct FeatureList {
         return sums;
     }
 
+    // What the numerator of feature i is multiplied by.
+    TETRIS_FUNCTION static constexpr float reciprocal(int i) {
+        constexpr float all[] = {1.0f / Features::denominator...};
+        return all[i];
+    }
+
+    // Writes the numerators of the features of a whole board.
+    template <class L>
+    TETRIS_FUNCTION static void numerators(const Board<L>& board, int (&to)[COUNT]) {
+        int i = 0;
+        ((to[i++] = Features::of(board)), ...);
+    }
+
+    // Writes those of the after-states of a drop that completes no row.
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static void numerators(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop,
+                                           typename L::Ints (&to)[COUNT]) {
+        int i = 0;
+        ((to[i++] = after_drop<Features>(prepared, drop)), ...);
+    }
+
    private:
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after_drop(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {

@@ -23,16 +23,16 @@ class PlacementFeatures(
     """Adds the features of every placement's after-state to the observation.
 
     The observation gets the key ``features``: shape (actions, features), float32, a row for each action, 0
-    for those that `info["action_mask"]` excludes. `info["ends_game"]` (int8) is 1 for the actions that end
-    the game. A linear controller plays the action with the greatest ``features @ weights`` of those that do
-    not.
+    for those that `info["action_mask"]` excludes and for those that end the game, which have 1 in
+    `info["ends_game"]` (int8). A linear controller plays the action with the greatest ``features @ weights``
+    of the others.
 
-    It wraps one single environment. A vector of wrapped ones is ``gymnasium.make_vec(...,
-    vectorization_mode="sync", wrappers=[PlacementFeatures])``; a `TetrisVectorEnv` cannot be wrapped.
+    It wraps one single environment; ``gymnasium.make_vec(..., features="dt")`` has the engine do the same for
+    many. A hold slot and garbage need ``make_vec(..., vectorization_mode="sync",
+    wrappers=[PlacementFeatures])``.
 
-    The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns. The range of
-    a feature depends on the board, and stacks that overflow it count, too; no range is derived, and bounds
-    that are too narrow would exclude true observations.
+    The space of ``features`` is a Box without bounds, of which Gymnasium's ``check_env`` warns: the range of
+    a feature depends on the board, and bounds that are too narrow would exclude true observations.
 
     A hold slot doubles the rows, as it doubles the actions. Garbage is left out: the features are those of
     the board before the row rises.
@@ -66,10 +66,8 @@ class PlacementFeatures(
         if not isinstance(env.observation_space, spaces.Dict):
             raise TypeError(f"expected an observation space of dictionaries, got {env.observation_space}")
         actions = action_count(inner.rules.width) * (2 if inner.has_hold else 1)
-        shape = (actions, len(self.names))
-        self.observation_space = spaces.Dict(
-            {**env.observation_space.spaces, "features": spaces.Box(-np.inf, np.inf, shape, np.float32)}
-        )
+        space = features_space(actions, len(self.names))
+        self.observation_space = spaces.Dict({**env.observation_space.spaces, "features": space})
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -92,6 +90,12 @@ class PlacementFeatures(
         for swap, piece in enumerate([] if inner.is_over else pieces):
             for after in after_states(inner.rows, piece, inner.rules):
                 action = swap * count + after.shape.orientation * inner.rules.width + after.column
-                values[action] = feature_values(after, self.names)
                 ends[action] = after.game_over
+                if not after.game_over:
+                    values[action] = feature_values(after, self.names)
         return {**observation, "features": values}, {**info, "ends_game": ends}
+
+
+def features_space(actions: int, features: int) -> spaces.Box:
+    """Return the space of the features of all placements."""
+    return spaces.Box(-np.inf, np.inf, (actions, features), np.float32)

@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space
 from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import native, rendering
+from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import TetrisEnv, checked_options, observation_space
 from tetris.envs.vector_checks import (
@@ -28,10 +29,13 @@ from tetris.envs.vector_checks import (
     is_seed,
 )
 from tetris.envs.vector_finals import final_arrays, final_tensors
+from tetris.feature_sets import feature_names
 from tetris.piece_stream import packed_source
 
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
+
+Tensors = dict[str, torch.Tensor]
 
 # As enum Autoreset in step.h numbers them.
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
@@ -46,6 +50,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     Observations, rewards (float32), terminations and truncations are those of all games, one after the
     other; ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. They are new arrays in every
     step. With ``device="cuda"`` they are torch tensors on the GPU, made there, and a step waits for nothing.
+
+    With ``features="dt"``, or another feature set, the observation has ``features`` and the infos have
+    ``ends_game``, as `PlacementFeatures` adds them to a single environment, for all games, by the engine.
 
     ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollouts`; with
     a sequence of seeds game i plays stream 0 of its own, as ``TetrisEnv.reset(seed=...)`` does. A game that
@@ -81,10 +88,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         autoreset_mode: An `AutoresetMode` or its value.
         max_episode_steps: Placements after which a game is truncated; None: never.
         first_stream: Number of the first game's stream, 0 to 2^62.
+        features: Name of a feature set, or feature names separated by commas; None: no features.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or there is no GPU for ``"cuda"``.
+        ValueError: If an argument is out of range, there is no such feature, it is defined in Python only, or
+            there is no GPU for ``"cuda"``.
         kernels.build.CompilerMissingError: If there is no compiler.
         kernels.build.BuildError: If the engine could not be built.
     """
@@ -103,6 +112,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
         max_episode_steps: int | None = None,
         first_stream: int = 0,
+        features: str | None = None,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
         single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode)
@@ -119,18 +129,32 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         self.single_action_space = single.action_space
         self.single_observation_space = observation_space(self.rules)
+        self.names = () if features is None else feature_names(features, self.rules.width)
+        """Names of the features, in the order of their columns."""
+        if self.names:
+            self.single_observation_space["features"] = features_space(self._actions, len(self.names))
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
         self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
-        self._operators = native.operators(cuda=self.device.type == "cuda")
+        self._load()
         self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
         self._seed, self._stream, self._time, self._length = (
             self._empty(num_envs, dtype=torch.int64) for _ in range(4)
         )
         self._current, self._ended = (self._empty(num_envs, dtype=torch.uint8) for _ in range(2))
         self._begun = False
+
+    def _load(self) -> None:
+        """Load the engine."""
+        cuda = self.device.type == "cuda"
+        self._operators = native.operators(cuda=cuda)
+        self._feature_operators = native.feature_operators(self.names, cuda=cuda) if self.names else None
+
+    @property
+    def _actions(self) -> int:
+        return action_count(self.rules.width)
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
@@ -139,11 +163,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
-        return {name: value for name, value in vars(self).items() if name != "_operators"}
+        engine = ("_operators", "_feature_operators")
+        return {name: value for name, value in vars(self).items() if name not in engine}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._operators = native.operators(cuda=self.device.type == "cuda")
+        self._load()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -182,7 +207,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             state.masked_fill_(chosen, 0)
         self._begun = True
         observation, mask = self._observe()
-        return self._given(observation), self._infos(mask)
+        observation, infos = self._with_features(
+            observation, {"action_mask": mask}, self._columns, self._ended
+        )
+        return self._given(observation), self._infos(infos)
 
     def step(
         self, actions: npt.ArrayLike | torch.Tensor
@@ -203,7 +231,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
-        number = checked_actions(actions, self.num_envs, action_count(self.rules.width), self.device)
+        number = checked_actions(actions, self.num_envs, self._actions, self.device)
         board, piece, mask = self._views()
         reward = self._empty(self.num_envs, dtype=torch.float32)
         terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
@@ -214,13 +242,18 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             *(self._ended, board, piece, mask, reward, terminated, truncated, final_board),
             *self._task,
         )
-        infos = self._infos(mask)
+        seen = {"board": board, "piece": piece}, {"action_mask": mask}
+        observation, info = self._with_features(*seen, self._columns, self._ended)
+        infos = self._infos(info)
         if same_step:
             # The next game begins with the piece that the ended one showed last.
+            last = {"board": final_board, "piece": piece}, {"action_mask": mask}
+            if self.names:
+                last = self._with_features(*last, _columns_of(final_board), terminated.to(torch.uint8))
             finals = final_arrays if self.output == "numpy" else final_tensors
-            infos.update(finals(final_board, piece, mask, terminated | truncated))
-        observation = self._given({"board": board, "piece": piece})
-        return observation, *(self._as_output(each) for each in (reward, terminated, truncated)), infos
+            infos.update(finals(*last, terminated | truncated))
+        outcome = (self._as_output(each) for each in (reward, terminated, truncated))
+        return self._given(observation), *outcome, infos
 
     def render(self) -> tuple[Any, ...] | None:
         """Draw every game in the render mode that was chosen."""
@@ -241,7 +274,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return (
             self._empty(count, height, width, dtype=torch.int8),
             self._empty(count, dtype=torch.int64),
-            self._empty(count, action_count(width), dtype=torch.int8),
+            self._empty(count, self._actions, dtype=torch.int8),
         )
 
     def _observe(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
@@ -252,15 +285,30 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
         return {"board": board, "piece": piece}, mask
 
+    def _with_features(
+        self, observation: Tensors, infos: Tensors, columns: torch.Tensor, ended: torch.Tensor
+    ) -> tuple[Tensors, Tensors]:
+        """Add the features of all placements, if they are wanted."""
+        if self._feature_operators is None:
+            return observation, infos
+        features = self._empty(self.num_envs, self._actions, len(self.names), dtype=torch.float32)
+        ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
+        rules = self.rules.height, self.rules.clear_on_overflow
+        self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
+        return {**observation, "features": features}, {**infos, "ends_game": ends}
+
     def _as_output(self, tensor: torch.Tensor) -> Array:
         return tensor.numpy() if self.output == "numpy" else tensor
 
     def _given(self, tensors: dict[str, torch.Tensor]) -> dict[str, Array]:
         return {name: self._as_output(tensor) for name, tensor in tensors.items()}
 
-    def _infos(self, mask: torch.Tensor) -> dict[str, Any]:
-        everywhere = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        return self._given({"action_mask": mask, "_action_mask": everywhere})
+    def _infos(self, infos: Tensors) -> dict[str, Any]:
+        """Say of all infos that every game has them."""
+        everywhere = {
+            f"_{name}": torch.ones(self.num_envs, dtype=torch.bool, device=self.device) for name in infos
+        }
+        return self._given({**infos, **everywhere})
 
     def _chosen(self, mask: Any) -> torch.Tensor:
         """The games to reset, as bools on the device."""
@@ -288,6 +336,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)
         self._time.masked_fill_(chosen, 0)
+
+
+def _columns_of(board: torch.Tensor) -> torch.Tensor:
+    """Boards, shape (num_envs, height, width), as the engine has them: a word a column."""
+    rows = torch.arange(board.shape[1], dtype=torch.int32, device=board.device).view(-1, 1)
+    return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
 
 
 def _signed(seed: int) -> int:

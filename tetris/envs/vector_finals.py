@@ -12,35 +12,32 @@ import torch
 
 
 def final_tensors(
-    board: torch.Tensor, piece: torch.Tensor, mask: torch.Tensor, done: torch.Tensor
+    observation: dict[str, torch.Tensor], info: dict[str, torch.Tensor], done: torch.Tensor
 ) -> dict[str, Any]:
     """Return final observations for all games, batched; does not wait for the device.
 
     Args:
-        board: Shape (num_envs, height, width), int8: the last board of each game.
-        piece: Shape (num_envs,), int64: the pieces of the step's observation.
-        mask: Shape (num_envs, actions), int8: its masks.
+        observation: Of all games, shape (num_envs, ...): the last one of each that has ended.
+        info: The same of the infos.
         done: Shape (num_envs,), bool: which games have ended.
     """
-    # NumPy's copy for the CPU: torch would wake its threads for so few bytes, and wait for them.
-    last_mask = mask.clone() if mask.is_cuda else torch.from_numpy(mask.numpy().copy())
+    masks = {f"_{name}": done.clone() for name in info}
     return {
-        "final_obs": {"board": board, "piece": piece.clone()},
+        "final_obs": {name: _copy(tensor) for name, tensor in observation.items()},
         "_final_obs": done,
-        "final_info": {"action_mask": last_mask, "_action_mask": done.clone()},
+        "final_info": {name: _copy(tensor) for name, tensor in info.items()} | masks,
         "_final_info": done.clone(),
     }
 
 
 def final_arrays(
-    board: torch.Tensor, piece: torch.Tensor, mask: torch.Tensor, done: torch.Tensor
+    observation: dict[str, torch.Tensor], info: dict[str, torch.Tensor], done: torch.Tensor
 ) -> dict[str, Any]:
     """Return final observations as Gymnasium's wrappers expect them: nothing, or an array of dictionaries.
 
     Args:
-        board: See `final_tensors`, on the CPU.
-        piece: See `final_tensors`.
-        mask: See `final_tensors`.
+        observation: See `final_tensors`, on the CPU.
+        info: See `final_tensors`.
         done: See `final_tensors`.
     """
     ended = done.numpy()
@@ -48,15 +45,17 @@ def final_arrays(
     if not len(where):
         return {}
     shown = np.empty(len(ended), dtype=object)
-    for i, last_board, last_piece in zip(
-        where.tolist(), board.numpy()[where], piece.numpy()[where], strict=True
-    ):
-        shown[i] = {"board": last_board, "piece": last_piece}
-    last_mask = np.zeros(mask.shape, dtype=np.int8)
-    last_mask[where] = mask.numpy()[where]
-    return {
-        "final_obs": shown,
-        "_final_obs": ended,
-        "final_info": {"action_mask": last_mask, "_action_mask": ended.copy()},
-        "_final_info": ended.copy(),
-    }
+    last = {name: tensor.numpy()[where] for name, tensor in observation.items()}
+    for at, i in enumerate(where.tolist()):
+        shown[i] = {name: array[at] for name, array in last.items()}
+    infos: dict[str, Any] = {}
+    for name, tensor in info.items():
+        infos[name] = np.zeros(tensor.shape, dtype=np.int8)
+        infos[name][where] = tensor.numpy()[where]
+        infos[f"_{name}"] = ended.copy()
+    return {"final_obs": shown, "_final_obs": ended, "final_info": infos, "_final_info": ended.copy()}
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    # NumPy's copy for the CPU: torch would wake its threads for so few bytes, and wait for them.
+    return tensor.clone() if tensor.is_cuda else torch.from_numpy(tensor.numpy().copy())

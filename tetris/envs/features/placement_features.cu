@@ -1,0 +1,27 @@
+// The operator of the placements' features on CUDA: the schema is placement_features.cpp's, the results are bit for bit its
+// own. It waits for nothing, so that it can be captured in a CUDA graph.
+
+#include <torch/csrc/stable/library.h>
+
+#include "common.cuh"
+#include "placement_features.cuh"
+
+namespace {
+
+using namespace tetris;
+
+struct Cuda {
+    template <class List>
+    static void write(const Tensor& columns, const FeatureTensors& all) {
+        STD_TORCH_CHECK(all.count < int64_t{1} << 31, "expected less than 2^31 environments, got ", all.count);
+        const cem_tetris::DeviceGuard guard(columns.get_device_index());
+        const auto stream = cem_tetris::current_stream(columns);
+        placements_kernel<List><<<static_cast<unsigned>(all.count), WARP, 0, stream>>>(all);
+        STD_CUDA_KERNEL_LAUNCH_CHECK();
+    }
+};
+
+}  // namespace
+
+using Features = tetris::FeatureList<TETRIS_FEATURES>;
+STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) { m.impl("placements", TORCH_BOX(&(placements<Features, Cuda>))); }
