@@ -18,7 +18,7 @@ from kernels.checks import check_integer
 from kernels.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import TetrisEnv, checked_options, observation_space
+from tetris.envs.tetris_env import REWARDS, TetrisEnv, checked_options, observation_space
 from tetris.envs.vector_checks import (
     checked_actions,
     checked_autoreset_mode,
@@ -76,6 +76,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         clear_on_overflow: See `TetrisEnv`.
         pieces: See `TetrisEnv`.
         render_mode: See `TetrisEnv`; ``render`` returns a picture of every game.
+        reward: See `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
@@ -98,6 +99,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         pieces: str = "uniform",
         render_mode: str | None = None,
         *,
+        reward: str = "lines",
         device: str | torch.device = "cpu",
         output: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
@@ -105,7 +107,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         first_stream: int = 0,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
-        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode)
+        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode, reward=reward)
         self.rules = single.rules
         self.render_mode = render_mode
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
@@ -123,7 +125,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
-        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
+        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0, REWARDS.index(reward))
         self._operators = native.operators(cuda=self.device.type == "cuda")
         self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
         self._seed, self._stream, self._time, self._length = (
@@ -194,7 +196,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 one outside the action space is taken for the nearest in it, for looking would mean to wait.
 
         Returns:
-            Observation, lines removed, terminations, truncations, infos; see the class.
+            Observation, rewards, terminations, truncations, infos; see the class.
 
         Raises:
             gymnasium.error.ResetNeeded: If the games have not begun.
