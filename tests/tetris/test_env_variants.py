@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 from tetris import Rules
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
 from tetris.envs.placements import action_count, action_mask, placement
-from tetris.envs.tetris_env import EMPTY_HOLD
+from tetris.envs.tetris_env import EMPTY_HOLD, REWARDS
 from tetris.features import column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.garbage import hole_column, risen
@@ -141,6 +141,26 @@ def test_points_are_those_of_the_guideline() -> None:
     env.reset(seed=0)
     rewards = [env.step(column)[1] for column in range(10)]
     assert rewards == [0.0] * 9 + [800.0]
+
+
+@pytest.mark.parametrize("reward", REWARDS)
+@pytest.mark.parametrize("name", ["Tetris", "Tetris-KeyPress"])
+def test_every_reward_passes_the_checker_without_a_warning(name: str, reward: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make(f"CemTetris/{name}-v0", reward=reward).unwrapped)
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"), [("pieces", [1.0, 1.0, 0.0]), ("survival", [0.0, 0.0, -1.0])]
+)
+def test_the_piece_that_ends_the_game_is_not_rewarded(reward: str, expected: list[float]) -> None:
+    env = TetrisEnv(height=5, pieces="O", reward=reward)
+    env.reset(seed=0)
+    assert [env.step(0)[1] for _ in range(3)] == expected
+    raised = TetrisEnv(height=4, pieces="I", garbage_every=1, reward=reward)
+    raised.reset(seed=0)
+    assert raised.step(0)[1:3] == (expected[-1], True)  # by a garbage row
 
 
 def test_features_of_placements_after_a_swap() -> None:

@@ -20,8 +20,9 @@ def begun(**options: Any) -> KeyPressTetrisEnv:
     return env
 
 
-def test_the_same_placements_make_the_same_game() -> None:
-    rules: dict[str, Any] = {"width": 7, "height": 9, "garbage_every": 6, "reward": "lines"}
+@pytest.mark.parametrize("reward", ["lines", "pieces", "survival"])
+def test_the_same_placements_make_the_same_game(reward: str) -> None:
+    rules: dict[str, Any] = {"width": 7, "height": 9, "garbage_every": 6, "reward": reward}
     keys, placements = begun(**rules, gravity=1000), TetrisEnv(**rules)
     observation, info = placements.reset(seed=1)
     placements.action_space.seed(2)
@@ -30,9 +31,9 @@ def test_the_same_placements_make_the_same_game() -> None:
         action = int(placements.action_space.sample(mask=info["action_mask"]))
         shape, column = placement(action, placements.piece, 7)
         while keys._shape != shape:
-            keys.step(ROTATE)
+            assert keys.step(ROTATE)[1] == 0.0
         while keys._column != column:
-            keys.step(LEFT if keys._column > column else RIGHT)
+            assert keys.step(LEFT if keys._column > column else RIGHT)[1] == 0.0
         keys._since_gravity = 0  # gravity never acts
         seen, *result = keys.step(DROP)[:4]
         observation, *expected, info = placements.step(action)
@@ -108,6 +109,11 @@ def test_points_count_rows_dropped() -> None:
     assert env.step(DOWN)[1] == 1.0
     assert env.step(DROP)[1] == 2.0 * 19
     assert env.step(NOTHING)[1] == 0.0
+
+
+def test_a_piece_counts_when_gravity_brings_it_to_rest() -> None:
+    env = begun(height=4, pieces="O", gravity=3, reward="pieces")
+    assert [env.step(NOTHING)[1] for _ in range(15)] == [0.0] * 14 + [1.0]
 
 
 def test_it_is_drawn_where_it_falls() -> None:

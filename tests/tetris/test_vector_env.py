@@ -16,6 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from kernels import CompilerMissingError
 from tetris import Rollout, Rules, published
 from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv, native
+from tetris.envs.tetris_env import REWARDS
 from tetris.game import choose
 from tetris.piece_stream import PieceStream
 
@@ -46,16 +47,17 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, (np.ndarray, np.generic, torch.Tensor)) else value
 
 
-def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> int:
-    """Play random actions in both and compare all they return; the number of games that ended."""
+def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> tuple[int, set[float]]:
+    """Play random actions in both and compare all they return; how many games ended, and the rewards seen."""
     rng = np.random.default_rng(0)
     assert plain(fast.reset(seed=seeds)) == plain(slow.reset(seed=seeds))
-    ended = 0
+    ended, rewards = 0, set()
     for _ in range(steps):
         actions = rng.integers(0, fast.single_action_space.n, fast.num_envs)
         results = [list(copy.deepcopy(envs.step(actions))) for envs in (fast, slow)]
         done = results[0][2] | results[0][3]
         ended += int(done.sum())
+        rewards.update(results[0][1].tolist())
         assert results[0][0] in fast.observation_space
         assert plain(results[0]) == plain(results[1])
         if fast.metadata["autoreset_mode"] is AutoresetMode.DISABLED and done.any():
@@ -63,7 +65,7 @@ def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> int:
             again = [envs.reset(options=option) for envs, option in zip((fast, slow), options, strict=True)]
             assert plain(again[0][0]) == plain(again[1][0])
             assert plain(again[0][1]["action_mask"][done]) == plain(again[1][1]["action_mask"][done])
-    return ended
+    return ended, rewards
 
 
 @pytest.mark.parametrize("limit", [None, 7])
@@ -83,8 +85,31 @@ def test_it_plays_as_single_environments_do(rules: Rules, mode: AutoresetMode, l
     assert isinstance(slow, SyncVectorEnv)
     assert fast.observation_space == slow.observation_space
     assert fast.action_space == slow.action_space
-    ended = play_beside(fast, slow, 60, [0, 3, 1, (1 << 63) - 1, 2])
+    ended, _ = play_beside(fast, slow, 60, [0, 3, 1, (1 << 63) - 1, 2])
     assert ended > 5
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("reward", REWARDS)
+def test_its_rewards_are_those_of_single_environments(reward: str, mode: AutoresetMode) -> None:
+    rules = Rules(4, 8, clear_on_overflow=True, pieces="IJ")
+    options: dict[str, Any] = {**rules.to_dict(), "reward": reward, "max_episode_steps": 9}
+    fast = TetrisVectorEnv(40, **options, autoreset_mode=mode)
+    slow = gymnasium.make_vec(
+        "CemTetris/Tetris-v0",
+        40,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": mode},
+        **options,
+    )
+    _, seen = play_beside(fast, slow, 90, list(range(40)))
+    expected = {
+        "lines": {0.0, 1.0, 2.0, 3.0, 4.0},
+        "points": {0.0, 100.0, 300.0, 500.0, 800.0},
+        "pieces": {0.0, 1.0},
+        "survival": {-1.0, 0.0},
+    }
+    assert seen == expected[reward]
 
 
 @pytest.mark.parametrize("rules", RULES[:4], ids=str)
@@ -224,6 +249,14 @@ def test_every_id_has_a_vector_environment(identifier: str) -> None:
     envs.close()
 
 
+def test_the_engine_plays_for_points() -> None:
+    envs = gymnasium.make_vec("CemTetris/Tetris-Points-v0", num_envs=2, pieces="I")
+    assert isinstance(envs, TetrisVectorEnv)
+    envs.reset(seed=0)
+    rewards = [plain(envs.step([column, 0])[1]) for column in range(10)]
+    assert [first for first, _ in rewards] == [0.0] * 9 + [800.0]
+
+
 def test_wrappers_of_gymnasium_work() -> None:
     envs: Any = gymnasium.make_vec("CemTetris/Tetris-10x10-v0", num_envs=4)
     envs = gymnasium.wrappers.vector.RecordEpisodeStatistics(envs)
@@ -250,6 +283,11 @@ def test_videos_of_its_games_can_be_recorded(tmp_path: Path) -> None:
 def test_what_an_operator_gets_is_checked() -> None:
     envs = TetrisVectorEnv(2, output="torch")
     envs.reset(seed=0)
+    task = envs._task
+    envs._task = (*task[:-1], len(REWARDS))
+    with pytest.raises(RuntimeError, match=r"expected .* reward_kind from 0 to 3, got 0, 0 and 4"):
+        envs.step([0, 0])
+    envs._task = task
     envs._time = envs._time.to(torch.int32)
     with pytest.raises(RuntimeError, match="expected time of the documented type and shape"):
         envs.step([0, 0])
@@ -277,6 +315,7 @@ def test_every_game_is_drawn() -> None:
         ({"num_envs": 0}, ValueError, "expected num_envs from 1 to 2147483648, got 0"),
         ({"num_envs": 1.5}, TypeError, "expected num_envs to be an int, got 1.5"),
         ({"height": 30}, ValueError, "expected the board's height from 4 to 24, got 30"),
+        ({"reward": "line"}, ValueError, "did you mean 'lines'"),
         ({"device": "meta"}, ValueError, "expected a device among cpu, cuda; got 'meta'"),
         ({"device": "gpu"}, ValueError, "got 'gpu'; did you mean 'cuda'"),
         ({"device": "cdua:0"}, ValueError, "got 'cdua:0'; did you mean 'cuda'"),

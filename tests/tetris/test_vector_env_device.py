@@ -13,6 +13,7 @@ from kernels.build import CompilerMissingError, compile_check
 from kernels.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import TetrisVectorEnv, native, vector_env
+from tetris.envs.tetris_env import REWARDS
 
 THREADS = 128
 """Of a block: STEP_THREADS in step.cuh."""
@@ -65,6 +66,21 @@ def test_it_plays_what_the_cpu_plays(emulated: Any, rules: Rules, count: int, mo
     assert ended > 0
 
 
+@pytest.mark.parametrize("reward", REWARDS)
+def test_its_rewards_are_those_of_the_cpu(emulated: Any, reward: str) -> None:
+    both = make_both(emulated, 200, Rules(4, 8, pieces="IJ"), reward=reward)
+    for envs in both:
+        envs.reset(seed=1)
+    generator = torch.Generator().manual_seed(0)
+    seen: set[float] = set()
+    for _ in range(40):
+        actions = torch.randint(0, 16, (200,), generator=generator)
+        one, other = (envs.step(actions) for envs in both)
+        assert same(one, other)
+        seen.update(one[1].tolist())
+    assert len(seen) == {"lines": 5, "points": 5, "pieces": 2, "survival": 2}[reward]
+
+
 def test_an_action_outside_the_space_is_the_nearest_in_it(
     emulated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,11 +107,12 @@ def test_the_cuda_kernels_compile_for_every_gpu() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("reward", REWARDS)
 @pytest.mark.parametrize("mode", AutoresetMode)
-def test_a_gpu_plays_what_the_cpu_plays_and_nothing_waits_for_it(mode: AutoresetMode) -> None:
+def test_a_gpu_plays_what_the_cpu_plays_and_nothing_waits_for_it(mode: AutoresetMode, reward: str) -> None:
     count = 10_000
     cpu, gpu = (
-        TetrisVectorEnv(count, output="torch", autoreset_mode=mode, device=device)
+        TetrisVectorEnv(count, output="torch", autoreset_mode=mode, device=device, reward=reward)
         for device in ("cpu", "cuda")
     )
     cpu.reset(seed=1)

@@ -15,7 +15,6 @@ from tetris.envs import rendering
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.game import Rows
 from tetris.pieces import PIECES, Shape
-from tetris.rules import guideline_points
 from tetris.view.game_view import HEADROOM
 
 NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
@@ -72,8 +71,9 @@ class KeyPressTetrisEnv(TetrisEnv):
     | `may_hold`      | `Discrete(2)`, with a hold slot        | whether the piece may be swapped          |
 
     ## Rewards
-    As in `TetrisEnv`, in the step in which the piece comes to rest. With `reward="points"` also a point for
-    each row of a soft drop and two for each row of a hard drop (Tetris guideline).
+    As in `TetrisEnv`, in the step in which the piece comes to rest, and 0 in the others. With
+    `reward="points"` also a point for each row of a soft drop and two for each row of a hard drop (Tetris
+    guideline).
 
     ## Starting State and Episode End
     As in `TetrisEnv`. A piece that comes to rest with a cell above the top row ends the game; a new piece is
@@ -116,7 +116,7 @@ class KeyPressTetrisEnv(TetrisEnv):
             action: Number of the key; see Action Space.
 
         Returns:
-            Observation, lines removed or points, whether the game is over, False, info.
+            Observation, reward, whether the game is over, False, info.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
@@ -132,7 +132,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         if number not in self.action_space:
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
         top, placed = self._row, self._placed
-        lines = dropped = 0
+        reward, dropped = 0.0, 0
         if number in (DOWN, DROP):
             while not collides(self.rows, self._shape, self._column, self._row - 1):
                 self._row -= 1
@@ -140,7 +140,7 @@ class KeyPressTetrisEnv(TetrisEnv):
                     break
             dropped = top - self._row
             if number == DROP or not dropped:
-                lines = self._come_to_rest()
+                reward = self._come_to_rest()
         elif number == HOLD:
             if self._may_hold:
                 self._swap()
@@ -151,14 +151,13 @@ class KeyPressTetrisEnv(TetrisEnv):
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed:
             if collides(self.rows, self._shape, self._column, self._row - 1):
-                lines = self._come_to_rest()
+                reward = self._come_to_rest()
             else:
                 self._row -= 1
-        reward = lines
         if self.reward == "points":
-            reward = guideline_points(lines) + dropped * (2 if number == DROP else 1)
+            reward += dropped * (2 if number == DROP else 1)
         self._show()
-        return self._observation(), float(reward), self.is_over, False, self._info()
+        return self._observation(), reward, self.is_over, False, self._info()
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
         """Return the keys of `gymnasium.utils.play` by their SDL codes: arrows or wasd, space, c."""
@@ -180,10 +179,10 @@ class KeyPressTetrisEnv(TetrisEnv):
         self._row = self.rules.height
         self._may_hold = self.has_hold
 
-    def _come_to_rest(self) -> int:
-        lines = self._settle(self._shape, self._column, self._row).lines
+    def _come_to_rest(self) -> float:
+        reward = self._settle(self._shape, self._column, self._row)
         self._begin_piece()
-        return lines
+        return reward
 
     def _moved(self, key: int) -> tuple[Shape, int] | None:
         """The piece's shape and column after a side or a turn; None where it is not possible."""

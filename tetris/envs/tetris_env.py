@@ -16,7 +16,7 @@ from kernels.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.window import Window
-from tetris.features import AfterState, column_heights
+from tetris.features import column_heights
 from tetris.game import Rows, landing_row, place
 from tetris.garbage import hole_column, risen
 from tetris.piece_stream import PieceStream
@@ -25,8 +25,8 @@ from tetris.rules import Rules, guideline_points
 
 Observation = dict[str, Any]
 
-REWARDS = ("lines", "points")
-"""What a reward counts; see Rewards of `TetrisEnv`."""
+REWARDS = ("lines", "points", "pieces", "survival")
+"""The rewards, as enum Reward in step.h numbers them; see Rewards of `TetrisEnv`."""
 
 MAX_PIECES_KNOWN = 7
 EMPTY_HOLD = len(PIECES)
@@ -110,9 +110,12 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     one cell rises under the stack. The hole of row `n` is a pure function of seed, stream and `n`.
 
     ## Rewards
-    With `reward="lines"` the number of lines the placement removed, 0 to 4: the return of an episode is the
-    score of the game. With `reward="points"` the points of the Tetris guideline for them on level 1: 100,
-    300, 500 or 800.
+    | `reward`     | Reward of a step                                                           |
+    | ------------ | -------------------------------------------------------------------------- |
+    | `"lines"`    | lines the placement removed, 0 to 4: the return is the score of the game   |
+    | `"points"`   | the Tetris guideline's points for them, level 1: 0, 100, 300, 500 or 800   |
+    | `"pieces"`   | 1, and 0 for the piece that ends the game                                  |
+    | `"survival"` | 0 for every non-terminating step and -1 for the terminating step           |
 
     ## Starting State
     An empty board. The pieces are piece `t` of a stream of a seed, a pure function of the three, the same on
@@ -146,7 +149,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `pieces_known`      | `1`         | pieces that the observation shows, 1 to 7                     |
     | `hold`              | `False`     | whether there is a hold slot                                  |
     | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
-    | `reward`            | `"lines"`   | `"lines"` or `"points"`                                       |
+    | `reward`            | `"lines"`   | `"lines"`, `"points"`, `"pieces"` or `"survival"`             |
     | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
 
     | Id                                          | Differs from the defaults in                   |
@@ -288,7 +291,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             action: ``orientation * width + column``; see Action Space.
 
         Returns:
-            Observation, lines removed or their points, whether the game is over, False, info.
+            Observation, reward, whether the game is over, False, info.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
@@ -308,10 +311,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._swap()
         shape, column = placement(number, self.piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
-        lines = self._settle(shape, column, row).lines
-        reward = guideline_points(lines) if self.reward == "points" else lines
+        reward = self._settle(shape, column, row)
         self._show()
-        return self._observation(), float(reward), self._over, False, self._info()
+        return self._observation(), reward, self._over, False, self._info()
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are placements of their own, bools: what sb3-contrib's MaskablePPO asks for.
@@ -411,8 +413,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         else:
             self._piece = held
 
-    def _settle(self, shape: Shape, column: int, row: int) -> AfterState:
-        """Let the piece come to rest: lines go, garbage rises, the next piece comes."""
+    def _settle(self, shape: Shape, column: int, row: int) -> float:
+        """Let the piece come to rest: lines go, garbage rises, the next piece comes. Return the reward."""
         after = place(self.rows, shape, column, row, self.rules)
         self.rows, self._over = after.rows, after.game_over
         self._placed += 1
@@ -422,4 +424,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._garbage_rows += 1
             self._over = len(self.rows) > self.rules.height
         self._draw_piece()
-        return after
+        return self._reward_of(after.lines)
+
+    def _reward_of(self, lines: int) -> float:
+        """The reward of a piece that came to rest; step.h has the same."""
+        match self.reward:
+            case "points":
+                return float(guideline_points(lines))
+            case "pieces":
+                return 0.0 if self._over else 1.0
+            case "survival":
+                return -1.0 if self._over else 0.0
+        return float(lines)

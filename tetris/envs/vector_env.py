@@ -19,7 +19,7 @@ from kernels.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import TetrisEnv, checked_options, observation_space
+from tetris.envs.tetris_env import REWARDS, TetrisEnv, checked_options, observation_space
 from tetris.envs.vector_checks import (
     checked_actions,
     checked_autoreset_mode,
@@ -83,6 +83,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         clear_on_overflow: See `TetrisEnv`.
         pieces: See `TetrisEnv`.
         render_mode: See `TetrisEnv`; ``render`` returns a picture of every game.
+        reward: See `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
@@ -107,6 +108,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         pieces: str = "uniform",
         render_mode: str | None = None,
         *,
+        reward: str = "lines",
         device: str | torch.device = "cpu",
         output: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
@@ -115,7 +117,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         features: str | None = None,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
-        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode)
+        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode, reward=reward)
         self.rules = single.rules
         self.render_mode = render_mode
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
@@ -137,7 +139,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
-        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0)
+        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0, REWARDS.index(reward))
         self._load()
         self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
         self._seed, self._stream, self._time, self._length = (
@@ -222,7 +224,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 one outside the action space is taken for the nearest in it, for looking would mean to wait.
 
         Returns:
-            Observation, lines removed, terminations, truncations, infos; see the class.
+            Observation, rewards, terminations, truncations, infos; see the class.
 
         Raises:
             gymnasium.error.ResetNeeded: If the games have not begun.

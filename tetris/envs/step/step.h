@@ -16,12 +16,31 @@ enum class Autoreset {
 // How an environment's last step left its episode: the sum of what holds, 0 while it goes on.
 enum Ended : uint8_t { TERMINATED = 1, TRUNCATED = 2 };
 
+// What a placement is rewarded for (Rewards of TetrisEnv).
+enum class Reward {
+    LINES,     // lines it removes
+    POINTS,    // the guideline's for them
+    PIECES,    // 1, unless it ends the game
+    SURVIVAL,  // 0, and -1 where it ends the game
+};
+
+TETRIS_FUNCTION float reward_of(Reward reward, int lines, bool over) {
+    switch (reward) {
+        case Reward::POINTS: return lines == 4 ? 800.0f : lines > 0 ? 200.0f * static_cast<float>(lines) - 100.0f : 0.0f;
+        case Reward::PIECES: return over ? 0.0f : 1.0f;
+        case Reward::SURVIVAL: return over ? -1.0f : 0.0f;
+        case Reward::LINES: break;
+    }
+    return static_cast<float>(lines);
+}
+
 // What is the same for all environments.
 struct Task {
     GameRules rules;
     PieceSource source;
     Autoreset autoreset;
     int64_t limit;  // placements after which an episode is truncated; 0: never
+    Reward reward;
 
     TETRIS_FUNCTION int piece(int64_t seed, int64_t stream, int64_t time) const {
         const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(stream)};
@@ -104,7 +123,7 @@ TETRIS_FUNCTION Outcome step(const Task& task, const Geometry<L>& geometry, int6
     episode.length += 1;
     episode.time += 1;
     episode.piece = static_cast<uint8_t>(task.piece(seed, stream, episode.time));
-    outcome.reward = static_cast<float>(landing.lines);
+    outcome.reward = reward_of(task.reward, landing.lines, landing.over);
     outcome.terminated = landing.over;
     outcome.truncated = task.limit > 0 && episode.length >= task.limit;
     const int ended = (outcome.terminated ? TERMINATED : 0) + (outcome.truncated ? TRUNCATED : 0);

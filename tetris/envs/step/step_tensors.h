@@ -13,7 +13,7 @@ namespace tetris {
     "step(Tensor actions, Tensor seed, Tensor stream, Tensor(a!) columns, Tensor(b!) time, Tensor(c!) length, "         \
     "Tensor(d!) current, Tensor(e!) ended, Tensor(f!) board, Tensor(g!) piece, Tensor(h!) mask, Tensor(i!) reward, "    \
     "Tensor(j!) terminated, Tensor(k!) truncated, Tensor(l!) final_board, bool clear_on_overflow, int pieces, "         \
-    "int piece_count, bool bag, int autoreset, int limit) -> ()"
+    "int piece_count, bool bag, int autoreset, int limit, int reward_kind) -> ()"
 #define TETRIS_OBSERVE_SCHEMA                                                                                           \
     "observe(Tensor seed, Tensor stream, Tensor columns, Tensor time, Tensor(a!) current, Tensor(b!) board, "           \
     "Tensor(c!) piece, Tensor(d!) mask, int pieces, int piece_count, bool bag) -> ()"
@@ -96,13 +96,15 @@ inline StepTensors step_tensors_of(const Tensor& actions, const Tensor& length, 
 }
 
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag,
-                    int64_t autoreset, int64_t limit) {
-    STD_TORCH_CHECK(autoreset >= 0 && autoreset <= 2 && limit >= 0,
-                    "expected autoreset from 0 to 2 and no negative limit, got ", autoreset, " and ", limit);
+                    int64_t autoreset, int64_t limit, int64_t reward_kind) {
+    STD_TORCH_CHECK(autoreset >= 0 && autoreset <= 2 && limit >= 0 && reward_kind >= 0 && reward_kind <= 3,
+                    "expected autoreset from 0 to 2, no negative limit and reward_kind from 0 to 3, got ", autoreset, ", ",
+                    limit, " and ", reward_kind);
     return {{static_cast<int>(board.size(2)), static_cast<int>(board.size(1)), clear_on_overflow},
             PieceSource::of(pieces, piece_count, bag),
             static_cast<Autoreset>(autoreset),
-            limit};
+            limit,
+            static_cast<Reward>(reward_kind)};
 }
 
 // Boards and masks are written four bytes at a time.
@@ -117,9 +119,9 @@ struct Operators {
     static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream, Tensor columns, Tensor time,
                      Tensor length, Tensor current, Tensor ended, Tensor board, Tensor piece, Tensor mask, Tensor reward,
                      Tensor terminated, Tensor truncated, Tensor final_board, bool clear_on_overflow, int64_t pieces,
-                     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit) {
+                     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
         const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask);
-        const Task task = task_of(board, clear_on_overflow, pieces, piece_count, bag, autoreset, limit);
+        const Task task = task_of(board, clear_on_overflow, pieces, piece_count, bag, autoreset, limit, reward_kind);
         check_aligned(board, "board");
         check_aligned(mask, "mask");
         check_aligned(final_board, "final_board");
@@ -134,7 +136,7 @@ struct Operators {
         const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask);
         check_aligned(board, "board");
         check_aligned(mask, "mask");
-        if (all.count > 0) Device::observe(board, all, task_of(board, false, pieces, piece_count, bag, 0, 0));
+        if (all.count > 0) Device::observe(board, all, task_of(board, false, pieces, piece_count, bag, 0, 0, 0));
     }
 };
 
