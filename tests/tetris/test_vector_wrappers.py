@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers import vector
 from gymnasium.wrappers.vector import NormalizeReward, RecordEpisodeStatistics
 
 from kernels import CompilerMissingError
@@ -164,3 +165,47 @@ def test_nothing_waits_for_a_gpu(mode: AutoresetMode) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert infos["episode"]["r"].is_cuda
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda envs: vector.TransformReward(envs, lambda rewards: rewards.clip(0, 1)),
+        lambda envs: vector.TransformAction(envs, lambda actions: actions // 2),
+    ],
+)
+def test_wrappers_of_gymnasium_that_the_page_names_work_on_tensors(
+    wrap: Callable[[Any], Any], mode: AutoresetMode, device: str
+) -> None:
+    given = []
+    for kind in ("torch", "numpy"):
+        envs = wrap(make(mode, kind, device if kind == "torch" else "cpu"))
+        envs.reset(seed=2)
+        given.append([envs.step(torch.tensor([0, 4, 8, 12, 2, 6, 10, 14, 1])) for _ in range(40)])
+    for found, expected in zip(*given, strict=True):
+        assert found[1].device.type == device
+        assert found[1].tolist() == np.asarray(expected[1]).tolist()
+        assert found[0]["board"].tolist() == expected[0]["board"].tolist()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+def test_observations_on_tensors_are_transformed(mode: AutoresetMode, device: str) -> None:
+    envs: Any = make(mode, device=device)
+    boards: Any = vector.TransformObservation(envs, lambda observation: observation["board"].float())
+    found = boards.reset(seed=0)[0]
+    assert (found.dtype, found.shape, found.device.type) == (torch.float32, (COUNT, 8, 4), device)
+
+
+@needs_gymnasium_1_4
+@pytest.mark.parametrize("wrapper", [RecordEpisodeStatistics, NormalizeReward])
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+def test_gymnasium_s_own_conversion_makes_tensors_of_arrays(wrapper: Any, mode: AutoresetMode) -> None:
+    pytest.importorskip("array_api_compat")
+    envs: Any = vector.NumpyToTorch(wrapper(make(mode, "numpy")))
+    envs.reset(seed=0)
+    for _ in range(40):
+        rewards = envs.step(torch.zeros(COUNT, dtype=torch.int64))[1]
+    assert isinstance(rewards, torch.Tensor)
