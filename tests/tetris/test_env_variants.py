@@ -185,6 +185,7 @@ def test_features_of_placements_after_a_swap() -> None:
         ({"hold": True}, ValueError, "expected pieces_known of at least 2 with a hold slot, got 1"),
         ({"garbage_every": 0}, ValueError, "expected garbage_every from 1"),
         ({"reward": "point"}, ValueError, "did you mean 'points'"),
+        ({"reward": np.array(["lines", "points"])}, TypeError, "expected reward to be a str, got array"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

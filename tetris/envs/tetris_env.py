@@ -207,8 +207,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
         if garbage_every is not None:
             garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
-        if not isinstance(reward, str) or reward not in REWARDS:
-            raise unknown_name("reward", str(reward), REWARDS)
+        if not isinstance(reward, str):
+            raise TypeError(f"expected reward to be a str, got {reward!r}")
+        if reward not in REWARDS:
+            raise unknown_name("reward", reward, REWARDS)
         self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
         self.action_space = spaces.Discrete(action_count(width) * (2 if hold else 1))
         self.observation_space = spaces.Dict({**observation_space(self.rules).spaces, **self._more_spaces()})
