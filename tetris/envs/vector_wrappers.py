@@ -32,9 +32,8 @@ class _PerGameWrapper(VectorWrapper):
         """Begin games; clear what is known of those that begin. See `TetrisVectorEnv.reset`."""
         result = self.env.reset(seed=seed, options=options)
         mask = (options or {}).get("reset_mask")
-        begun = torch.ones_like(self._ended)
-        if mask is not None:
-            begun = checked_mask(mask, self.num_envs).to(begun.device)
+        every = torch.ones_like(self._ended)
+        begun = every if mask is None else checked_mask(mask, self.num_envs).to(every.device)
         for each in (self._ended, *self._sums):
             each.masked_fill_(begun, 0)
         return result
