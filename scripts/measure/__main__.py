@@ -19,6 +19,7 @@ MODULES = (
     "equality",
     "limits",
     "planner",
+    "ppo",
     "record",
     "reliability",
     "sanitizers",

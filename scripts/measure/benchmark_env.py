@@ -15,6 +15,7 @@ from tetris.envs.vector_checks import OUTPUTS
 
 SEED = 12345
 GPU_ENVS = 1 << 20
+FEATURES, GPU_FEATURE_ENVS = "dt", 1 << 18  # which make 390 MB a step
 _DRAWN = 64  # steps whose actions are drawn beforehand, to be repeated
 
 
@@ -44,8 +45,13 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     for output in OUTPUTS if device != "python" else ():
         envs = gymnasium.make_vec(name, count, output=output)
         courses.append(make_course(f"env.cpu.{output}.{count}", envs, output))
+    if device != "python":
+        envs = gymnasium.make_vec(name, count, output="torch", features=FEATURES)
+        courses.append(make_course(f"env.cpu.{FEATURES}.{count}", envs, "torch"))
     if device == "cuda":
         envs = gymnasium.make_vec(name, GPU_ENVS, device="cuda")
         courses.append(make_course(f"env.cuda.{GPU_ENVS}", envs, "torch"))
+        envs = gymnasium.make_vec(name, GPU_FEATURE_ENVS, device="cuda", features=FEATURES)
+        courses.append(make_course(f"env.cuda.{FEATURES}.{GPU_FEATURE_ENVS}", envs, "torch"))
     told = {"environment": name, "gymnasium": gymnasium.__version__, "autoreset": "next-step"}
     return measure_courses(courses, arguments.repeats, arguments.seconds, **told)

@@ -57,6 +57,7 @@ _ALL = (
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
     Measurement("planner", "measure planner --device {device}", 3600.0),
+    Measurement("ppo", "measure ppo", 1200.0, _CPU),
     Measurement("limits", "measure limits --device {device}", 3600.0),
     Measurement("limits_large", "measure limits --device cuda --boards 4x8:1 8x4:1 4x7:2", 3600.0, _GPU),
     Measurement("scale", "measure scale --device {device}", 1800.0),

@@ -64,6 +64,8 @@ def draw_pictures(folder: Path) -> None:
     draw_sampling(load("h200/sampling"), folder / "sampling.png")
     draw_targets(load_all("time_to_target"), folder / "time_to_target.png")
     draw_returns(load(f"{PROCESSOR}/planner"), folder / "planner.png")
+    for result in load_all("ppo"):
+        draw_ppo(result, folder / "ppo.png")
     for board in ("10x10", "10x20"):
         draw_searches(experiments(board), folder / f"noisy_ce_{board}.png")
 
@@ -163,6 +165,23 @@ def draw_returns(result: Result, picture: Path) -> None:
     figure.supxlabel(
         "return over that of the plain method, a mark a start, a bar at the median", fontsize="medium"
     )
+    save_figure(figure, picture)
+
+
+def draw_ppo(result: Result, picture: Path) -> None:
+    """Draw the lines a game that PPO learns over seconds, a line a seed."""
+    figure = new_figure(7.0, 3.4)
+    axes = figure.subplots()
+    colors = (_BLUE, _VERMILION, _GREEN, _ORANGE, _PURPLE)
+    for (seed, learned), color, marker in zip(result.data["seeds"].items(), colors, "os^vD", strict=False):
+        curve = learned["curve"]
+        x, y = ([point[name] for point in curve] for name in ("seconds", "lines_per_game"))
+        axes.plot(x, y, color=color, marker=marker, markersize=4, label=f"seed {seed}")
+    axes.set_yscale("log")
+    axes.set_xlabel("seconds of learning")
+    axes.set_ylabel("lines a game")
+    axes.grid(color="0.9")
+    axes.legend()
     save_figure(figure, picture)
 
 

@@ -234,3 +234,17 @@ def model_card() -> str:
 
 def _played(label: str, measurement: Mapping[str, Any]) -> list[str]:
     return [label, f"{score(measurement)}, {measurement['games']:,} games"]
+
+
+def ppo() -> str:
+    """Return what PPO learned from each seed."""
+    rows, results = [], load_all("ppo")
+    for result in results:
+        for name, made in result.figures.items():
+            if name.endswith(".lines_per_game"):
+                key = name.removesuffix(".lines_per_game")
+                placements, seconds = (result.figures[f"{key}.{each}"] for each in ("placements", "seconds"))
+                seed = key.rpartition("seed")[2]
+                rows.append([seed, f"{seconds:.0f}", f"{placements:,.0f}", f"{made:,.0f}"])
+    header = ["seed", "seconds of learning", "placements", "lines a game on 10x10"]
+    return table_block(header, rows, *results)

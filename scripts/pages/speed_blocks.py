@@ -37,7 +37,9 @@ _ENVIRONMENTS = {
     "python": "`gymnasium.make`: Python, one game",
     "cpu.numpy": 'C++ engine, `output="numpy"`',
     "cpu.torch": 'C++ engine, `output="torch"`',
+    "cpu.dt": 'C++ engine, `output="torch"`, `features="dt"`',
     "cuda": "CUDA engine, torch tensors on the GPU",
+    "cuda.dt": 'CUDA engine, `features="dt"`',
 }
 _GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 candidates, 100 parameters"}
 _PEERS = (
@@ -282,7 +284,7 @@ def environments() -> str:
         for name, value in result.figures.items():
             match = _ENVIRONMENT_FIGURE.fullmatch(name)
             assert match is not None, name
-            if ("gpu" in result.machine) == (match["engine"] == "cuda"):
+            if ("gpu" in result.machine) == match["engine"].startswith("cuda"):
                 least, most = map(count, result.data["ranges"][name])
                 games = f"{int(match['games'] or 1):,}"
                 rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), f"{least} to {most}"])

@@ -25,11 +25,12 @@ def test_every_environment_is_measured_and_written_down(script: Script, tmp_path
         "env.python.placements_per_second",
         "env.cpu.numpy.8.placements_per_second",
         "env.cpu.torch.8.placements_per_second",
+        "env.cpu.dt.8.placements_per_second",
     ]
     for name, (least, most) in written["data"]["ranges"].items():
         assert 0 < least <= written["figures"][name] <= most
         assert written["data"]["of_processor_time"][name] > 0
-    assert len(ended.out.splitlines()) == 1 + 2 + 3  # title, header, figures
+    assert len(ended.out.splitlines()) == 1 + 2 + 4  # title, header, figures
 
 
 def test_a_step_that_only_begins_a_game_is_no_placement() -> None:

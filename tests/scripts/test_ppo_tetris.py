@@ -1,0 +1,53 @@
+"""scripts/ppo_tetris.py: PPO learns a controller that the engines play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import CompilerMissingError
+from tetris import LinearController, Rules
+from tetris.envs import native
+from tetris.rollouts import rollout
+
+Script = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    """Skip without a compiler; torch's threads and random state are as before afterwards."""
+    try:
+        native.operators()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_rng_state(state)
+
+
+def test_it_prints_a_curve_and_writes_a_controller(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    ended = script("ppo_tetris", "--seconds", 0.01, "--features", "holes,max_height", "--out", file)
+    assert ended.status == 0, ended.err
+    first, last = (line.split() for line in ended.out.splitlines())
+    assert (first[2], last[2]) == ("0", "16,384")
+    controller = LinearController.load(file)
+    assert controller.features == "holes,max_height"
+    assert controller.rules == Rules(10, 10)
+
+
+@pytest.mark.slow
+def test_it_learns_to_make_a_thousand_lines_a_game(script: Script, tmp_path: Path) -> None:
+    """From each of the seeds 1 to 3 it takes 11 to 20 s of learning on an idle core."""
+    ended = script("ppo_tetris", "--seconds", 180, "--out", tmp_path / "a.json")
+    assert ended.status == 0, ended.err
+    controller = LinearController.load(tmp_path / "a.json")
+    weights = torch.tensor([controller.weights])
+    played = rollout(weights, Rules(10, 10), 100, 20_000, 99, features=controller.features)
+    # A hundred games or more, each of a length that is nearly exponential: an error of 10 % or less.
+    assert float(played.lines[0]) / max(1, int(played.games[0])) >= 1000
