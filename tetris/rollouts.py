@@ -26,8 +26,6 @@ from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
 from tetris.rules import Rules, check_rules
 
-"""Where rollouts run: Python, the reference implementation; C++ on all of torch's threads; or CUDA."""
-
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
 _FIRST_PYTHON_SLICE = 4

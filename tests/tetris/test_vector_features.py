@@ -100,6 +100,22 @@ def test_a_truncated_game_shows_its_last_features_and_one_that_is_over_none(outp
     assert truncations > 0
 
 
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+def test_without_truncation_the_last_features_are_0(output: str) -> None:
+    envs = vector(Rules(4, 4), "dt", 64, output=output, autoreset_mode="SameStep")
+    envs.reset(seed=3)
+    over = 0
+    for _ in range(5):
+        observation, _, terminated, _, infos = envs.step(np.zeros(64, dtype=np.int64))
+        for i in np.flatnonzero(terminated):
+            final = infos["final_obs"]
+            features = final[i]["features"] if output == "numpy" else final["features"][i]
+            assert not features.any()
+            assert observation["features"][i].any()
+            over += 1
+    assert over > 0
+
+
 def test_a_copy_goes_on_as_its_original() -> None:
     envs = vector(Rules(6, 8), "dt")
     envs.reset(seed=1)

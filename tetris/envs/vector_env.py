@@ -28,7 +28,7 @@ from tetris.envs.vector_checks import (
     checked_output,
     is_seed,
 )
-from tetris.envs.vector_finals import final_arrays, final_tensors
+from tetris.envs.vector_finals import copied, final_arrays, final_tensors
 from tetris.feature_sets import feature_names
 from tetris.piece_stream import packed_source
 
@@ -125,6 +125,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.output = checked_output(output, self.device)
         self.autoreset_mode = checked_autoreset_mode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
+        self._truncates = max_episode_steps is not None
         self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
         if max_episode_steps is not None:
             max_episode_steps = check_integer("max_episode_steps", max_episode_steps, 1, 1 << 62)
@@ -249,9 +250,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         infos = self._infos(info)
         if same_step:
             # The next game begins with the piece that the ended one showed last.
-            last = {"board": final_board, "piece": piece}, {"action_mask": mask}
-            if self.names:
-                last = self._with_features(*last, _columns_of(final_board), terminated.to(torch.uint8))
+            last = {"board": final_board, "piece": copied(piece)}, {"action_mask": copied(mask)}
+            last = self._with_last_features(*last, terminated)
             finals = final_arrays if self.output == "numpy" else final_tensors
             infos.update(finals(*last, terminated | truncated))
         outcome = (self._as_output(each) for each in (reward, terminated, truncated))
@@ -297,6 +297,20 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
         rules = self.rules.height, self.rules.clear_on_overflow
         self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
+        return {**observation, "features": features}, {**infos, "ends_game": ends}
+
+    def _with_last_features(
+        self, observation: Tensors, infos: Tensors, terminated: torch.Tensor
+    ) -> tuple[Tensors, Tensors]:
+        """Add those of boards that games ended with: 0, but where a game was only truncated."""
+        if self._truncates:
+            board = observation["board"]
+            return self._with_features(observation, infos, _columns_of(board), terminated.to(torch.uint8))
+        if not self.names:
+            return observation, infos
+        shape = self.num_envs, self._actions
+        features = torch.zeros((*shape, len(self.names)), device=self.device)
+        ends = torch.zeros(shape, dtype=torch.int8, device=self.device)
         return {**observation, "features": features}, {**infos, "ends_game": ends}
 
     def _as_output(self, tensor: torch.Tensor) -> Array:

@@ -23,9 +23,9 @@ def final_tensors(
     """
     masks = {f"_{name}": done.clone() for name in info}
     return {
-        "final_obs": {name: _copy(tensor) for name, tensor in observation.items()},
+        "final_obs": observation,
         "_final_obs": done,
-        "final_info": {name: _copy(tensor) for name, tensor in info.items()} | masks,
+        "final_info": {**info, **masks},
         "_final_info": done.clone(),
     }
 
@@ -56,6 +56,7 @@ def final_arrays(
     return {"final_obs": shown, "_final_obs": ended, "final_info": infos, "_final_info": ended.copy()}
 
 
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    # NumPy's copy for the CPU: torch would wake its threads for so few bytes, and wait for them.
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy."""
+    # NumPy's for the CPU: torch would wake its threads for so few bytes, and wait for them.
     return tensor.clone() if tensor.is_cuda else torch.from_numpy(tensor.numpy().copy())

@@ -75,17 +75,24 @@ class Writer {
             if (plain != 0) {
                 typename L::Ints numerators[List::COUNT];
                 List::numerators(prepared, drop, numerators);
+                float values[List::COUNT][L::LANES];
+                for (int f = 0; f < List::COUNT; ++f) {
+                    for (int lane = 0; lane < L::LANES; ++lane) {
+                        values[f][lane] = static_cast<float>(lane_of(numerators[f], lane)) * List::reciprocal(f);
+                    }
+                }
                 for (unsigned lanes = plain; lanes != 0; lanes &= lanes - 1) {
                     const int lane = lowest_bit(lanes);
-                    store(place_of(group, lane), [&](int f) { return lane_of(numerators[f], lane); });
+                    store(place_of(group, lane), [&](int f) { return values[f][lane]; });
                 }
             }
             whole &= ~plain;
         }
         for (unsigned lanes = whole; lanes != 0; lanes &= lanes - 1) {
             const int place = place_of(group, lowest_bit(lanes));
-            visit_whole<List>(board_, piece_, place, rules_.clear_on_overflow,
-                              [&](const auto& numerators) { store(place, [&](int f) { return numerators[f]; }); });
+            visit_whole<List>(board_, piece_, place, rules_.clear_on_overflow, [&](const auto& numerators) {
+                store(place, [&](int f) { return static_cast<float>(numerators[f]) * List::reciprocal(f); });
+            });
         }
     }
 
@@ -94,11 +101,11 @@ class Writer {
         return lowest_bit(group.in_order(1u << lane));
     }
 
-    template <class Numerator>
-    void store(int place, const Numerator& numerator) {
+    template <class Value>
+    void store(int place, const Value& value) {
         const int action = orientation_of(place) * rules_.width + column_of(place);
         float* row = features_ + action * List::COUNT;
-        for (int f = 0; f < List::COUNT; ++f) row[f] = static_cast<float>(numerator(f)) * List::reciprocal(f);
+        for (int f = 0; f < List::COUNT; ++f) row[f] = value(f);
         ends_game_[action] = 0;
     }
 
