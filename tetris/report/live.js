@@ -1,5 +1,7 @@
 // Loads the page again while its run goes on: from the disk now and then, from a server when it has changed.
 
+// A page that nothing has written for so long is that of a run that was killed.
+const GIVEN_UP = 3600;
 const SECONDS = location.protocol === "file:" ? 10 : 2;
 let pressed = false;
 for (const [event, down] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) {
@@ -13,7 +15,7 @@ function busy() {
 }
 
 async function changed() {
-  if (location.protocol === "file:") return true;
+  if (location.protocol === "file:") return Date.now() - Date.parse(document.lastModified) < GIVEN_UP * 1000;
   const now = (await fetch(location.href, { method: "HEAD" })).headers.get("ETag");
   return now !== null && now !== document.documentElement.dataset.version;
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tetris import LinearController
 from tetris.commands import training_run
 from tetris.evaluation import comparison
 from tetris.training import objective
+from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
 RECIPE = (
@@ -36,6 +38,26 @@ def test_a_run_ends_with_its_report(script: Script, tmp_path: Path) -> None:
     )
     assert "4 of 4 generations" in page(tmp_path / "a")
     assert NOTHING not in page(tmp_path / "a")
+
+
+def test_while_a_run_goes_on_its_report_is_written_now_and_then(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script("train_tetris", *RECIPE, "--out", tmp_path / "a")
+    (tmp_path / "a" / "report.html").unlink()
+    now = 0.0
+    monkeypatch.setattr(training_run, "time", SimpleNamespace(monotonic=lambda: now))
+    live = training_run.LiveReport(RunFolder(tmp_path / "a"))
+    now = training_run.LIVE_SECONDS - 1
+    live.on_checkpoint(1, {})
+    assert not (tmp_path / "a" / "report.html").exists()
+    now += 1
+    live.on_checkpoint(2, {})
+    assert "location.reload" in page(tmp_path / "a")
+    # A defect of the page does not end the run.
+    monkeypatch.setattr(training_run, "write_report", lambda *_, **__: 1 / 0)
+    now += training_run.LIVE_SECONDS
+    live.on_checkpoint(3, {})
 
 
 def test_a_report_made_again_is_the_same(script: Script, tmp_path: Path) -> None:

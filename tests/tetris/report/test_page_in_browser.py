@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -165,3 +167,23 @@ def test_a_file_of_a_run_that_goes_on_loads_itself_again(
     write_report(file, [load_run(run)])
     browser_page.wait_for(f"!window.old && {READY}")
     assert "location.reload" not in browser_page.evaluate("document.documentElement.innerHTML")
+
+
+def test_a_file_of_a_run_that_was_killed_long_ago_stays(
+    run: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    file = tmp_path / "page.html"
+    write_report(file, [load_run(run)], live=True)
+    hour_ago = time.time() - 3700
+    # Ten seconds pass in a hundredth.
+    hurried = file.read_text(encoding="utf-8").replace("SECONDS * 1000", "SECONDS * 10")
+    file.write_text(hurried, encoding="utf-8")
+    os.utime(file, (hour_ago, hour_ago))
+    browser_page.open(file, READY)
+    browser_page.evaluate("window.old = true")
+    time.sleep(1.0)
+    assert browser_page.evaluate("window.old")
+    os.utime(file)
+    browser_page.open(file, READY)
+    browser_page.evaluate("window.old = true")
+    browser_page.wait_for(f"!window.old && {READY}")
