@@ -90,6 +90,33 @@ def test_it_plays_as_single_environments_do(rules: Rules, mode: AutoresetMode, l
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rules", [Rules(6, 6), Rules(10, 20, pieces="bag")], ids=str)
+def test_it_shows_the_pieces_that_single_environments_show(rules: Rules, mode: AutoresetMode) -> None:
+    options: dict[str, Any] = {**rules.to_dict(), "pieces_known": 4, "max_episode_steps": 30}
+    fast = TetrisVectorEnv(7, **options, autoreset_mode=mode)
+    slow = gymnasium.make_vec(
+        "CemTetris/Tetris-v0",
+        7,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": mode},
+        **options,
+    )
+    assert fast.observation_space == slow.observation_space
+    ended, _ = play_beside(fast, slow, 70, list(range(7)))
+    assert ended > 7
+
+
+def test_its_pictures_show_the_pieces_that_follow() -> None:
+    envs = TetrisVectorEnv(2, 6, 8, pieces_known=3, render_mode="ansi")
+    envs.reset(seed=[4, 5])
+    env = TetrisEnv(6, 8, pieces_known=3, render_mode="ansi")
+    env.reset(seed=5)
+    pictures = envs.render()
+    assert pictures is not None
+    assert pictures[1] == env.render()
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("reward", REWARDS)
 def test_its_rewards_are_those_of_single_environments(reward: str, mode: AutoresetMode) -> None:
     rules = Rules(4, 8, clear_on_overflow=True, pieces="IJ")

@@ -51,7 +51,15 @@ def make_both(emulated: Any, count: int, rules: Rules, **options: Any) -> list[T
     ],
 )
 def test_it_plays_what_the_cpu_plays(emulated: Any, rules: Rules, count: int, mode: AutoresetMode) -> None:
-    both = make_both(emulated, count, rules, autoreset_mode=mode, max_episode_steps=25, first_stream=1 << 40)
+    both = make_both(
+        emulated,
+        count,
+        rules,
+        autoreset_mode=mode,
+        max_episode_steps=25,
+        first_stream=1 << 40,
+        pieces_known=3,
+    )
     assert same(*(envs.reset(seed=(1 << 64) - 3) for envs in both))
     generator = torch.Generator().manual_seed(0)
     ended = 0

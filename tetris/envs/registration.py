@@ -18,12 +18,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "Tetris-ClearOnOverflow": _CLEARING,
     "Tetris-10x10-ClearOnOverflow": {**_SMALL, **_CLEARING},
     "Tetris-Bag": {"pieces": "bag"},
+    "Tetris-Preview": {"pieces_known": 2},
     "Tetris-Points": {"reward": "points"},
 }
 """What each environment of the engines differs in from the arguments' defaults, by the name in its id."""
 
 REFERENCE_VARIANTS: dict[str, dict[str, Any]] = {
-    "Tetris-Preview": {"pieces_known": 2},
     "Tetris-Hold": {"pieces_known": 2, "hold": True},
     "Tetris-Garbage": {"garbage_every": 10},
     "Tetris-KeyPress": {},

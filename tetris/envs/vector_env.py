@@ -19,7 +19,7 @@ from kernels.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import REWARDS, TetrisEnv, checked_options, observation_space
+from tetris.envs.tetris_env import REWARDS, TetrisEnv, checked_options
 from tetris.envs.vector_checks import (
     checked_actions,
     checked_autoreset_mode,
@@ -83,6 +83,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         clear_on_overflow: See `TetrisEnv`.
         pieces: See `TetrisEnv`.
         render_mode: See `TetrisEnv`; ``render`` returns a picture of every game.
+        pieces_known: See `TetrisEnv`.
         reward: See `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
@@ -108,6 +109,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         pieces: str = "uniform",
         render_mode: str | None = None,
         *,
+        pieces_known: int = 1,
         reward: str = "lines",
         device: str | torch.device = "cpu",
         output: str | None = None,
@@ -117,7 +119,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         features: str | None = None,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
-        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode, reward=reward)
+        options: dict[str, Any] = {"pieces_known": pieces_known, "reward": reward}
+        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode, **options)
         self.rules = single.rules
         self.render_mode = render_mode
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
@@ -131,11 +134,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             max_episode_steps = check_integer("max_episode_steps", max_episode_steps, 1, 1 << 62)
 
         self.single_action_space = single.action_space
-        self.single_observation_space = observation_space(self.rules)
+        self.pieces_known = single.pieces_known
         self.names = () if features is None else feature_names(features, self.rules.width)
         """Names of the features, in the order of their columns."""
+        shown = single.observation_space
         if self.names:
-            self.single_observation_space["features"] = features_space(self._actions, len(self.names))
+            assert isinstance(shown, spaces.Dict)
+            space = features_space(self._actions, len(self.names))
+            shown = spaces.Dict({**shown.spaces, "features": space})
+        self.single_observation_space = shown
         self.action_space = batch_space(self.single_action_space, num_envs)
 
         self._source = packed_source(self.rules)
@@ -235,22 +242,23 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
         number = checked_actions(actions, self.num_envs, self._actions, self.device)
-        board, piece, mask = self._views()
+        board, piece, mask, following = self._views()
         reward = self._empty(self.num_envs, dtype=torch.float32)
         terminated, truncated = (self._empty(self.num_envs, dtype=torch.bool) for _ in range(2))
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         final_board = torch.empty_like(board) if same_step else board.new_empty(0)
         self._operators.step(
             *(number, self._seed, self._stream, self._columns, self._time, self._length, self._current),
-            *(self._ended, board, piece, mask, reward, terminated, truncated, final_board),
+            *(self._ended, board, piece, mask, following, reward, terminated, truncated, final_board),
             *self._task,
         )
-        seen = {"board": board, "piece": piece}, {"action_mask": mask}
+        seen = self._named(board, piece, following), {"action_mask": mask}
         observation, info = self._with_features(*seen, self._columns, self._ended)
         infos = self._infos(info)
         if same_step:
-            # The next game begins with the piece that the ended one showed last.
-            last = {"board": final_board, "piece": copied(piece)}, {"action_mask": copied(mask)}
+            # The next game begins with the pieces that the ended one showed last.
+            shown = self._named(final_board, copied(piece), copied(following))
+            last = shown, {"action_mask": copied(mask)}
             last = self._with_last_features(*last, terminated)
             finals = final_arrays if self.output == "numpy" else final_tensors
             infos.update(finals(*last, terminated | truncated))
@@ -265,27 +273,32 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         draw = rendering.text if self.render_mode == "ansi" else rendering.frame
         observation, _ = self._observe()
         boards, pieces = observation["board"].cpu().numpy(), observation["piece"].tolist()
-        return tuple(draw(board, piece) for board, piece in zip(boards, pieces, strict=True))
+        following = observation["next"].tolist() if self.pieces_known > 1 else [()] * self.num_envs
+        return tuple(draw(*each) for each in zip(boards, pieces, following, strict=True))
 
     def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)
 
-    def _views(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """New tensors for boards, pieces and masks."""
+    def _views(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """New tensors for boards, pieces, masks and the pieces that follow."""
         count, width, height = self.num_envs, self.rules.width, self.rules.height
         return (
             self._empty(count, height, width, dtype=torch.int8),
             self._empty(count, dtype=torch.int64),
             self._empty(count, self._actions, dtype=torch.int8),
+            self._empty(count, self.pieces_known - 1, dtype=torch.int64),
         )
 
+    def _named(self, board: torch.Tensor, piece: torch.Tensor, following: torch.Tensor) -> Tensors:
+        return {"board": board, "piece": piece, **({"next": following} if self.pieces_known > 1 else {})}
+
     def _observe(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
-        board, piece, mask = self._views()
+        board, piece, mask, following = self._views()
         self._operators.observe(
             *(self._seed, self._stream, self._columns, self._time, self._current, board, piece, mask),
-            *self._source,
+            *(following, *self._source),
         )
-        return {"board": board, "piece": piece}, mask
+        return self._named(board, piece, following), mask
 
     def _with_features(
         self, observation: Tensors, infos: Tensors, columns: torch.Tensor, ended: torch.Tensor

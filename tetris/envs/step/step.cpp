@@ -118,6 +118,7 @@ struct Cpu {
             tensors.terminated[i] = outcome.terminated;
             tensors.truncated[i] = outcome.truncated;
             view.write(i, columns, episode.piece);
+            all.write_next(task, i);
             if (tensors.final_board != nullptr) {
                 view.write_final(i, shown, outcome.terminated || outcome.truncated, tensors.final_board);
             }
@@ -128,6 +129,7 @@ struct Cpu {
         each(all, task, [&](const Geometry<L>& geometry, const auto& view, int64_t i) {
             const int piece = task.piece(all.seed[i], all.stream[i], all.time[i]);
             view.write(i, load_columns(geometry, all.columns + i, all.count), piece);
+            all.write_next(task, i);
         });
     }
 

@@ -135,6 +135,7 @@ __global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constan
         tensors.truncated[i] = outcome.truncated;
         block.leave_board(cells);
         block.leave_piece(episode.piece);
+        all.write_next(job.task, i);
     }
     __syncthreads();
     block.write_boards(all.board);
@@ -155,6 +156,7 @@ __global__ void __launch_bounds__(STEP_THREADS) observe_kernel(const __grid_cons
         const Geometry<L> geometry(job.task.rules.width, job.task.rules.height);
         block.leave_board(load_columns(geometry, all.columns + i, all.count));
         block.leave_piece(job.task.piece(all.seed[i], all.stream[i], all.time[i]));
+        all.write_next(job.task, i);
     }
     __syncthreads();
     block.write_boards(all.board);

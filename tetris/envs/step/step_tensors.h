@@ -11,12 +11,12 @@ namespace tetris {
 // What is marked as written is the environments' state, up to `ended`, and what the caller gets.
 #define TETRIS_STEP_SCHEMA                                                                                              \
     "step(Tensor actions, Tensor seed, Tensor stream, Tensor(a!) columns, Tensor(b!) time, Tensor(c!) length, "         \
-    "Tensor(d!) current, Tensor(e!) ended, Tensor(f!) board, Tensor(g!) piece, Tensor(h!) mask, Tensor(i!) reward, "    \
-    "Tensor(j!) terminated, Tensor(k!) truncated, Tensor(l!) final_board, bool clear_on_overflow, int pieces, "         \
-    "int piece_count, bool bag, int autoreset, int limit, int reward_kind) -> ()"
+    "Tensor(d!) current, Tensor(e!) ended, Tensor(f!) board, Tensor(g!) piece, Tensor(h!) mask, Tensor(i!) next, "      \
+    "Tensor(j!) reward, Tensor(k!) terminated, Tensor(l!) truncated, Tensor(m!) final_board, bool clear_on_overflow, "  \
+    "int pieces, int piece_count, bool bag, int autoreset, int limit, int reward_kind) -> ()"
 #define TETRIS_OBSERVE_SCHEMA                                                                                           \
     "observe(Tensor seed, Tensor stream, Tensor columns, Tensor time, Tensor(a!) current, Tensor(b!) board, "           \
-    "Tensor(c!) piece, Tensor(d!) mask, int pieces, int piece_count, bool bag) -> ()"
+    "Tensor(c!) piece, Tensor(d!) mask, Tensor(e!) next, int pieces, int piece_count, bool bag) -> ()"
 
 // What both operators read or write, for `count` environments.
 struct Environments {
@@ -27,7 +27,13 @@ struct Environments {
     uint8_t* current;  // piece to be placed
     int8_t* board;     // (count, height, width)
     int64_t* piece;
-    int8_t* mask;  // (count, 4 * width)
+    int8_t* mask;   // (count, 4 * width)
+    int64_t* next;  // (count, ahead): the pieces that follow
+    int64_t ahead;
+
+    TETRIS_FUNCTION void write_next(const Task& task, int64_t i) const {
+        for (int64_t k = 0; k < ahead; ++k) next[i * ahead + k] = task.piece(seed[i], stream[i], time[i] + 1 + k);
+    }
 };
 
 // What a step has besides.
@@ -50,7 +56,8 @@ inline void check_tensor(const Tensor& tensor, ScalarType type, int64_t numbers,
 }
 
 inline Environments environments_of(const Tensor& seed, const Tensor& stream, const Tensor& columns, const Tensor& time,
-                                    const Tensor& current, const Tensor& board, const Tensor& piece, const Tensor& mask) {
+                                    const Tensor& current, const Tensor& board, const Tensor& piece, const Tensor& mask,
+                                    const Tensor& next) {
     STD_TORCH_CHECK(columns.dim() == 2 && board.dim() == 3, "expected columns (width, count) and board (count, height, width)");
     const int64_t width = columns.size(0), count = columns.size(1), height = board.size(1);
     STD_TORCH_CHECK(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT && board.size(2) == width,
@@ -63,6 +70,8 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream, co
     check_tensor(board, ScalarType::Char, count * height * width, columns, "board");
     check_tensor(piece, ScalarType::Long, count, columns, "piece");
     check_tensor(mask, ScalarType::Char, count * MAX_ORIENTATIONS * width, columns, "mask");
+    STD_TORCH_CHECK(next.dim() == 2 && next.size(0) == count, "expected next (count, pieces)");
+    check_tensor(next, ScalarType::Long, next.numel(), columns, "next");
     return {count,
             seed.const_data_ptr<int64_t>(),
             stream.const_data_ptr<int64_t>(),
@@ -71,7 +80,9 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream, co
             current.mutable_data_ptr<uint8_t>(),
             board.mutable_data_ptr<int8_t>(),
             piece.mutable_data_ptr<int64_t>(),
-            mask.mutable_data_ptr<int8_t>()};
+            mask.mutable_data_ptr<int8_t>(),
+            next.mutable_data_ptr<int64_t>(),
+            next.size(1)};
 }
 
 inline StepTensors step_tensors_of(const Tensor& actions, const Tensor& length, const Tensor& ended, const Tensor& reward,
@@ -117,10 +128,10 @@ inline void check_aligned(const Tensor& tensor, const char* name) {
 template <class Device>
 struct Operators {
     static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream, Tensor columns, Tensor time,
-                     Tensor length, Tensor current, Tensor ended, Tensor board, Tensor piece, Tensor mask, Tensor reward,
-                     Tensor terminated, Tensor truncated, Tensor final_board, bool clear_on_overflow, int64_t pieces,
-                     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
-        const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask);
+                     Tensor length, Tensor current, Tensor ended, Tensor board, Tensor piece, Tensor mask, Tensor next,
+                     Tensor reward, Tensor terminated, Tensor truncated, Tensor final_board, bool clear_on_overflow,
+                     int64_t pieces, int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
+        const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask, next);
         const Task task = task_of(board, clear_on_overflow, pieces, piece_count, bag, autoreset, limit, reward_kind);
         check_aligned(board, "board");
         check_aligned(mask, "mask");
@@ -132,8 +143,8 @@ struct Operators {
 
     // Writes what there is to see of environments that were reset.
     static void observe(const Tensor& seed, const Tensor& stream, const Tensor& columns, const Tensor& time, Tensor current,
-                        Tensor board, Tensor piece, Tensor mask, int64_t pieces, int64_t piece_count, bool bag) {
-        const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask);
+                        Tensor board, Tensor piece, Tensor mask, Tensor next, int64_t pieces, int64_t piece_count, bool bag) {
+        const Environments all = environments_of(seed, stream, columns, time, current, board, piece, mask, next);
         check_aligned(board, "board");
         check_aligned(mask, "mask");
         if (all.count > 0) Device::observe(board, all, task_of(board, false, pieces, piece_count, bag, 0, 0, 0));
