@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from kernels.build import CompilerMissingError
 from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
+from tetris.commands.command_line import command_of
 from tetris.controller import LinearController
 from tetris.features import AfterState
 from tetris.own_features import check_twins, run_header
@@ -202,3 +204,15 @@ def test_the_command_line_reads_a_header(header: Path, tmp_path: Path, script: A
     missing = script(*given, "--feature-header", tmp_path / "none.h")
     assert missing.status == 2
     assert "none.h" in missing.err
+
+
+def test_the_commands_that_follow_a_run_name_its_header(header: Path, tmp_path: Path, script: Any) -> None:
+    given = ("--board", "5x6", "--generations", 1, "--population", 6, "--streams", 1, "--decisions", 10)
+    out = tmp_path / "a"
+    ended = script(
+        *("train_tetris", "--device", "python", "--features", "holes,right_edge", "--feature-header", header),
+        *(*given, "--score-decisions", 50, "--out", out),
+    )
+    assert ended.status == 0, ended.err
+    hint = ended.out.splitlines()[-1]
+    assert hint == f"to watch it play: {command_of('watch')} {out} --feature-header {os.path.relpath(header)}"

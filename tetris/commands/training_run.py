@@ -24,6 +24,7 @@ from tetris.evaluation.comparison import boards, compare, references_to_play, ve
 from tetris.evaluation.text_table import Score, is_estimate, score_table
 from tetris.feature_sets import feature_label
 from tetris.numbers import lines
+from tetris.own_features import header_of
 from tetris.printable import printable
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
@@ -219,8 +220,7 @@ def train(training: Training, stop: StopRequest) -> int:
     if result.reason == "time_limit":
         note(f"time is up {progress}; to go on: {resumption(training)}")
     if said is not None:
-        watch = f"{command_of('watch')} {shlex.quote(str(training.folder.path))}"
-        print(f"\n{said}\nto watch it play: {printable(watch)}", flush=True)
+        print(f"\n{said}\nto watch it play: {printable(with_header('watch', training))}", flush=True)
     return 0
 
 
@@ -314,7 +314,18 @@ def report(folder: RunFolder, *, again: bool = False, live: bool = False) -> boo
 
 def resumption(training: Training) -> str:
     """Return the command that resumes a run."""
-    return f"{command_of('train')} --resume {shlex.quote(str(training.folder.path))}"
+    return with_header("train --resume", training)
+
+
+def with_header(command: str, training: Training) -> str:
+    """Return a command for the folder of a run, with the header of features that the run needs."""
+    name, *options = command.split()
+    words = [*options, shlex.quote(str(training.folder.path))]
+    names = feature_names(training.recipe.features, training.recipe.rules.width)
+    header = header_of([native.feature_struct(each) for each in names])
+    if header is not None:
+        words += ["--feature-header", shlex.quote(os.path.relpath(header[0]))]
+    return " ".join([command_of(name), *words])
 
 
 def stopped(training: Training, stop: StopRequest, where: str) -> int:
