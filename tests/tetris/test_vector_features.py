@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -151,28 +153,19 @@ def test_gymnasium_makes_them_and_odd_names_are_refused() -> None:
         TetrisVectorEnv(2, features="hole")
 
 
-def definitions(features: str, width: int) -> Extension:
-    return native.feature_extension(feature_names(features, width), cuda=True)
+def renamed(library: Extension, ending: str, **changes: Any) -> Any:
+    """The operators of a library that is built in another way."""
+    name = f"{library.name}_{ending}"
+    defines = [each for each in library.defines if each[0] != "TETRIS_LIBRARY"]
+    defines.append(("TETRIS_LIBRARY", name))
+    dataclasses.replace(library, name=name, defines=tuple(defines), **changes).load()
+    return getattr(torch.ops, name)
 
 
-@pytest.mark.parametrize(("features", "rules"), CASES[:2], ids=[case[0] for case in CASES[:2]])
-def test_emulated_threads_write_what_the_cpu_writes(features: str, rules: Rules) -> None:
-    cuda = definitions(features, rules.width)
-    name = f"{cuda.name}_emulated"
-    library = Extension(
-        name=name,
-        sources=(HERE / "emulated_placements.cpp",),
-        include_dirs=(*cuda.include_dirs, HERE),
-        defines=(
-            *(each for each in cuda.defines if each[0] != "TETRIS_LIBRARY"),
-            ("TETRIS_LIBRARY", name),
-        ),
-        flags=("-O1",),
-        reason="kernel of the placements' features on emulated threads",
-    )
-    library.load()
+def compare(features: str, rules: Rules, operators: Any) -> None:
+    """Play in two environments, of which the second one has other operators of the features."""
     both = [vector(rules, features, 17, output="torch", autoreset_mode="Disabled") for _ in range(2)]
-    both[1]._feature_operators = getattr(torch.ops, name)
+    both[1]._feature_operators = operators
     for each in both:
         each.reset(seed=2)
     generator = torch.Generator().manual_seed(0)
@@ -184,6 +177,26 @@ def test_emulated_threads_write_what_the_cpu_writes(features: str, rules: Rules)
     assert both[0]._ended.any()
 
 
+@pytest.mark.parametrize(("features", "rules"), CASES[:2], ids=[case[0] for case in CASES[:2]])
+def test_emulated_threads_write_what_the_cpu_writes(features: str, rules: Rules) -> None:
+    library = native.feature_extension(feature_names(features, rules.width))
+    sources, folders = (HERE / "emulated_placements.cpp",), (*library.include_dirs, HERE)
+    operators = renamed(
+        library, "emulated", sources=sources, include_dirs=folders, native=False, flags=("-O1",)
+    )
+    compare(features, rules, operators)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="has no SSE4")
+@pytest.mark.parametrize("flags", [(), ("-msse4.1",), ("-mavx2",)], ids=["scalar", "SSE4", "AVX2"])
+@pytest.mark.parametrize(("features", "rules"), CASES[:2], ids=[case[0] for case in CASES[:2]])
+def test_lanes_of_any_width_write_the_same(features: str, rules: Rules, flags: tuple[str, ...]) -> None:
+    library = native.feature_extension(feature_names(features, rules.width))
+    ending = "_".join(["lanes", *flags]).replace("-", "").replace(".", "")
+    compare(features, rules, renamed(library, ending, native=False, flags=flags))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("features", ["dt", "dt_columns"])
 def test_the_cuda_kernel_compiles_for_every_gpu(features: str) -> None:
@@ -191,7 +204,7 @@ def test_the_cuda_kernel_compiles_for_every_gpu(features: str) -> None:
         newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    library = definitions(features, 10)
+    library = native.feature_extension(feature_names(features, 10), cuda=True)
     archs = ["sm_75", newest]
     compile_check(library.sources[0], archs, include_dirs=library.include_dirs, defines=library.defines)
 

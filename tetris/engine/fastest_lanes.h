@@ -4,6 +4,7 @@
 #include "lanes_avx2.h"
 #include "lanes_avx2_tall.h"
 #include "lanes_avx512.h"
+#include "lanes_scalar.h"
 #include "lanes_sse4.h"
 
 namespace tetris {
