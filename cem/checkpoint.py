@@ -147,15 +147,16 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
 class Checkpointer:
     """Keeps the newest checkpoints of a run in a folder, and finds the newest usable one.
 
-    >>> import tempfile, torch
-    >>> from cem import Checkpointer
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> checkpointer = Checkpointer(folder.name, fingerprint={"seed": 7})
-    >>> checkpointer.save(12, {"weights": torch.ones(2)}).name
-    'checkpoint-000012.json'
-    >>> checkpointer.load_latest().state
-    {'weights': tensor([1., 1.])}
-    >>> folder.cleanup()
+    Examples:
+        >>> import tempfile, torch
+        >>> from cem import Checkpointer
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> checkpointer = Checkpointer(folder.name, fingerprint={"seed": 7})
+        >>> checkpointer.save(12, {"weights": torch.ones(2)}).name
+        'checkpoint-000012.json'
+        >>> checkpointer.load_latest().state
+        {'weights': tensor([1., 1.])}
+        >>> folder.cleanup()
 
     Attributes:
         folder: The folder of the files.

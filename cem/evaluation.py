@@ -17,10 +17,11 @@ _LEAST_SECONDS = 1e-9
 class Evaluation:
     """The fitness of a population, with metrics.
 
-    >>> import torch
-    >>> from cem import Evaluation
-    >>> fitness = torch.tensor([3.0, 0.0, 7.0])
-    >>> evaluation = Evaluation(fitness, {"board": 10, "lines": fitness.sum()}, rates=["lines"])
+    Examples:
+        >>> import torch
+        >>> from cem import Evaluation
+        >>> fitness = torch.tensor([3.0, 0.0, 7.0])
+        >>> evaluation = Evaluation(fitness, {"board": 10, "lines": fitness.sum()}, rates=["lines"])
 
     An objective that queues its work on a GPU gives metrics as tensors: a number would wait for the GPU.
 

@@ -14,12 +14,13 @@ _WARM_UP = 2  # calls before the capture: libraries and caches of the objective 
 class GenerationGraph:
     """A CUDA graph of ``count`` generations of a search.
 
-    >>> import torch
-    >>> from cem.functional import init
-    >>> from cem.graph import GenerationGraph
-    >>> state = init(torch.zeros(100), 1.0, 1024, maximize=False, device="cuda")  # doctest: +SKIP
-    >>> step = GenerationGraph(state, lambda x, t: x.square().sum(-1), count=10)  # doctest: +SKIP
-    >>> state = step(state)  # 10 generations  # doctest: +SKIP
+    Examples:
+        >>> import torch
+        >>> from cem.functional import init
+        >>> from cem.graph import GenerationGraph
+        >>> state = init(torch.zeros(100), 1.0, 1024, maximize=False, device="cuda")  # doctest: +SKIP
+        >>> step = GenerationGraph(state, lambda x, t: x.square().sum(-1), count=10)  # doctest: +SKIP
+        >>> state = step(state)  # 10 generations  # doctest: +SKIP
 
     A replay launches what the functions launch, without Python between: results are those of ``ask`` and
     ``tell`` bit for bit, as long as the objective's are.

@@ -83,14 +83,15 @@ _FIT = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16, t
 class CrossEntropyMethod(Readout):
     """The cross-entropy method: draw a population, get its fitness, move towards the elites.
 
-    >>> import torch
-    >>> from cem import CrossEntropyMethod
-    >>> optimizer = CrossEntropyMethod(mean=torch.zeros(5), std=2.0, population_size=200, maximize=False)
-    >>> for _ in range(60):
-    ...     candidates = optimizer.ask()  # (200, 5)
-    ...     optimizer.tell((candidates - 3.0).square().sum(dim=1))  # (200,)
-    >>> bool((optimizer.mean - 3.0).abs().max() < 1e-3)
-    True
+    Examples:
+        >>> import torch
+        >>> from cem import CrossEntropyMethod
+        >>> optimizer = CrossEntropyMethod(mean=torch.zeros(5), std=2.0, population_size=200, maximize=False)
+        >>> for _ in range(60):
+        ...     candidates = optimizer.ask()  # (200, 5)
+        ...     optimizer.tell((candidates - 3.0).square().sum(dim=1))  # (200,)
+        >>> bool((optimizer.mean - 3.0).abs().max() < 1e-3)
+        True
 
     The rules:
 

@@ -37,16 +37,17 @@ _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph ask
 class Planner:
     """A controller that plans ``horizon`` actions ahead in every step and executes the first one.
 
-    >>> import torch
-    >>> from cem import Planner
-    >>> def cost(position, plans):  # (2,) and (N, 10, 2) -> (N,)
-    ...     return (position + plans.cumsum(-2)).square().sum((-2, -1))
-    >>> planner = Planner(cost, horizon=10, action_dim=2, bounds=(-1.0, 1.0), seed=1)
-    >>> position = torch.tensor([3.0, -2.0])
-    >>> for _ in range(8):
-    ...     position = position + planner.plan(position)  # (2,)
-    >>> bool((position.abs() < 0.2).all())
-    True
+    Examples:
+        >>> import torch
+        >>> from cem import Planner
+        >>> def cost(position, plans):  # (2,) and (N, 10, 2) -> (N,)
+        ...     return (position + plans.cumsum(-2)).square().sum((-2, -1))
+        >>> planner = Planner(cost, horizon=10, action_dim=2, bounds=(-1.0, 1.0), seed=1)
+        >>> position = torch.tensor([3.0, -2.0])
+        >>> for _ in range(8):
+        ...     position = position + planner.plan(position)  # (2,)
+        >>> bool((position.abs() < 0.2).all())
+        True
 
     With ``num_envs=B`` it plans for B environments at once: states and plans have a leading dimension of B.
     A planner is a deterministic function of its seed and of the states it was given. The noise is another

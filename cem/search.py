@@ -69,11 +69,13 @@ class Result:
 def minimize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: Any) -> Result:
     """Search for the least value of a function.
 
-    >>> import torch
-    >>> from cem import minimize
-    >>> result = minimize(lambda x: (x - 3.0).square().sum(-1), torch.zeros(5), 1.0, budget=20_000, seed=1)
-    >>> bool((result.x - 3.0).abs().max() < 1e-3)
-    True
+    Examples:
+        >>> import torch
+        >>> from cem import minimize
+        >>> f = lambda x: (x - 3.0).square().sum(-1)
+        >>> result = minimize(f, torch.zeros(5), 1.0, budget=20_000, seed=1)
+        >>> bool((result.x - 3.0).abs().max() < 1e-3)
+        True
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``

@@ -40,14 +40,15 @@ _OLD_SETTINGS = {
 class Snapshot:
     """The state of a search after a generation, copied to the host: ``CrossEntropyMethod.snapshot``.
 
-    >>> import torch
-    >>> from cem import CrossEntropyMethod
-    >>> optimizer = CrossEntropyMethod(torch.zeros(2), 1.0, 10, maximize=True)
-    >>> optimizer.tell(optimizer.ask().sum(dim=1))
-    >>> first = optimizer.snapshot()
-    >>> optimizer.tell(optimizer.ask().sum(dim=1))  # on a GPU the snapshot is read meanwhile
-    >>> first.ready, first.state_dict()["generation"]
-    (True, 1)
+    Examples:
+        >>> import torch
+        >>> from cem import CrossEntropyMethod
+        >>> optimizer = CrossEntropyMethod(torch.zeros(2), 1.0, 10, maximize=True)
+        >>> optimizer.tell(optimizer.ask().sum(dim=1))
+        >>> first = optimizer.snapshot()
+        >>> optimizer.tell(optimizer.ask().sum(dim=1))  # on a GPU the snapshot is read meanwhile
+        >>> first.ready, first.state_dict()["generation"]
+        (True, 1)
 
     Attributes:
         generation: The generations told by then.

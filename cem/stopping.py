@@ -16,15 +16,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class StopRequest:
     """A flag that SIGINT, SIGTERM, SIGHUP, a deadline or a call of ``request`` sets.
 
-    >>> from cem import StopRequest
-    >>> with StopRequest() as stop:  # the handlers are in place inside the block
-    ...     for step in range(1000):
-    ...         if step == 3:
-    ...             stop.request()
-    ...         if stop.requested:
-    ...             break
-    >>> step
-    3
+    Examples:
+        >>> from cem import StopRequest
+        >>> with StopRequest() as stop:  # the handlers are in place inside the block
+        ...     for step in range(1000):
+        ...         if step == 3:
+        ...             stop.request()
+        ...         if stop.requested:
+        ...             break
+        >>> step
+        3
 
     As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal that closed) and restores the
     handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside the main thread all

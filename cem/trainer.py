@@ -73,14 +73,15 @@ class _Told:
 class Trainer:
     """Runs an optimizer on an objective.
 
-    >>> from cem import CrossEntropyMethod, Trainer
-    >>> optimizer = CrossEntropyMethod([5.0, -5.0], 3.0, 100, maximize=False)
-    >>> def sphere(candidates, generation):
-    ...     return candidates.square().sum(dim=1)
-    >>> Trainer(optimizer, sphere, generations=30).run().reason
-    'finished'
-    >>> bool(optimizer.best_fitness < 1e-3)
-    True
+    Examples:
+        >>> from cem import CrossEntropyMethod, Trainer
+        >>> optimizer = CrossEntropyMethod([5.0, -5.0], 3.0, 100, maximize=False)
+        >>> def sphere(candidates, generation):
+        ...     return candidates.square().sum(dim=1)
+        >>> Trainer(optimizer, sphere, generations=30).run().reason
+        'finished'
+        >>> bool(optimizer.best_fitness < 1e-3)
+        True
 
     With a checkpointer, the state is saved after the generations, and at the end of a run that does not fail.
     After ``resume()`` a run gives bit for bit the results of an uninterrupted one, however it was stopped:

@@ -65,7 +65,7 @@ _loaded: dict[Extension, Path] = {}
 class Extension:
     """A native library: its sources and what they are compiled with.
 
-    Example:
+    Examples:
         >>> extension = Extension("engine", sources=(Path("engine.cpp"),), reason="feature set dt")
         >>> extension.load()  # builds it where needed; its operators are then under torch.ops
 

@@ -65,7 +65,7 @@ _are_transforms_active = torch._C._are_functorch_transforms_active
 class Library:
     """The libraries of one operator family.
 
-    Example:
+    Examples:
         >>> LIBRARY = Library("sigmoid", register=_register)  # beside the public function
         >>> def sigmoid(x):
         ...     LIBRARY.ensure(x)

@@ -34,7 +34,7 @@ def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
 def did_you_mean(text: str, known: Iterable[str]) -> str:
     """Returns ``"; did you mean 'NAME'?"``, or nothing where no known name is near.
 
-    Example:
+    Examples:
         >>> did_you_mean("Quik", ["quick", "standard"])
         "; did you mean 'quick'?"
     """

@@ -31,6 +31,7 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
 
     api = (tmp_path / "api.html").read_text()
     assert 'id="cem.minimize"' in api
+    assert "<blockquote>" not in api, "a program outside the section Examples, taken for quoted text"
     for page in tmp_path.rglob("*.html"):
         text = re.sub(r"<(pre|code).*?</\1>", "", page.read_text(), flags=re.DOTALL)
         assert not re.search(r"<p>[^<]*\n(- |1\. |\| --)", text), (

@@ -43,7 +43,7 @@ _KEYS = ("format", "version", "name", "features", "weights", "rules", "provenanc
 class LinearController:
     """A controller whose value of an after-state is the weighted sum of its features.
 
-    Example:
+    Examples:
         >>> controller = LinearController("holes, max_height", (-4.0, -1.0))
         >>> controller.names_on(Rules(8, 12))
         ('holes', 'max_height')

@@ -83,7 +83,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
 def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     """Return the names of the features of a set, in summation order.
 
-    Example:
+    Examples:
         >>> feature_names("holes, wells")
         ('holes', 'wells')
 

@@ -30,7 +30,7 @@ _PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
 def feature_struct(name: str) -> str:
     """Return the C++ name of a feature: PascalCase, a trailing number as a template argument.
 
-    Example:
+    Examples:
         >>> feature_struct("rows_with_holes"), feature_struct("column_height_3")
         ('RowsWithHoles', 'ColumnHeight<3>')
     """

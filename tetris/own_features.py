@@ -33,12 +33,13 @@ def feature(definition: Feature) -> Feature:
 
     The reference engine, ``device="python"``, plays it at once; `feature_header` gives it to the others.
 
-    >>> from tetris import feature, feature_names
-    >>> @feature
-    ... def empty_columns(after):
-    ...     return after.heights.count(0)
-    >>> feature_names("holes, empty_columns")
-    ('holes', 'empty_columns')
+    Examples:
+        >>> from tetris import feature, feature_names
+        >>> @feature
+        ... def empty_columns(after):
+        ...     return after.heights.count(0)
+        >>> feature_names("holes, empty_columns")
+        ('holes', 'empty_columns')
 
     Args:
         definition: Maps a `tetris.features.AfterState` to a number.

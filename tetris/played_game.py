@@ -84,10 +84,11 @@ def play_game(
 
     It plays as `rollout` plays the stream, but in Python: some thousand pieces a second.
 
-    >>> from tetris import play_game
-    >>> game = play_game("dellacherie", seed=1, most_pieces=100)
-    >>> game.boards.shape
-    (100, 20, 10)
+    Examples:
+        >>> from tetris import play_game
+        >>> game = play_game("dellacherie", seed=1, most_pieces=100)
+        >>> game.boards.shape
+        (100, 20, 10)
 
     Args:
         controller: The controller, or what `resolve` knows: a name, a file or the folder of a run.

@@ -9,7 +9,7 @@ def printable(text: object) -> str:
     These are newlines, escape sequences, marks that turn the direction of writing, and lone surrogates, which
     no encoding of a terminal or a file takes.
 
-    Example:
+    Examples:
         >>> print(printable("a\x1b[2Jb\nc"))
         a\x1b[2Jb\nc
     """

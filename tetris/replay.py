@@ -50,7 +50,7 @@ class DamagedReplayError(ValueError):
 class Replay:
     """The placements on one stream of games, from the empty board.
 
-    Example:
+    Examples:
         >>> replay = Replay(Rules(), bytes([0, 17, 160]), lines=0, games=0)
         >>> [PIECE_LETTERS[after.shape.piece] for after in replay.after_states()]
         ['I', 'O', 'L']

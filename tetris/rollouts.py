@@ -52,7 +52,7 @@ class RolloutResult:
 class Rollout:
     """Games in progress; the result does not depend on how the decisions are split into calls of `advance`.
 
-    Example:
+    Examples:
         >>> games = Rollout([[-1.0, 1.0, -1.0, -1.0, -4.0, -1.0]], Rules(10, 20), 4, features="dellacherie",
         ...                 device="python")
         >>> games.advance(10).decisions

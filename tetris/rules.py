@@ -28,7 +28,7 @@ MIN_HEIGHT, MAX_HEIGHT = 4, 24
 class Rules:
     """The rules of simplified Tetris, on which the published controllers are scored.
 
-    Example:
+    Examples:
         >>> Rules(10, 20).board
         '10x20'
         >>> Rules(pieces="sz").pieces

@@ -72,7 +72,7 @@ def cem_update(
     large for the dtype become its largest number. Where ``1 - sum (w_k / W)^2`` is 0, as for one elite, the
     unbiased variance is the old one.
 
-    Example:
+    Examples:
         >>> candidates = torch.tensor([[0.0], [1.0], [2.0], [5.0]])
         >>> distribution = torch.tensor([[1.0], [2.0], [1.0], [float("nan")]])
         >>> record = torch.tensor([float("nan")] * 4 + [0.0], dtype=torch.float64)
@@ -103,7 +103,7 @@ def cem_update(
         variance_about: ``"new_mean"``, ``"new_mean_unbiased"`` or ``"old_mean"``.
         smoothing: in (0, 1]; 1 gives the elites' mean itself.
         std_smoothing: in (0, 1].
-        mean_averaging: >= 0; 0 gives mean' itself.
+        mean_averaging: At least 0; 0 gives mean' itself.
         ranked: whether ``elites`` comes in rank order. In index order it costs nothing.
 
     Returns:

@@ -18,7 +18,7 @@ from kernels.library import Library, is_transformed
 def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
     """Returns ``a * b``, element by element, twice differentiable. Products of integers wrap, as torch's do.
 
-    Example:
+    Examples:
         >>> elementwise_mult(torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
         tensor([10., 40.])
 

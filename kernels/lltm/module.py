@@ -16,7 +16,7 @@ class LLTM(nn.Module):
     The parameters are named, shaped and drawn as in the tutorial "Custom C++ and CUDA Extensions"
     (Goldsborough), so that its state dicts load; a bias saved as (1, 3 * state_size) has to be flattened.
 
-    Example:
+    Examples:
         >>> cell = LLTM(input_features=32, state_size=128)
         >>> h, c = cell(torch.randn(16, 32), (torch.zeros(16, 128), torch.zeros(16, 128)))
 

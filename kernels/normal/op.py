@@ -53,7 +53,7 @@ def sample_normal(
     call with ``mean[p]``, ``std[p]`` and ``seed[p]``. A generation in the device's memory can change between
     the replays of a CUDA graph.
 
-    Example:
+    Examples:
         >>> x = sample_normal(torch.zeros(3), torch.ones(3), 1000, seed=1)
         >>> x.shape
         torch.Size([3, 1000])

@@ -21,7 +21,7 @@ def sigmoid(x: Tensor) -> Tensor:
     No x overflows, and the relative accuracy holds down to the subnormal results of large negative x, where
     torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
 
-    Example:
+    Examples:
         >>> sigmoid(torch.tensor([-1000.0, 0.0, 1000.0]))
         tensor([0.0000, 0.5000, 1.0000])
 

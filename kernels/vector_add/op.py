@@ -14,7 +14,7 @@ from kernels.library import Library, is_transformed
 def vector_add(a: Tensor, b: Tensor) -> Tensor:
     """Returns ``a + b``, element by element. Sums of integers wrap, as torch's do.
 
-    Example:
+    Examples:
         >>> vector_add(torch.tensor([1, 2]), torch.tensor([10, 20]))
         tensor([11, 22])
 

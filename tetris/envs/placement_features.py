@@ -37,7 +37,7 @@ class PlacementFeatures(
     A hold slot doubles the rows, as it doubles the actions. Garbage is left out: the features are those of
     the board before the row rises.
 
-    Example:
+    Examples:
         >>> import gymnasium, tetris.envs
         >>> env = PlacementFeatures(gymnasium.make("CemTetris/Tetris-v0"), features="dellacherie")
         >>> observation, info = env.reset(seed=1)

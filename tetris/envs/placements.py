@@ -36,7 +36,7 @@ def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
 def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
     """Return 1 for each action that is a placement of its own, else 0; a new array.
 
-    Example:
+    Examples:
         >>> action_mask(1, 4)  # O, two columns wide, has one orientation
         array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], dtype=int8)
 

@@ -66,7 +66,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     game stays as it is, without rewards, until ``reset(options={"reset_mask": mask})`` with a bool for every
     game.
 
-    Example:
+    Examples:
         >>> import gymnasium, tetris.envs
         >>> envs = gymnasium.make_vec("CemTetris/Tetris-10x10-v0", num_envs=3)
         >>> observation, infos = envs.reset(seed=1)

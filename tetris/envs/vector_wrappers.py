@@ -53,7 +53,7 @@ class EpisodeStatistics(_PerGameWrapper):
     Other than Gymnasium's, it has them in every step, for to leave them out would mean to wait for the
     device, and in the mode ``DISABLED`` it tells a game's end once. It has neither times nor queues.
 
-    Example:
+    Examples:
         >>> import gymnasium, tetris.envs
         >>> envs = gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=2, output="torch", max_episode_steps=3)
         >>> envs = tetris.envs.EpisodeStatistics(envs)
@@ -93,7 +93,7 @@ class NormalizedReward(_PerGameWrapper):
     The numbers are those of `NormalizeReward` of Gymnasium 1.4. Other than there, a reset with a mask clears
     the returns of the games that begin, not those of all. The rewards stay float32.
 
-    Example:
+    Examples:
         >>> import gymnasium, tetris.envs
         >>> envs = gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=2, output="torch")
         >>> envs = tetris.envs.NormalizedReward(tetris.envs.EpisodeStatistics(envs))  # statistics of lines

@@ -74,14 +74,15 @@ class LinesPerGame:
     Weights are scaled to length 1 before they play. All candidates of a generation play the same streams of
     pieces, and every generation has new ones: the same arguments give the same fitness.
 
-    >>> import torch
-    >>> from cem import maximize
-    >>> from tetris import Rules
-    >>> from tetris.training import LinesPerGame
-    >>> f = LinesPerGame("holes, max_height", Rules(8, 8), streams=4, decisions=500)
-    >>> result = maximize(f, torch.zeros(2), 1.0, budget=100, seed=1, with_generation=True)
-    >>> result.mean.shape
-    torch.Size([2])
+    Examples:
+        >>> import torch
+        >>> from cem import maximize
+        >>> from tetris import Rules
+        >>> from tetris.training import LinesPerGame
+        >>> f = LinesPerGame("holes, max_height", Rules(8, 8), streams=4, decisions=500)
+        >>> result = maximize(f, torch.zeros(2), 1.0, budget=100, seed=1, with_generation=True)
+        >>> result.mean.shape
+        torch.Size([2])
 
     With noisy fitness the mean of the distribution is the result; the best candidate is the luckiest one.
 

@@ -52,8 +52,9 @@ def train(
 ) -> LinearController:
     """Train a controller as ``scripts/train_tetris.py`` does, without scores and page.
 
-    >>> from tetris.training import train
-    >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
+    Examples:
+        >>> from tetris.training import train
+        >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
 
     Ctrl-C raises KeyboardInterrupt; ``scripts/train_tetris.py --resume FOLDER`` resumes the run.
 

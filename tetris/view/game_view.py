@@ -58,7 +58,7 @@ class Scene:
 class GameTracker:
     """The state of a stream of games: makes the scene of a placement, and carries it out.
 
-    Example:
+    Examples:
         >>> from tetris import published
         >>> from tetris.explanation import decisions
         >>> from tetris.piece_stream import PieceStream
