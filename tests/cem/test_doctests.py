@@ -20,4 +20,6 @@ def test_examples_in_docstrings_run(name):
 def test_the_optimizer_opens_with_an_example():
     from cem import CrossEntropyMethod
 
-    assert CrossEntropyMethod.__doc__.splitlines()[2].strip().startswith(">>>")
+    heading, program = CrossEntropyMethod.__doc__.splitlines()[2:4]
+    assert heading.strip() == "Examples:"
+    assert program.strip().startswith(">>>")
