@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,11 @@ from chromium import Page, find_chromium
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if WORKER:  # one of as many as there are cores; torch, which reads it, is not imported yet
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_configure() -> None:
+    """Heed the signal of a closed terminal, which nohup ignores, and all that it starts."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture
