@@ -9,7 +9,7 @@ import numpy as np
 
 from tetris.controller import LinearController
 from tetris.features import AfterState, feature_values
-from tetris.game import Pieces, Rows, after_states, choose, weighted_sums
+from tetris.game import Pieces, Rows, after_states, choose, known_next, weighted_sums
 from tetris.rules import Rules
 
 
@@ -34,13 +34,16 @@ class Explanation:
     margin: float | None
 
 
-def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Iterator[AfterState]:
+def decisions(
+    controller: LinearController, rules: Rules, pieces: Pieces, pieces_known: int = 1
+) -> Iterator[AfterState]:
     """Yield the after-state of every decision, without end; a game over is followed by an empty board.
 
     Args:
         controller: Chooses the placements.
         rules: The rules of the games.
         pieces: ``pieces[t]`` is the piece of decision t.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
 
     Raises:
         ValueError: If the controller cannot play on that board.
@@ -49,7 +52,7 @@ def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Ite
     rows: Rows = ()
     t = 0
     while True:
-        after = choose(rows, pieces[t], weights, names, rules)
+        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
         yield after
         rows = () if after.game_over else after.rows
         t += 1

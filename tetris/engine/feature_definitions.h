@@ -41,6 +41,7 @@ struct FeatureBase {
     static constexpr int denominator = 1;
     static constexpr bool whole_board_only = false;  // there is no `after`
     static constexpr bool zero_without_lines = false;
+    static constexpr bool of_placement = false;  // it tells of the placement, not of the board that it leads to
     static constexpr bool loops = false;  // `after` does
     template <class L>
     TETRIS_FUNCTION static int prepare(const Board<L>&) {
@@ -99,6 +100,7 @@ struct BitCount : FeatureBase {
 
 struct LandingHeight : FeatureBase {
     static constexpr int denominator = 2;
+    static constexpr bool of_placement = true;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.twice_landing_height;
@@ -111,6 +113,7 @@ struct LandingHeight : FeatureBase {
 
 struct ErodedCells : FeatureBase {
     static constexpr bool zero_without_lines = true;
+    static constexpr bool of_placement = true;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.eroded_cells;
