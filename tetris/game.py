@@ -171,16 +171,25 @@ def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tupl
     Returns:
         The value; minus infinity where every such pair ends the game.
     """
-    if after.game_over:
-        return _NEVER
-    following = _values(list(after_states(after.rows, next_piece, after.rules)), weights, names)
-    best = _first_best(following)
-    if best is None:
+    second = best_next(after, next_piece, weights, names)
+    if second is None:
         return _NEVER
     own = [i for i, name in enumerate(names) if name in PLACEMENT_FEATURES]
-    values = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float32)
+    values = np.array([feature_values(second, names)], dtype=np.float32)
+    of_first = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.float32(following[best]) + weighted_sums(values, weights[own])[0])
+        return (weighted_sums(values, weights) + weighted_sums(of_first, weights[own])).item()
+
+
+def best_next(
+    after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]
+) -> AfterState | None:
+    """Return the after-state of the next piece's best placement; None where the game ends with either."""
+    if after.game_over:
+        return None
+    candidates = list(after_states(after.rows, next_piece, after.rules))
+    best = _first_best(_values(candidates, weights, names))
+    return None if best is None else candidates[best]
 
 
 def _values(candidates: list[AfterState], weights: Weights, names: tuple[str, ...]) -> list[float]:

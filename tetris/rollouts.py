@@ -305,8 +305,8 @@ def check_branching(pieces_known: int) -> None:
     """
     if pieces_known > 1:
         raise ValueError(
-            f"expected pieces_known 1 for importance splitting, got {pieces_known}: a board that is copied "
-            "to another stream was placed knowing another next piece"
+            f"expected pieces_known 1 for importance splitting (split in a curriculum), got {pieces_known}: "
+            "a board that is copied to another stream was placed knowing another next piece"
         )
 
 

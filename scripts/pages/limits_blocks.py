@@ -1,8 +1,11 @@
-"""Perfect play on small boards, and what linear controllers reach of it: a block of docs/limits.md."""
+"""Perfect play on small boards, linear controllers, and what the next piece is worth: docs/limits.md."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from pages.result_files import load_all, table_block
+from tetris.numbers import lines
 
 
 def small_boards() -> str:
@@ -19,8 +22,8 @@ def small_boards() -> str:
             played = f"{figures[f'{key}.played']:.3f} ± {figures[f'{key}.played_error']:.3f}"
             shares = []
             for controller in ("learned", "dt20"):
-                lines = figures[f"limits.{board}.{controller}.lines_per_game"]
-                shares.append(f"{lines:.2f}" + (f", {lines / perfect:.0%}" if known == "known1" else ""))
+                own = figures[f"limits.{board}.{controller}.lines_per_game"]
+                shares.append(f"{own:.2f}" + (f", {own / perfect:.0%}" if known == "known1" else ""))
             rows.append(
                 [
                     *(board, known.removeprefix("known"), f"{perfect:.4f}", played, *shares),
@@ -40,3 +43,21 @@ def small_boards() -> str:
         "s",
     ]
     return table_block(header, rows, *results)
+
+
+def next_piece() -> str:
+    """Return lines a game of controllers that know one piece and of the same ones that know two."""
+    results, rows = load_all("next_piece"), []
+    for result in results:
+        measured = iter(result.data["measurements"])
+        for one, two in zip(measured, measured, strict=True):
+            times = two["lines_per_game"] / one["lines_per_game"]
+            shown = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+            rows.append([one["board"], one["controller"], _with_interval(one), _with_interval(two), shown])
+    header = ["board", "controller", "one piece known", "the next one, too", "times"]
+    return table_block(header, rows, *results)
+
+
+def _with_interval(score: dict[str, Any]) -> str:
+    low, high = score["ci95"]
+    return f"{lines(score['lines_per_game'])} ({lines(low)} - {lines(high)}), {score['games']:,} games"

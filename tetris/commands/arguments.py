@@ -54,7 +54,7 @@ def add_pieces(group: Group, *, default: str | None = "uniform") -> None:
 
 def add_pieces_known(group: Group, *, default: int | None = 1) -> None:
     """Add ``--pieces-known``; see `add_board`."""
-    text = "1: the controller knows the piece that falls; 2: the next one, too"
+    text = "1, or 2: the next piece is known, too"
     group.add_argument("--pieces-known", type=int, choices=(1, 2), help=f"{text}{_by_default(default)}")
 
 
