@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pages.result_files import load_all, table_block
-from tetris.numbers import lines
 
 
 def small_boards() -> str:
@@ -22,8 +21,8 @@ def small_boards() -> str:
             played = f"{figures[f'{key}.played']:.3f} ± {figures[f'{key}.played_error']:.3f}"
             shares = []
             for controller in ("learned", "dt20"):
-                own = figures[f"limits.{board}.{controller}.lines_per_game"]
-                shares.append(f"{own:.2f}" + (f", {own / perfect:.0%}" if known == "known1" else ""))
+                lines = figures[f"limits.{board}.{controller}.lines_per_game"]
+                shares.append(f"{lines:.2f}" + (f", {lines / perfect:.0%}" if known == "known1" else ""))
             rows.append(
                 [
                     *(board, known.removeprefix("known"), f"{perfect:.4f}", played, *shares),
@@ -59,5 +58,5 @@ def next_piece() -> str:
 
 
 def _with_interval(score: dict[str, Any]) -> str:
-    low, high = score["ci95"]
-    return f"{lines(score['lines_per_game'])} ({lines(low)} - {lines(high)}), {score['games']:,} games"
+    lines, low, high = (f"{float(f'{each:.4g}'):,g}" for each in (score["lines_per_game"], *score["ci95"]))
+    return f"{lines} ({low} - {high}), {score['games']:,} games"

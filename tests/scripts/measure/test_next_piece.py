@@ -45,5 +45,5 @@ def test_the_page_shows_how_many_times_as_many_lines_it_is(monkeypatch: pytest.M
     monkeypatch.setattr(limits_blocks, "load_all", lambda name: [result])
     monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
     assert limits_blocks.next_piece() == [
-        ["10x5", "dt20", "26 (26 - 27), 3,000 games", "206 (199 - 213), 4,000 games", "7.8"]
+        ["10x5", "dt20", "26.4 (26 - 27), 3,000 games", "205.9 (199 - 213.2), 4,000 games", "7.8"]
     ]
