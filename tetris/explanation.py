@@ -8,8 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from tetris.controller import LinearController
-from tetris.features import AfterState, feature_values
-from tetris.game import Pieces, Rows, after_states, choose, weighted_sums
+from tetris.features import PLACEMENT_FEATURES, AfterState, feature_values
+from tetris.game import (
+    Pieces,
+    Rows,
+    Weights,
+    after_states,
+    best_next,
+    choose,
+    known_next,
+    weighted_sums,
+)
 from tetris.rules import Rules
 
 
@@ -34,13 +43,16 @@ class Explanation:
     margin: float | None
 
 
-def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Iterator[AfterState]:
+def decisions(
+    controller: LinearController, rules: Rules, pieces: Pieces, pieces_known: int = 1
+) -> Iterator[AfterState]:
     """Yield the after-state of every decision, without end; a game over is followed by an empty board.
 
     Args:
         controller: Chooses the placements.
         rules: The rules of the games.
         pieces: ``pieces[t]`` is the piece of decision t.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
 
     Raises:
         ValueError: If the controller cannot play on that board.
@@ -49,19 +61,25 @@ def decisions(controller: LinearController, rules: Rules, pieces: Pieces) -> Ite
     rows: Rows = ()
     t = 0
     while True:
-        after = choose(rows, pieces[t], weights, names, rules)
+        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
         yield after
         rows = () if after.game_over else after.rows
         t += 1
 
 
-def explain(rows: Rows, after: AfterState, controller: LinearController) -> Explanation:
+def explain(
+    rows: Rows, after: AfterState, controller: LinearController, next_piece: int | None = None
+) -> Explanation:
     """Return the features, the value and the margin of one placement.
+
+    With the next piece known they are those of the best pair that a placement begins, see
+    `tetris.game.choose`; where no pair with this placement survives, those of the placement alone.
 
     Args:
         rows: The stack before the placement.
         after: The after-state of the placement.
         controller: The weights.
+        next_piece: Number of the piece that falls after it; None: not known.
 
     Raises:
         ValueError: If the controller cannot play on that board.
@@ -72,12 +90,29 @@ def explain(rows: Rows, after: AfterState, controller: LinearController) -> Expl
         for other in after_states(rows, after.shape.piece, after.rules)
         if not other.game_over and (other.shape, other.column) != (after.shape, after.column)
     ]
-    values = np.array([feature_values(each, names) for each in (after, *others)], dtype=np.float32)
+    features = [_features(each, weights, names, next_piece) for each in (after, *others)]
+    if features[0] is None:
+        return explain(rows, after, controller)
+    values = np.array([each for each in features if each is not None], dtype=np.float32)
     sums = weighted_sums(values, weights).tolist()
     with np.errstate(over="ignore", invalid="ignore"):
         weighted = values * weights
         leads, margin = weighted[0], None
-        if others and not after.game_over:
+        if len(values) > 1 and not after.game_over:
             margin = sums[0] - max(sums[1:])
             leads = weighted[0] - weighted[1 + sums[1:].index(max(sums[1:]))]
     return Explanation(names, tuple(values[0].tolist()), tuple(leads.tolist()), sums[0], margin)
+
+
+def _features(
+    after: AfterState, weights: Weights, names: tuple[str, ...], next_piece: int | None
+) -> list[float] | None:
+    """Return the features of a placement, or of the best pair that it begins; None where no pair survives."""
+    own = feature_values(after, names)
+    if next_piece is None:
+        return own
+    second = best_next(after, next_piece, weights, names)
+    if second is None:
+        return None
+    both = zip(names, feature_values(second, names), own, strict=True)
+    return [value + (first if name in PLACEMENT_FEATURES else 0.0) for name, value, first in both]

@@ -49,6 +49,9 @@ class AfterState:
         return column_heights(self.rows, self.rules.width)
 
 
+PLACEMENT_FEATURES = ("landing_height", "eroded_cells")
+"""The features that tell of the placement; all others tell of the board it leads to."""
+
 Feature = Callable[[AfterState], float]
 _Family = Callable[[int, AfterState], float]
 

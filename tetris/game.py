@@ -13,13 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tetris.features import AfterState, column_heights, feature_values
+from tetris.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
 from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES, Shape
 from tetris.rules import Rules
 
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float32]
+
+MOST_PIECES_KNOWN = 2
+"""The most pieces that a controller can know: the one that falls, and the next."""
+
+_NEVER = float("-inf")
 
 
 class Pieces(Protocol):
@@ -124,11 +129,21 @@ def weighted_sums(values: npt.NDArray[np.float32], weights: Weights) -> npt.NDAr
     return sums
 
 
-def choose(rows: Rows, piece: int, weights: Weights, names: tuple[str, ...], rules: Rules) -> AfterState:
+def choose(
+    rows: Rows,
+    piece: int,
+    weights: Weights,
+    names: tuple[str, ...],
+    rules: Rules,
+    next_piece: int | None = None,
+) -> AfterState:
     """Return the after-state of the placement that a linear controller chooses.
 
     It is the first placement of the greatest value among those that do not end the game. If there is none, or
     none has a value above minus infinity, it is orientation 0 in column 0.
+
+    With the next piece known, a placement's value is that of the best pair it begins: see `pair_value`. Where
+    no pair has one above minus infinity, it decides as if the next piece were not known.
 
     Args:
         rows: The stack.
@@ -136,17 +151,74 @@ def choose(rows: Rows, piece: int, weights: Weights, names: tuple[str, ...], rul
         weights: Shape (features,), float32.
         names: Names of the features, in summation order.
         rules: The rules of the game.
+        next_piece: Number of the piece that falls after it; None: not known.
     """
     candidates = list(after_states(rows, piece, rules))
+    best = None
+    if next_piece is not None:
+        best = _first_best([pair_value(after, next_piece, weights, names) for after in candidates])
+    if best is None:
+        best = _first_best(_values(candidates, weights, names))
+    return candidates[best or 0]
+
+
+def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]) -> float:
+    """Return the value of a placement and the best one of the next piece after it, in float32.
+
+    It is the value of the second after-state, plus the weighted sum of the first one's `PLACEMENT_FEATURES`:
+    the board counts after both placements, landing height and eroded cells count for each of them.
+
+    Returns:
+        The value; minus infinity where every such pair ends the game.
+    """
+    second = best_next(after, next_piece, weights, names)
+    if second is None:
+        return _NEVER
+    own = [i for i, name in enumerate(names) if name in PLACEMENT_FEATURES]
+    values = np.array([feature_values(second, names)], dtype=np.float32)
+    of_first = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (weighted_sums(values, weights) + weighted_sums(of_first, weights[own])).item()
+
+
+def best_next(
+    after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]
+) -> AfterState | None:
+    """Return the after-state of the next piece's best placement; None where the game ends with either."""
+    if after.game_over:
+        return None
+    candidates = list(after_states(after.rows, next_piece, after.rules))
+    best = _first_best(_values(candidates, weights, names))
+    return None if best is None else candidates[best]
+
+
+def _values(candidates: list[AfterState], weights: Weights, names: tuple[str, ...]) -> list[float]:
+    """Return the value of each after-state, minus infinity where the game is over."""
     surviving = [after for after in candidates if not after.game_over]
     if not surviving:
-        return candidates[0]
+        return [_NEVER] * len(candidates)
     values = np.array([feature_values(after, names) for after in surviving], dtype=np.float32)
-    best, best_value = candidates[0], float("-inf")
-    for after, value in zip(surviving, weighted_sums(values, weights).tolist(), strict=True):
-        if value > best_value:
-            best, best_value = after, value
+    sums = iter(weighted_sums(values, weights).tolist())
+    return [_NEVER if after.game_over else next(sums) for after in candidates]
+
+
+def _first_best(values: list[float]) -> int | None:
+    """Return the index of the first greatest value; None if none is above minus infinity. NaN never is."""
+    best, greatest = None, _NEVER
+    for index, value in enumerate(values):
+        if value > greatest:
+            best, greatest = index, value
     return best
+
+
+def known_next(pieces: Pieces, t: int, pieces_known: int) -> int | None:
+    """Return the piece after decision t's if ``pieces_known`` is 2 and there is one; otherwise None."""
+    if pieces_known == 1:
+        return None
+    try:
+        return pieces[t + 1]
+    except IndexError:  # of a list
+        return None
 
 
 def steps(
@@ -157,6 +229,7 @@ def steps(
     rules: Rules,
     start: int,
     decisions: int,
+    pieces_known: int = 1,
 ) -> Iterator[Step]:
     """Yield the decisions start to start + decisions - 1; after a game over the board is empty.
 
@@ -168,9 +241,10 @@ def steps(
         rules: The rules of the game.
         start: Number of the first decision.
         decisions: Number of decisions.
+        pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
     """
     for t in range(start, start + decisions):
-        after = choose(rows, pieces[t], weights, names, rules)
+        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
         features = feature_values(after, names)
         yield Step(
             piece=after.shape.piece,
@@ -196,6 +270,7 @@ def play(
     start: int,
     decisions: int,
     last_game: int | None = None,
+    pieces_known: int = 1,
 ) -> tuple[Rows, int, int, int]:
     """Play part of a stream of games; after a game over the next one begins on an empty board.
 
@@ -209,6 +284,7 @@ def play(
         start: Number of the first decision in the stream.
         decisions: Number of decisions.
         last_game: Stop at the end of this many games. None: no limit.
+        pieces_known: 1, the piece that falls, or 2, the next one of the stream, too.
 
     Returns:
         The stack after the last decision, lines removed (those of unfinished games included), games ended,
@@ -217,7 +293,8 @@ def play(
     pieces = PieceStream(rules, seed, stream)
     lines = games = made = 0
     while made < decisions and games != last_game:
-        after = choose(rows, pieces[start + made], weights, names, rules)
+        t = start + made
+        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
         lines += after.lines
         games += after.game_over
         rows = () if after.game_over else after.rows

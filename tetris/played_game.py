@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kernels.checks import check_integer
 from tetris.controller import LinearController, resolve
-from tetris.game import Step, steps
+from tetris.game import MOST_PIECES_KNOWN, Step, steps
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers
 from tetris.printable import printable
@@ -79,6 +79,7 @@ def play_game(
     rules: Rules | None = None,
     stream: int = 0,
     most_pieces: int = 1000,
+    pieces_known: int = 1,
 ) -> PlayedGame:
     """Play a game to its end, or its first pieces, and keep every board.
 
@@ -96,6 +97,8 @@ def play_game(
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.
         most_pieces: Pieces after which a game that goes on is left, at least 1.
+        pieces_known: 1: the controller knows the piece that falls; 2: the next one, too, see
+            `tetris.game.choose`.
 
     Raises:
         OSError: If the controller's file cannot be read.
@@ -109,9 +112,10 @@ def play_game(
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
+    check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
     names, pieces = played.names_on(rules), PieceStream(rules, seed, stream)
     made = []
-    for step in steps((), pieces, played.float32_weights, names, rules, 0, most_pieces):
+    for step in steps((), pieces, played.float32_weights, names, rules, 0, most_pieces, pieces_known):
         made.append(step)
         if step.game_over:
             break

@@ -21,7 +21,7 @@ from kernels.checks import check_integer
 from tetris import native
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names
-from tetris.game import Rows, play
+from tetris.game import MOST_PIECES_KNOWN, Rows, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
 from tetris.rules import Rules, check_rules
@@ -72,6 +72,8 @@ class Rollout:
         games_per_stream: A stream stops at the end of this many games, at least 1, and costs almost nothing
             afterwards. None: streams never stop.
         first_stream: Number of the first stream, 0 to 2^62.
+        pieces_known: 1: a controller knows the piece that falls; 2: the next one of its stream, too, and
+            decides by both placements, see `tetris.game.choose`. A decision takes some twenty times as long.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
             the same result. The CUDA engine ignores it.
@@ -96,6 +98,7 @@ class Rollout:
         share_streams: bool = True,
         games_per_stream: int | None = None,
         first_stream: int = 0,
+        pieces_known: int = 1,
         portable: bool = False,
     ) -> None:
         """Set up empty boards; see the class."""
@@ -116,6 +119,7 @@ class Rollout:
         if games_per_stream is not None:
             games_per_stream = check_integer("games_per_stream", games_per_stream, 1, 1 << 62)
         self.games_per_stream = games_per_stream
+        self.pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
         self._portable = portable
@@ -130,11 +134,16 @@ class Rollout:
         """Load the engine."""
         cuda, boards = self.device == "cuda", len(self.weights) * self.streams
         self._operators = (
-            native.operators(self.names, native=cuda or not self._portable, cuda=cuda)
+            native.operators(
+                self.names,
+                native=cuda or not self._portable,
+                cuda=cuda,
+                pieces_known=self.pieces_known,
+            )
             if self.device != "python"
             else None
         )
-        kind = (self.names, self.rules, boards, self.weights.device)
+        kind = (self.names, self.rules, boards, self.weights.device, self.pieces_known)
         self._pacer = LaunchPacer(kind, boards, steady=self.games_per_stream is None) if cuda else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -185,8 +194,10 @@ class Rollout:
 
         Raises:
             TypeError: If it is no int64 tensor.
-            ValueError: If it is on another device, its shape is wrong, or there is no such stream.
+            ValueError: If it is on another device, its shape is wrong, there is no such stream, or the next
+                piece is known, see `check_branching`.
         """
+        check_branching(self.pieces_known)
         if not isinstance(source, torch.Tensor) or source.dtype != torch.int64:
             got = source.dtype if isinstance(source, torch.Tensor) else type(source).__name__
             raise TypeError(f"expected source to be an int64 tensor, got {got}")
@@ -269,6 +280,7 @@ class Rollout:
                     self.decisions,
                     decisions,
                     self._games_left(candidate, index),
+                    self.pieces_known,
                 )
                 columns = [
                     sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)
@@ -285,6 +297,19 @@ class Rollout:
         return self.games_per_stream - int(self._games[candidate, index])
 
 
+def check_branching(pieces_known: int) -> None:
+    """Check that boards may be copied between streams, as importance splitting does.
+
+    Raises:
+        ValueError: If the next piece is known.
+    """
+    if pieces_known > 1:
+        raise ValueError(
+            f"expected pieces_known 1 for importance splitting (split in a curriculum), got {pieces_known}: "
+            "a board that is copied to another stream was placed knowing another next piece"
+        )
+
+
 def rollout(
     weights: npt.ArrayLike | torch.Tensor,
     rules: Rules | None = None,
@@ -297,6 +322,7 @@ def rollout(
     share_streams: bool = True,
     games_per_stream: int | None = None,
     first_stream: int = 0,
+    pieces_known: int = 1,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
     """Play every candidate for a fixed number of decisions or games.
@@ -312,6 +338,7 @@ def rollout(
         share_streams: Whether all candidates have the same pieces.
         games_per_stream: Games after which a stream stops. None: never.
         first_stream: Number of the first stream.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -332,6 +359,7 @@ def rollout(
         share_streams=share_streams,
         games_per_stream=games_per_stream,
         first_stream=first_stream,
+        pieces_known=pieces_known,
     )
     return games.advance(decisions, check)
 

@@ -34,7 +34,7 @@ import torch
 
 from kernels.checks import check_integer
 from tetris import native
-from tetris.rollouts import Rollout
+from tetris.rollouts import Rollout, check_branching
 from tetris.rules import Rules, check_rules
 
 STEP = 4
@@ -110,6 +110,7 @@ def split_rollout(
     features: str = "dt",
     share_streams: bool = True,
     first_stream: int = 0,
+    pieces_known: int = 1,
     check: Callable[[], None] | None = None,
 ) -> SplitResult:
     """Estimate the termination rate of each candidate, by importance splitting.
@@ -130,6 +131,7 @@ def split_rollout(
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates have the same pieces.
         first_stream: Number of the first stream.
+        pieces_known: 1; with the next piece known there is no splitting, see `Rollout.branch`.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -141,6 +143,7 @@ def split_rollout(
         kernels.build.BuildError: If the engine could not be built.
     """
     rules = Rules() if rules is None else check_rules(rules)
+    check_branching(pieces_known)
     check_integer("streams", streams, 2, MOST_STREAMS)
     check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
     games = Rollout(

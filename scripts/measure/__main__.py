@@ -18,6 +18,7 @@ MODULES = (
     "compare_peers",
     "equality",
     "limits",
+    "next_piece",
     "planner",
     "ppo",
     "record",

@@ -22,10 +22,12 @@ def good_weights(features: str, width: int) -> list[float]:
     return [weights.get(name, 0.0) for name in feature_names(features, width)]
 
 
-def build_engines(features: Iterable[tuple[str, int]]) -> None:
+def build_engines(features: Iterable[tuple[str, int]], pieces_known: int = 1) -> None:
     """Compile the engines of feature sets on boards of a width, and what splitting takes, several at once."""
     names = dict.fromkeys(feature_names(name, width) for name, width in features)
-    extensions = [library for each in names for library in native.libraries(each, cuda=True)]
+    extensions = [
+        library for each in names for library in native.libraries(each, cuda=True, pieces_known=pieces_known)
+    ]
     for built in build_together([*extensions, native.resampling_extension()]):
         if built.outcome == "failed":
             raise BuildError(built.error)

@@ -24,6 +24,8 @@ from tetris import Rollout, Rules, feature_names
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
 
 CONFIGURATIONS = 280
+NEXT_KNOWN = 30
+"""Configurations with the next piece known."""
 
 # Every list of features is a library of its own to compile, and those with heights follow the width.
 _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
@@ -56,6 +58,7 @@ GAMES = (None, None, 1, 3)
 FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
 SEEDS = (0, 12_345, (1 << 64) - 1)
 _SEED = 20_090_101
+_AS_LONG = 24  # decisions that take as long as one with the next piece known
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
 _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
 
@@ -73,6 +76,7 @@ class Configuration(NamedTuple):
     games_per_stream: int | None
     first_stream: int
     seed: int
+    pieces_known: int = 1
 
 
 def configurations(
@@ -101,6 +105,14 @@ def configurations(
     return found
 
 
+def with_next_piece(chosen: Iterable[Configuration]) -> list[Configuration]:
+    """Return configurations with the next piece known, and fewer decisions: they take about as long."""
+    return [
+        each._replace(pieces_known=2, parts=tuple(-(-part // _AS_LONG) for part in each.parts))
+        for each in chosen
+    ]
+
+
 def weights_of(configuration: Configuration) -> Tensor:
     """Return the weights of a configuration, shape (population, features), float32."""
     names = feature_names(configuration.features, configuration.rules.width)
@@ -117,7 +129,7 @@ def weights_of(configuration: Configuration) -> Tensor:
 
 def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
     """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
-    named = ("features", "share_streams", "games_per_stream", "first_stream")
+    named = ("features", "share_streams", "games_per_stream", "first_stream", "pieces_known")
     one = configuration
     games = (weights_of(one), one.rules, one.streams, one.seed, device)
     rollout = Rollout(*games, **{name: getattr(one, name) for name in named})
@@ -150,10 +162,11 @@ def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return how much was compared."""
-    chosen = configurations()
-    build_engines((each.features, each.rules.width) for each in chosen)
+    one_known, two_known = configurations(), with_next_piece(configurations(NEXT_KNOWN, ("dt",)))
+    for chosen, known in ((one_known, 1), (two_known, 2)):
+        build_engines(((each.features, each.rules.width) for each in chosen), known)
     began = time.monotonic()
-    figures = compare_all(chosen, device)
+    figures = compare_all([*one_known, *two_known], device)
     return {**figures}, {"seconds": round(time.monotonic() - began, 1)}, {}
 
 

@@ -1,6 +1,8 @@
-"""Perfect play on small boards, and what linear controllers reach of it: a block of docs/limits.md."""
+"""Perfect play on small boards, linear controllers, and what the next piece is worth: docs/limits.md."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pages.result_files import load_all, table_block
 
@@ -40,3 +42,21 @@ def small_boards() -> str:
         "s",
     ]
     return table_block(header, rows, *results)
+
+
+def next_piece() -> str:
+    """Return lines a game of controllers that know one piece and of the same ones that know two."""
+    results, rows = load_all("next_piece"), []
+    for result in results:
+        measured = iter(result.data["measurements"])
+        for one, two in zip(measured, measured, strict=True):
+            times = two["lines_per_game"] / one["lines_per_game"]
+            shown = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+            rows.append([one["board"], one["controller"], _with_interval(one), _with_interval(two), shown])
+    header = ["board", "controller", "one piece known", "the next one, too", "times"]
+    return table_block(header, rows, *results)
+
+
+def _with_interval(score: dict[str, Any]) -> str:
+    lines, low, high = (f"{float(f'{each:.4g}'):,g}" for each in (score["lines_per_game"], *score["ci95"]))
+    return f"{lines} ({low} - {high}), {score['games']:,} games"

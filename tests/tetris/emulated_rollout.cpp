@@ -26,9 +26,16 @@ struct Emulated {
     template <class List>
     static void play(const RolloutArguments& all, const Tensor&) {
         if (launched_warps == 0) {
-            cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
+            cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0,
+                                   [&] { rollout_warp<List, TETRIS_PIECES_KNOWN>(all); });
             return;
         }
+        if constexpr (TETRIS_PIECES_KNOWN == 1) play_pool<List>(all);
+    }
+
+   private:
+    template <class List>
+    static void play_pool(const RolloutArguments& all) {
         std::vector<GameState> states(all.total);
         const PoolJob job{all, states.data(), kept_bytes<List>()};
         cuda_emulation::launch(launched_blocks, launched_warps * WARP, sizeof(PoolMemory) + launched_warps * job.kept, [&] {

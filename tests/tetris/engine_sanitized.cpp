@@ -36,7 +36,7 @@ bool removes_full_rows() {
 }
 
 // A controller that avoids holes on each kind of board, one that prefers them, and equal scores.
-template <class L, class Tall>
+template <class L, class Tall, int PIECES_KNOWN>
 Totals play() {
     Totals all;
     for (const bool clear_on_overflow : {false, true}) {
@@ -46,11 +46,11 @@ Totals play() {
                     float weights[Features::COUNT];
                     for (int i = 0; i < Features::COUNT; ++i) weights[i] = scale * static_cast<float>(1 + i % 5);
                     const GameRules rules{width, height, clear_on_overflow};
-                    StreamRollout<L, Tall, Features> games(rules, weights);
+                    StreamRollout<L, Tall, Features, PIECES_KNOWN> games(rules, weights);
                     const PieceSource source{0x6543210, PIECES, clear_on_overflow};
                     PieceReader pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
                     StoredBoard board{};
-                    games.play(board, pieces, {200, int64_t{1} << 62}, all);
+                    games.play(board, pieces, {PIECES_KNOWN == 1 ? 200 : 50, int64_t{1} << 62}, all);
                 }
             }
         }
@@ -62,7 +62,10 @@ Totals play() {
 
 int main() {
     const bool right = removes_full_rows<FastestLanes>() && removes_full_rows<TallLanes>() && removes_full_rows<ScalarLanes>();
-    const Totals fastest = play<FastestLanes, TallLanes>(), scalar = play<ScalarLanes, ScalarLanes>();
-    std::printf("%d %lld %lld %lld %lld\n", right, static_cast<long long>(fastest.lines), static_cast<long long>(scalar.lines),
-                static_cast<long long>(fastest.games), static_cast<long long>(scalar.games));
+    std::printf("%d", right);
+    for (const Totals& all : {play<FastestLanes, TallLanes, 1>(), play<ScalarLanes, ScalarLanes, 1>(),
+                              play<FastestLanes, TallLanes, 2>(), play<ScalarLanes, ScalarLanes, 2>()}) {
+        std::printf(" %lld %lld", static_cast<long long>(all.lines), static_cast<long long>(all.games));
+    }
+    std::printf("\n");
 }

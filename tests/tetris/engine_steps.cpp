@@ -55,9 +55,7 @@ struct Steps {
         result[1] = landing.row;
         result[2] = landing.over;
         if (landing.over) return;
-        Board<L> state(geometry, landing.cells);
-        state.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
-        state.eroded_cells = landing.eroded_cells;
+        const AfterState<L> state(before, landing, piece, place);
         int i = 0;
         ((values[i++] = static_cast<float>(Features::of(state)) / Features::denominator), ...);
     }

@@ -18,8 +18,10 @@ FOLDERS = (ENGINE, Path(kernels.__file__).parent)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", ["dt", "dt_columns", "bertsekas"])
-def test_the_cuda_engine_compiles_for_every_gpu(features: str) -> None:
+@pytest.mark.parametrize(
+    ("features", "pieces_known"), [("dt", 1), ("dt_columns", 1), ("bertsekas", 1), ("dt_columns", 2)]
+)
+def test_the_cuda_engine_compiles_for_every_gpu(features: str, pieces_known: int) -> None:
     try:
         newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
@@ -32,5 +34,6 @@ def test_the_cuda_engine_compiles_for_every_gpu(features: str) -> None:
         defines=(
             ("TETRIS_FEATURES", feature_list(feature_names(features))),
             ("TETRIS_LIBRARY", "tetris_engine_test"),
+            ("TETRIS_PIECES_KNOWN", str(pieces_known)),
         ),
     )

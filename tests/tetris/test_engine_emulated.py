@@ -19,16 +19,16 @@ from tetris.rollouts import Rollout
 HERE = Path(__file__).parent
 
 
-def emulated(names: tuple[str, ...]) -> Any:
-    """The operator of emulated_rollout.cpp for a list of features."""
-    structs = feature_list(names)
-    name = f"tetris_emulated_{hashlib.sha256(structs.encode()).hexdigest()[:8]}"
+def emulated(names: tuple[str, ...], pieces_known: int) -> Any:
+    """The operator of emulated_rollout.cpp for a list of features and a number of known pieces."""
+    structs, engine = feature_list(names), extension(names, pieces_known=pieces_known)
+    name = f"tetris_emulated_{hashlib.sha256(f'{structs} {pieces_known}'.encode()).hexdigest()[:8]}"
     library = Extension(
         name=name,
         sources=(HERE / "emulated_rollout.cpp",),
-        include_dirs=(*extension(names).include_dirs, HERE),
+        include_dirs=(*engine.include_dirs, HERE),
         defines=(
-            *(each for each in extension(names).defines if each[0] != "TETRIS_LIBRARY"),
+            *(each for each in engine.defines if each[0] != "TETRIS_LIBRARY"),
             ("TETRIS_LIBRARY", name),
         ),
         flags=("-O1",),
@@ -53,7 +53,7 @@ def play_both(
 ) -> None:
     """Play on the CPU and on emulated threads, and compare; 0 warps a block: a warp a game."""
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
-    actual._operators = emulated(expected.names)
+    actual._operators = emulated(expected.names, expected.pieces_known)
     actual._operators.launch_as(blocks, warps)
     for decisions in splits:
         expected.play_on(decisions)
@@ -87,6 +87,22 @@ def test_it_plays_what_the_cpu_plays(
     equals = noise[1].round()  # placements of the same score: the first counts
     weights = torch.stack([good + noise[0], equals, 0 * equals]) * scale
     play_both(weights, rules, streams if warps else 2, "dt", warps, blocks, **options)
+
+
+@pytest.mark.parametrize(
+    ("rules", "options"),
+    [
+        (Rules(10, 10), {}),
+        (Rules(5, 8, clear_on_overflow=True, pieces="bag"), {"share_streams": False}),
+        (Rules(4, 4), {"first_stream": 1 << 40, "games_per_stream": 2}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("scale", [1.0, 1e33])
+def test_it_knows_the_next_piece_as_the_cpu_does(rules: Rules, options: dict[str, Any], scale: float) -> None:
+    noise = torch.randn(2, 9, generator=torch.Generator().manual_seed(3))
+    weights = torch.stack([torch.tensor(published("dt10").weights), noise[0], noise[1].round()]) * scale
+    play_both(weights, rules, 2, "dt", 0, splits=(1, 33), pieces_known=2, **options)
 
 
 def test_it_plays_more_games_than_a_block_has_in_hand() -> None:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from tetris import LinearController, Rules, published
 from tetris.explanation import decisions, explain
-from tetris.game import after_states, steps
+from tetris.game import after_states, choose, pair_value, steps
 from tetris.piece_stream import PieceStream
 from tetris.view.screen import explanation_lines
 
@@ -56,3 +56,23 @@ def test_without_a_choice_there_is_no_margin() -> None:
     assert (into_the_well.lines, flat.game_over) == (4, True)
     assert explain(stack, into_the_well, published("dt20")).margin is None
     assert explain(stack, flat, published("dt20")).margin is None
+
+
+def test_with_the_next_piece_known_the_features_are_those_of_the_best_pair() -> None:
+    rules = Rules(5, 8)
+    controller = LinearController("landing_height, max_height", (-1.0, -10.0), rules)
+    names, weights = controller.names_on(rules), controller.float32_weights
+    after = choose((), 0, weights, names, rules, 1)
+    explained = explain((), after, controller, 1)
+    # The bar lies at the bottom, and the square on it, at 1.5: three rows. Side by side they would have four.
+    assert explained.features == (1.5, 3.0)
+    assert explained.value == pair_value(after, 1, weights, names) == -31.5
+    assert explained.margin == 0.0  # the bar one column further on
+    assert explain((), after, controller).features == (0.0, 1.0)
+
+
+def test_where_no_pair_survives_the_placement_alone_is_explained() -> None:
+    rows, rules = (0b1101, 0b1011), Rules(4, 4)
+    controller = LinearController("max_height", (-1.0,), rules)
+    after = next(after_states(rows, 1, rules))
+    assert explain(rows, after, controller, 0) == explain(rows, after, controller)

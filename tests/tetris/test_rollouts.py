@@ -2,51 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
+from engine_games import all_engines, assert_equal, weights_for
 
 from kernels.toolchain import CompilerMissingError
-from tetris.controller import published, resolve
+from tetris.controller import resolve
 from tetris.feature_sets import feature_names
 from tetris.rollouts import Rollout, rollout
 from tetris.rules import Rules
 
 BOARDS = [(10, 20), (10, 10), (4, 4), (4, 24), (7, 13), (5, 7)]
 PIECES = ["uniform", "bag", "SZ"]
-
-
-def weights_for(features: str, width: int, population: int = 3) -> torch.Tensor:
-    """Random weights, and a good controller where there is one for the set."""
-    names = feature_names(features, width)
-    generator = torch.Generator().manual_seed(len(names) + width)
-    weights = torch.randn(population, len(names), generator=generator)
-    good = {"dt": "dt20", "bcts": "bcts", "dellacherie": "dellacherie"}.get(features)
-    if good is not None:
-        weights[0] = torch.tensor(published(good).weights)
-    return weights
-
-
-def assert_equal(one: Rollout, *others: Rollout, decisions: int) -> None:
-    first = one.advance(decisions)
-    for other in others:
-        second = other.advance(decisions)
-        assert torch.equal(first.lines, second.lines)
-        assert torch.equal(first.games, second.games)
-        assert torch.equal(first.decisions, second.decisions)
-        assert torch.equal(one.boards, other.boards)
-
-
-def all_engines(
-    weights: torch.Tensor, rules: Rules, streams: int, seed: int, **options: Any
-) -> list[Rollout]:
-    """The same games in Python, in the processor's vectors and on the path of any processor."""
-    return [
-        Rollout(weights, rules, streams, seed, "python", **options),
-        Rollout(weights, rules, streams, seed, "cpu", **options),
-        Rollout(weights, rules, streams, seed, "cpu", portable=True, **options),
-    ]
 
 
 @pytest.mark.parametrize("clear_on_overflow", [False, True])

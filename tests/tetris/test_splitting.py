@@ -175,6 +175,11 @@ def test_bad_counts_are_refused(arguments: tuple[int, int], message: str) -> Non
         split_rollout([DT20], Rules(10, 10), *arguments)
 
 
+def test_the_next_piece_cannot_be_known() -> None:
+    with pytest.raises(ValueError, match="another stream was placed knowing another next piece"):
+        split_rollout([DT20], Rules(10, 10), 8, 400, pieces_known=2)
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(

@@ -52,6 +52,12 @@ def add_pieces(group: Group, *, default: str | None = "uniform") -> None:
     group.add_argument("--pieces", metavar="SOURCE", help=text)
 
 
+def add_pieces_known(group: Group, *, default: int | None = 1) -> None:
+    """Add ``--pieces-known``; see `add_board`."""
+    text = "1, or 2: the next piece is known, too"
+    group.add_argument("--pieces-known", type=int, choices=(1, 2), help=f"{text}{_by_default(default)}")
+
+
 def add_seed(group: Group) -> None:
     """Add ``--seed``, the seed of the pieces; see `add_board`."""
     group.add_argument("--seed", type=seed, metavar="N", help=f"of the pieces{_by_default(DEFAULT_SEED)}")

@@ -20,6 +20,7 @@ from tetris.commands.arguments import (
     add_device,
     add_feature_header,
     add_pieces,
+    add_pieces_known,
     add_rule,
     add_seed,
     game_rules,
@@ -37,7 +38,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     add_controllers(parser)
     game = parser.add_argument_group("game")
-    for add in (add_board, add_rule, add_pieces, add_seed):
+    for add in (add_board, add_rule, add_pieces, add_pieces_known, add_seed):
         add(game)
     add_device(game, ("auto", *NATIVE))
     add_feature_header(game)
@@ -79,10 +80,12 @@ def score(arguments: argparse.Namespace) -> int:
         estimate,
     )
     from tetris.evaluation.text_table import score_table
+    from tetris.rollouts import check_branching
     from tetris.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
     with one_line_errors():
+        check_branching(arguments.pieces_known or 1)
         rules = game_rules(arguments)
         controllers = read_controllers(arguments.controllers, rules)
         device = choose_device(arguments.device)

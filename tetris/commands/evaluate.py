@@ -18,6 +18,7 @@ from tetris.commands.arguments import (
     add_device,
     add_feature_header,
     add_pieces,
+    add_pieces_known,
     add_rule,
     add_seed,
     game_rules,
@@ -48,6 +49,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="FILE",
         help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
     )
+    add_pieces_known(game)
     add_seed(game)
     add_device(game)
     add_feature_header(game)
@@ -140,15 +142,18 @@ def score(arguments: argparse.Namespace) -> int:
             Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
         )
     number = DEFAULT_SEED if arguments.seed is None else arguments.seed
+    known = arguments.pieces_known or 1
     measurements = []
     for label, controller in controllers:
         played: list[Step] = []
         if stepwise:
             pieces = PieceStream(rules, number, 0) if sequence is None else sequence
-            played, counts, seconds = play_steps(controller, rules, pieces, limit)
+            played, counts, seconds = play_steps(controller, rules, pieces, limit, known)
         else:
             with progress_bar(label, limit) as progress:
-                counts, seconds = measure(controller, rules, limit, number, device, progress)
+                counts, seconds = measure(
+                    controller, rules, limit, number, device, progress, pieces_known=known
+                )
         measurement = Measurement(
             label=label,
             controller=controller,
@@ -158,6 +163,7 @@ def score(arguments: argparse.Namespace) -> int:
             device=device,
             score=counts,
             seconds=seconds,
+            pieces_known=known,
         )
         measurements.append(measurement)
         if arguments.replay and ranks.rank() == 0:

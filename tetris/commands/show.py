@@ -22,6 +22,8 @@ from tetris.rules import Rules
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """The default controllers: the best one of the package, and the best one for boards of any width."""
 
+_OF_A_GAME = ("board", "rule", "pieces", "pieces_known", "seed")
+
 STREAM = 0
 """The stream of pieces that is played."""
 
@@ -37,6 +39,7 @@ class Show:
         stream: Number of their stream; None if a replay has none.
         label: Label of the controller or replay.
         replay: The replay; None for a controller.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
     """
 
     rules: Rules
@@ -45,6 +48,7 @@ class Show:
     stream: int | None
     label: str
     replay: Replay | None = None
+    pieces_known: int = 1
 
     @property
     def pieces(self) -> Pieces | None:
@@ -58,7 +62,8 @@ class Show:
     def title(self) -> list[str]:
         """The title, in lines for the screen."""
         source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
-        return [f"{self.label} on {self.rules.board}, {self.rules.rule} rule", f"pieces {source}"]
+        known = ", the next one known" if self.pieces_known > 1 else ""
+        return [f"{self.label} on {self.rules.board}, {self.rules.rule} rule", f"pieces {source}{known}"]
 
     def played(self) -> Iterator[AfterState]:
         """Yield the after-states from the beginning."""
@@ -68,16 +73,17 @@ class Show:
             assert self.controller is not None
             pieces = self.pieces
             assert pieces is not None
-            yield from decisions(self.controller, self.rules, pieces)
+            yield from decisions(self.controller, self.rules, pieces, self.pieces_known)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments; see ``watch_tetris.py --help``."""
     source = arguments.source
     if source is not None and _is_replay(source):
-        given = [name for name in ("board", "rule", "pieces", "seed") if getattr(arguments, name) is not None]
+        given = [name for name in _OF_A_GAME if getattr(arguments, name) is not None]
         if given or arguments.play:
-            raise ValueError(f"a replay has its own rules and pieces: expected no --{(*given, 'play')[0]}")
+            flag = (*given, "play")[0].replace("_", "-")
+            raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         replay = Replay.load(source)
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
@@ -90,7 +96,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     controller.names_on(rules)
     label = controller_label(controller, _file_name(Path(source)))
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    return Show(rules, controller, seed, STREAM, label)
+    return Show(rules, controller, seed, STREAM, label, pieces_known=arguments.pieces_known or 1)
 
 
 def default_name(rules: Rules) -> str:

@@ -17,7 +17,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tetris.commands.arguments import add_board, add_device, add_rule, add_seed, game_rules
+from tetris.commands.arguments import (
+    add_board,
+    add_device,
+    add_pieces_known,
+    add_rule,
+    add_seed,
+    game_rules,
+)
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
@@ -35,13 +42,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_board(game, default="5x5")
     add_rule(game)
     game.add_argument("--pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ (default: all)")
-    game.add_argument(
-        "--pieces-known",
-        type=int,
-        choices=(1, 2),
-        default=1,
-        help="the piece to be placed, or the next one, too (default: 1)",
-    )
+    add_pieces_known(game)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
     check.add_argument(
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(
-            rules, arguments.pieces_known, device, progress=_told if sys.stderr.isatty() else None
+            rules, arguments.pieces_known or 1, device, progress=_told if sys.stderr.isatty() else None
         )
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     played = solution.play(arguments.games, seed).double()

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_rule
+from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_pieces_known, add_rule
 from tetris.commands.command_line import Parser, positive_int, positive_seconds, seed, share
 from tetris.devices import DEVICES
 from tetris.feature_sets import feature_sets
@@ -39,6 +39,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_board(game, default=None)
     add_rule(game, default=None)
     add_pieces(game, default=None)
+    add_pieces_known(game, default=None)
     game.add_argument(
         "--features",
         metavar="SET",

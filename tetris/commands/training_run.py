@@ -220,7 +220,8 @@ def train(training: Training, stop: StopRequest) -> int:
     if result.reason == "time_limit":
         note(f"time is up {progress}; to go on: {resumption(training)}")
     if said is not None:
-        print(f"\n{said}\nto watch it play: {printable(with_header('watch', training))}", flush=True)
+        watch = "watch" if recipe.pieces_known == 1 else f"watch --pieces-known {recipe.pieces_known}"
+        print(f"\n{said}\nto watch it play: {printable(with_header(watch, training))}", flush=True)
     return 0
 
 
@@ -233,7 +234,9 @@ def build_references(training: Training) -> None:
         library
         for each in references_to_play(boards(training.controller(), recipe.rules))
         for library in native.libraries(
-            feature_names(each.features, recipe.rules.width), cuda=recipe.device == "cuda"
+            feature_names(each.features, recipe.rules.width),
+            cuda=recipe.device == "cuda",
+            pieces_known=recipe.pieces_known,
         )
     ]
     if needed:
@@ -269,7 +272,12 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
     for rules in boards(controller, recipe.rules):
         ranks.together(stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
-        scores = list(compare(controller, rules, recipe.score_decisions, recipe.device, stop.check))
+        scores = list(
+            compare(
+                *(controller, rules, recipe.score_decisions, recipe.device, stop.check),
+                pieces_known=recipe.pieces_known,
+            )
+        )
         found += scores
         if any(each["lines_per_game"] is not None for each in scores):
             print(f"\n{score_table(scores)}", flush=True)

@@ -13,7 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_rule, add_seed
+from tetris.commands.arguments import (
+    add_board,
+    add_feature_header,
+    add_pieces,
+    add_pieces_known,
+    add_rule,
+    add_seed,
+)
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
 from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
@@ -48,6 +55,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_board(game)
     add_rule(game)
     add_pieces(game)
+    add_pieces_known(game)
     add_seed(game)
     add_feature_header(game)
     length = parser.add_argument_group("length, one of the first two, and speed")
@@ -94,7 +102,8 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     for scene in shown:
         text = scene_text(scene)
         if show.controller is not None:
-            explained = explain(scene.rows, scene.after, show.controller)
+            next_piece = scene.next_piece if show.pieces_known > 1 else None
+            explained = explain(scene.rows, scene.after, show.controller, next_piece)
             values = zip(explained.names, explained.features, strict=True)
             margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
@@ -108,7 +117,7 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     assert show.pieces is not None
     terminal = Terminal(sys.stdout, sys.stdin.fileno())
     title = replace(show, label="you").title
-    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title)
+    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, show.pieces_known)
     try:
         with terminal:
             player.run()
@@ -147,7 +156,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)
-                Watcher(terminal, shown, show.controller, show.title, arguments.speed).run()
+                Watcher(
+                    *(terminal, shown, show.controller, show.title, arguments.speed),
+                    pieces_known=show.pieces_known,
+                ).run()
         else:
             print_frames(show, scenes(show.rules, played, show.pieces))
     except DamagedReplayError as error:

@@ -26,8 +26,8 @@ struct StoredBoard {
     uint32_t columns[MAX_WIDTH];
 };
 
-// A game that restarts when it ends, played in lanes L.
-template <class L, class List>
+// A game that restarts when it ends, played in lanes L. PIECES_KNOWN: 1, the piece that falls, or 2, the next one, too.
+template <class L, class List, int PIECES_KNOWN>
 class LaneRollout {
    public:
     using Word = typename L::Word;
@@ -44,16 +44,20 @@ class LaneRollout {
         const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
         typename L::ColumnBits cells = load(stored);
         while (!goal.reached(pieces, totals) && L::any(cells & higher) == above) {
-            cells = decide(cells, pieces.next(), totals);
+            const int piece = pieces.next();
+            if constexpr (PIECES_KNOWN == 2) cells = decide(cells, totals, piece, pieces.piece(pieces.t));
+            else cells = decide(cells, totals, piece);
         }
         store(cells, stored);
     }
 
    private:
-    // One decision; the new columns.
-    TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells, int piece, Totals& totals) const {
+    // One decision; the new columns. `next`: the next piece, where it is known.
+    template <class... Next>
+    TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells, Totals& totals, int piece,
+                                                  Next... next) const {
         const Board<L> board(geometry_, cells);
-        const Choice choice = chooser_.choose(board, piece);
+        const Choice choice = chooser_.choose(board, piece, next...);
         const int place = choice.place == Choice::NONE ? 0 : choice.place;
         const Landing<L> landing(board, piece, place, chooser_.clear_on_overflow);
         totals.lines += landing.lines;
@@ -82,7 +86,7 @@ class LaneRollout {
 };
 
 // A stream in lanes L, and in lanes Tall while the stack is too high for those.
-template <class L, class Tall, class List, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
+template <class L, class Tall, class List, int PIECES_KNOWN = 1, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
 class StreamRollout {
    public:
     StreamRollout(const GameRules& rules, const float* weights) : rules_(rules), weights_(weights) {}
@@ -90,16 +94,22 @@ class StreamRollout {
     // Plays until the goal is reached.
     void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
         while (!goal.reached(pieces, totals)) {
-            if (is_tall(board)) made(tall_).play(board, pieces, goal, L::MAX_STACK, true, totals);
-            else made(low_).play(board, pieces, goal, L::MAX_STACK, false, totals);
+            if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
+            else made(low_).play(board, pieces, goal, highest(), false, totals);
         }
     }
 
    private:
-    static bool is_tall(const StoredBoard& board) {
+    // The highest stack that lanes L are for. Where the next piece is known, it falls on a stack that may have risen by a piece,
+    // but is no higher than the board.
+    int highest() const {
+        return PIECES_KNOWN == 1 || rules_.height <= L::MAX_STACK ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
+    }
+
+    bool is_tall(const StoredBoard& board) const {
         uint32_t any = 0;
         for (const uint32_t column : board.columns) any |= column;
-        return (any & ((1u << (32 - L::MAX_STACK)) - 1)) != 0;
+        return (any & ((1u << (32 - highest())) - 1)) != 0;
     }
 
     // Construction takes as long as some decisions, and few streams need both.
@@ -110,12 +120,12 @@ class StreamRollout {
 
     const GameRules& rules_;
     const float* weights_;
-    std::optional<LaneRollout<L, List>> low_;
-    std::optional<LaneRollout<Tall, List>> tall_;
+    std::optional<LaneRollout<L, List, PIECES_KNOWN>> low_;
+    std::optional<LaneRollout<Tall, List, PIECES_KNOWN>> tall_;
 };
 
-template <class L, class Tall, class List>
-class StreamRollout<L, Tall, List, true> {
+template <class L, class Tall, class List, int PIECES_KNOWN>
+class StreamRollout<L, Tall, List, PIECES_KNOWN, true> {
    public:
     StreamRollout(const GameRules& rules, const float* weights) : all_(rules, weights) {}
     void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
@@ -125,7 +135,7 @@ class StreamRollout<L, Tall, List, true> {
    private:
     static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;  // no column is higher
 
-    LaneRollout<L, List> all_;
+    LaneRollout<L, List, PIECES_KNOWN> all_;
 };
 
 }  // namespace tetris

@@ -60,6 +60,15 @@ struct FeatureList {
         return sum;
     }
 
+    // The part of it that tells of the placement, not of the board.
+    template <class L>
+    TETRIS_FUNCTION static float placement_value(const float* weights, const Board<L>& board) {
+        float sum = 0.0f;
+        int i = 0;
+        (add_of_placement<Features>(sum, weights[i++], board), ...);
+        return sum;
+    }
+
     // The weighted sums of the after-states of a drop that completes no row.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Floats values(const typename L::Weight* weights, const Prepared<L>& prepared,
@@ -95,6 +104,10 @@ struct FeatureList {
     }
 
    private:
+    template <class F, class L>
+    TETRIS_FUNCTION static void add_of_placement(float& sum, float weight, const Board<L>& board) {
+        if constexpr (F::of_placement) sum = add_product(sum, weight, static_cast<float>(F::of(board)) / F::denominator);
+    }
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after_drop(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
         return after_drop_of<F>(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared,
@@ -117,15 +130,45 @@ struct FeatureList {
     }
 };
 
-// The score of a placement by the after-state itself, full rows removed.
+// The after-state of a placement that does not end the game, full rows removed.
+template <class L>
+struct AfterState : Board<L> {
+    TETRIS_FUNCTION AfterState(const Board<L>& board, const Landing<L>& landing, int piece, int place)
+        : Board<L>(board.geometry, landing.cells) {
+        this->twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
+        this->eroded_cells = landing.eroded_cells;
+    }
+};
+
+// The score of a placement by the after-state itself.
 template <class List, class L>
 TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const float* weights, int piece, int place, bool clear_on_overflow) {
     const Landing<L> landing(board, piece, place, clear_on_overflow);
     if (landing.over) return NO_CHOICE;
-    Board<L> after(board.geometry, landing.cells);
-    after.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
-    after.eroded_cells = landing.eroded_cells;
-    return {List::value(weights, after), place};
+    const AfterState<L> after(board, landing, piece, place);
+    return {List::template value<L>(weights, after), place};
+}
+
+// The choice where the next piece is known: the placement that begins the best pair, or the best one on its own where every
+// pair ends the game (or none has a score above minus infinity). `choose(board, piece)` returns the best placement of a piece.
+template <class List, class L, class Choose>
+TETRIS_FUNCTION Choice choose_by_pairs(const Board<L>& board, const float* weights, int piece, int next,
+                                       bool clear_on_overflow, const Choose& choose) {
+    Choice best = NO_CHOICE;
+    for (int orientation = 0; orientation < MAX_ORIENTATIONS; ++orientation) {
+        const int width = shape_of(piece, orientation).width;
+        if (width == 0) break;  // it has no more orientations
+        for (int column = 0; column <= board.geometry.width - width; ++column) {
+            const int place = orientation * ORDER_STRIDE + column;
+            const Landing<L> landing(board, piece, place, clear_on_overflow);
+            if (landing.over) continue;
+            const AfterState<L> after(board, landing, piece, place);
+            const Choice second = choose(after, next);
+            if (second.place == Choice::NONE) continue;
+            best.consider({second.score + List::template placement_value<L>(weights, after), place});
+        }
+    }
+    return best.place != Choice::NONE ? best : choose(board, piece);
 }
 
 // Scores every placement of a piece on a board. `L` is the lanes, `List` the FeatureList.
@@ -169,6 +212,12 @@ struct Chooser {
             choice.consider(score_whole(board, piece, lowest_bit(rest)));
         }
         return choice;
+    }
+
+    // The same where the next piece is known.
+    TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, int next) const {
+        return choose_by_pairs<List>(board, weights, piece, next, clear_on_overflow,
+                                     [this](const Board<L>& on, int falls) { return choose(on, falls); });
     }
 
     // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole

@@ -3,6 +3,7 @@
 // A feature is a struct with
 //   denominator     its value is an integer divided by this power of two
 //   of(board)       the integer, from a whole board
+//   of_placement    true where it tells of the placement, not of the board: PLACEMENT_FEATURES of tetris/features.py
 // and, for speed,
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
 //   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; not negative
@@ -41,6 +42,7 @@ struct FeatureBase {
     static constexpr int denominator = 1;
     static constexpr bool whole_board_only = false;  // there is no `after`
     static constexpr bool zero_without_lines = false;
+    static constexpr bool of_placement = false;
     static constexpr bool loops = false;  // `after` does
     template <class L>
     TETRIS_FUNCTION static int prepare(const Board<L>&) {
@@ -99,6 +101,7 @@ struct BitCount : FeatureBase {
 
 struct LandingHeight : FeatureBase {
     static constexpr int denominator = 2;
+    static constexpr bool of_placement = true;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.twice_landing_height;
@@ -111,6 +114,7 @@ struct LandingHeight : FeatureBase {
 
 struct ErodedCells : FeatureBase {
     static constexpr bool zero_without_lines = true;
+    static constexpr bool of_placement = true;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.eroded_cells;

@@ -1,7 +1,8 @@
 // The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
 //
-// Compiled once a feature set: TETRIS_FEATURES is the list of feature structs in summation order, TETRIS_LIBRARY the
-// namespace under torch.ops. See tetris/native.py, which calls it.
+// Compiled once a feature set and number of known pieces: TETRIS_FEATURES is the list of feature structs in summation order,
+// TETRIS_PIECES_KNOWN 1 or, where the next piece is known, 2, TETRIS_LIBRARY the namespace under torch.ops. See
+// tetris/native.py, which calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -39,7 +40,8 @@ struct Cpu {
 
     template <class List>
     static void play_stream(const RolloutArguments& all, int64_t i) {
-        StreamRollout<FastestLanes, TallLanes, List> games(all.rules, all.weights + all.candidate_of(i) * List::COUNT);
+        StreamRollout<FastestLanes, TallLanes, List, TETRIS_PIECES_KNOWN> games(
+            all.rules, all.weights + all.candidate_of(i) * List::COUNT);
         PieceReader pieces(all.pieces_of(i), all.start);
         uint32_t* columns = all.boards + i * all.rules.width;
         StoredBoard board{};

@@ -17,7 +17,7 @@ using namespace tetris;
 // With fewer games a multiprocessor than this, a warp to each is faster.
 constexpr int64_t FEW = 108;
 
-int block_memory(int device) {
+[[maybe_unused]] int block_memory(int device) {
     int bytes = 0;
     STD_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     return bytes;
@@ -44,11 +44,18 @@ struct Cuda {
         const int device = boards.get_device_index();
         const cem_tetris::DeviceGuard guard(device);
         const cudaStream_t stream = cem_tetris::current_stream(boards);
-        if (all.total < FEW * cem_tetris::multiprocessors(device)) {
-            rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
+        // Where the next piece is known, 32 games that wait for one piece still wait for different next ones: a warp to each.
+        if (TETRIS_PIECES_KNOWN == 2 || all.total < FEW * cem_tetris::multiprocessors(device)) {
+            rollout_warp<List, TETRIS_PIECES_KNOWN><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
             STD_CUDA_KERNEL_LAUNCH_CHECK();
             return;
         }
+        if constexpr (TETRIS_PIECES_KNOWN == 1) play_pool<List>(all, boards, device, stream);
+    }
+
+   private:
+    template <class List>
+    static void play_pool(const RolloutArguments& all, const Tensor& boards, int device, cudaStream_t stream) {
         Tensor states = torch::stable::new_empty(boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
         const PoolJob job{all, static_cast<GameState*>(static_cast<void*>(states.mutable_data_ptr<int32_t>())),
                           kept_bytes<List>()};

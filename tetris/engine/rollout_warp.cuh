@@ -7,7 +7,8 @@
 
 namespace tetris {
 
-template <class List>
+// PIECES_KNOWN: 1, the piece that falls, or 2, the next one, too.
+template <class List, int PIECES_KNOWN>
 struct WarpRollout {
     using L = WarpLanes;
     using Decision = Chooser<L, List>;
@@ -57,6 +58,25 @@ struct WarpRollout {
         return {__int_as_float(static_cast<int>(score)), first};
     }
 
+    __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
+        typename Decision::Search search(board);
+        Choice choice = NO_CHOICE;
+        const auto has = [&](int width) { return WIDTHS.of_width[piece][width][0] >= 0; };
+        if (has(1)) score_all<1>(decision, search, piece, choice);
+        if (has(2)) score_all<2>(decision, search, piece, choice);
+        if (has(3)) score_all<3>(decision, search, piece, choice);
+        if (has(4)) score_all<4>(decision, search, piece, choice);
+        if (scored_in_place) {
+            choice.consider(best_of_all(search.best.choice));
+        } else {
+            for (uint64_t places = all_places(piece, job.rules.width); places != 0; places &= places - 1) {
+                choice.consider(
+                    whole_score<List>(board, decision.weights, piece, lowest_bit(places), job.rules.clear_on_overflow));
+            }
+        }
+        return choice;
+    }
+
     __device__ void play(uint32_t index) {
         const int64_t games_left = job.games_left(index);
         if (games_left <= 0) return;
@@ -77,20 +97,13 @@ struct WarpRollout {
             if (made % WARP == 0) pieces = stream.piece(job.start + made + L::lane());
             const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
             const Board<L> board(geometry, cells);
-            typename Decision::Search search(board);
-            Choice choice = NO_CHOICE;
-            const auto has = [&](int width) { return WIDTHS.of_width[piece][width][0] >= 0; };
-            if (has(1)) score_all<1>(decision, search, piece, choice);
-            if (has(2)) score_all<2>(decision, search, piece, choice);
-            if (has(3)) score_all<3>(decision, search, piece, choice);
-            if (has(4)) score_all<4>(decision, search, piece, choice);
-            if (scored_in_place) {
-                choice.consider(best_of_all(search.best.choice));
+            Choice choice;
+            if constexpr (PIECES_KNOWN == 2) {
+                const int next = stream.piece(job.start + made + 1);
+                choice = choose_by_pairs<List>(board, decision.weights, piece, next, job.rules.clear_on_overflow,
+                                               [&](const Board<L>& on, int falls) { return choose(decision, on, falls); });
             } else {
-                for (uint64_t places = all_places(piece, job.rules.width); places != 0; places &= places - 1) {
-                    choice.consider(
-                        whole_score<List>(board, decision.weights, piece, lowest_bit(places), job.rules.clear_on_overflow));
-                }
+                choice = choose(decision, board, piece);
             }
             const Landing<L> landing(board, piece, choice.place == Choice::NONE ? 0 : choice.place,
                                      job.rules.clear_on_overflow);
@@ -110,9 +123,9 @@ struct WarpRollout {
     int place = 0;
 };
 
-template <class List>
+template <class List, int PIECES_KNOWN>
 __global__ void __launch_bounds__(WARP) rollout_warp(const __grid_constant__ RolloutArguments job) {
-    WarpRollout<List>{job}.play(blockIdx.x);
+    WarpRollout<List, PIECES_KNOWN>{job}.play(blockIdx.x);
 }
 
 }  // namespace tetris

@@ -83,6 +83,7 @@ def compare(
     decisions: int,
     device: str,
     check: Callable[[], None] | None = None,
+    pieces_known: int = 1,
 ) -> Iterator[Score]:
     """Yield the score of the controller on a board, then those of the published ones.
 
@@ -94,11 +95,12 @@ def compare(
         decisions: Decisions to play, or to estimate with.
         device: The engine.
         check: Called a few times a second; an exception ends the measurement.
+        pieces_known: 1, the piece that falls, or 2, the next one, too; then all are played.
     """
-    yield _score(LEARNED, controller, rules, decisions, device, check).to_dict()
+    yield _score(LEARNED, controller, rules, decisions, device, check, pieces_known).to_dict()
     for name in REFERENCES:
-        known = published_score(name, rules)
-        yield known or _score(name, published(name), rules, decisions, device, check).to_dict()
+        known = published_score(name, rules) if pieces_known == 1 else None
+        yield known or _score(name, published(name), rules, decisions, device, check, pieces_known).to_dict()
 
 
 def _score(
@@ -108,8 +110,9 @@ def _score(
     decisions: int,
     device: str,
     check: Callable[[], None] | None,
+    pieces_known: int,
 ) -> Measurement | Estimate:
-    if device in NATIVE and decisions >= PLAYED:
+    if device in NATIVE and decisions >= PLAYED and pieces_known == 1:
         ended = games_ended(controller, rules, device, DEFAULT_SEED)
         if rarely_loses(ended, PLAYED):
             least = min(decisions, MOST_ESTIMATED)
@@ -118,8 +121,12 @@ def _score(
             )
     limit = Limit(decisions=decisions)
     with progress_bar(f"{label} on {rules.board}", limit) as show:
-        score, seconds = measure(controller, rules, limit, DEFAULT_SEED, device, show, check)
-    return Measurement(label, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds)
+        score, seconds = measure(
+            controller, rules, limit, DEFAULT_SEED, device, show, check, pieces_known=pieces_known
+        )
+    return Measurement(
+        label, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds, pieces_known
+    )
 
 
 def verdict(scores: Sequence[Score]) -> str:
@@ -137,7 +144,8 @@ def verdict(scores: Sequence[Score]) -> str:
     if times < 0.1:
         return text
     literature = learned["board"], learned["rule"], learned["pieces"]
-    known = ", the best published" if literature == ("10x20", "published", "uniform") else ""
+    one_known = learned.get("pieces_known", 1) == 1
+    known = ", the best published" if literature == ("10x20", "published", "uniform") and one_known else ""
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 
 

@@ -68,6 +68,7 @@ class Measurement:
         device: The engine.
         score: The counts.
         seconds: Wall time, in seconds.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
     """
 
     label: str
@@ -78,6 +79,7 @@ class Measurement:
     device: str
     score: Score
     seconds: float
+    pieces_known: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement as plain values, for JSON."""
@@ -92,6 +94,7 @@ class Measurement:
             "seconds": self.seconds,
             "decisions_per_second": self.score.decisions / self.seconds if self.seconds else None,
             "seed": self.seed,
+            "pieces_known": self.pieces_known,
         }
 
 
@@ -153,6 +156,8 @@ def measure(
     device: str,
     progress: Callable[[Score], object] = lambda score: None,
     check: Callable[[], None] | None = None,
+    *,
+    pieces_known: int = 1,
 ) -> tuple[Score, float]:
     """Play parallel streams of games and count.
 
@@ -167,6 +172,7 @@ def measure(
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         progress: Called several times with the score so far.
         check: Called a few times a second; an exception ends the measurement.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
 
     Returns:
         The score, and the seconds it took.
@@ -185,6 +191,7 @@ def measure(
         device,
         features=controller.features,
         first_stream=own.start,
+        pieces_known=pieces_known,
     )
     began = time.perf_counter()
     score, seconds, chunk = Score(0, 0, 0), 0.0, 0

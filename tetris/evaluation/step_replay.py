@@ -17,7 +17,7 @@ VERSION = 1
 
 
 def play_steps(
-    controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit
+    controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit, pieces_known: int = 1
 ) -> tuple[list[Step], Score, float]:
     """Play one stream with the reference implementation and keep every step.
 
@@ -28,7 +28,7 @@ def play_steps(
     began = time.perf_counter()
     played: list[Step] = []
     score, seconds = Score(0, 0, 0), 0.0
-    for step in steps((), pieces, controller.float32_weights, names, rules, 0, sys.maxsize):
+    for step in steps((), pieces, controller.float32_weights, names, rules, 0, sys.maxsize, pieces_known):
         played.append(step)
         score += Score(step.lines, int(step.game_over), 1)
         seconds = time.perf_counter() - began

@@ -47,7 +47,8 @@ def score_table(scores: Sequence[Score]) -> str:
         if not score.get("resolved", True):
             name = printable(score["controller"])
             notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
-    title = f"board {first['board']}, {first['rule']} rule, pieces {pieces}, engine {first['device']}"
+    known = ", the next one known" if first.get("pieces_known", 1) > 1 else ""
+    title = f"board {first['board']}, {first['rule']} rule, pieces {pieces}{known}, engine {first['device']}"
     header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
     return f"{printable(title)}\n{table(header, rows)}{notes}"
 

@@ -71,14 +71,16 @@ def _short(value: float | None) -> float | None:
 def recorded_game(run: RunRecord) -> Replay:
     """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
     rules = run.recipe.rules
-    played = _after_states(run.controller.features, run.controller.weights, rules)
+    played = _after_states(run.controller.features, run.controller.weights, rules, run.recipe.pieces_known)
     return Replay.of(played, rules, DEFAULT_SEED, 0, run.controller)
 
 
 @lru_cache(maxsize=1)  # a run writes its report twice, before and after the scores
-def _after_states(features: str, weights: tuple[float, ...], rules: Rules) -> tuple[AfterState, ...]:
-    controller = LinearController(features, weights, rules)
-    return tuple(islice(decisions(controller, rules, PieceStream(rules, DEFAULT_SEED, 0)), GAME_DECISIONS))
+def _after_states(
+    features: str, weights: tuple[float, ...], rules: Rules, pieces_known: int
+) -> tuple[AfterState, ...]:
+    controller, pieces = LinearController(features, weights, rules), PieceStream(rules, DEFAULT_SEED, 0)
+    return tuple(islice(decisions(controller, rules, pieces, pieces_known), GAME_DECISIONS))
 
 
 def seedless(run: RunRecord) -> str:

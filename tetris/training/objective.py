@@ -19,6 +19,8 @@ from cem import CrossEntropyMethod, Evaluation, ranks
 from kernels.checks import check_integer
 from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
 from tetris.devices import choose_device
+from tetris.game import MOST_PIECES_KNOWN
+from tetris.rollouts import check_branching
 from tetris.rules import check_rules
 from tetris.training.recipe import Recipe
 
@@ -98,6 +100,7 @@ class LinesPerGame:
         streams: int = 32,
         decisions: int = 1000,
         split: bool = False,
+        pieces_known: int = 1,
         seed: int = 1,
         device: str = "auto",
         check: Callable[[], None] | None = None,
@@ -110,6 +113,7 @@ class LinesPerGame:
             streams: Streams of games that a candidate plays.
             decisions: Decisions on each.
             split: Estimate by importance splitting, for controllers whose games hardly end.
+            pieces_known: 1, the piece that falls, or 2, the next one, too; without splitting.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
             check: Called a few times a second while games are played; may raise to end them.
@@ -123,6 +127,9 @@ class LinesPerGame:
         self._features, self._split = features, split
         self._streams = check_integer("streams", streams, 1)
         self._decisions = check_integer("decisions", decisions, 1)
+        self._pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
+        if split:
+            check_branching(pieces_known)
         self._piece_seed = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
         self._device = choose_device(device)
         self._check = check
@@ -153,6 +160,7 @@ class LinesPerGame:
             self._device,
             features=self._features,
             first_stream=generation * self._streams,
+            pieces_known=self._pieces_known,
             check=self._check,
         )
         return lines_per_game(result), torch.stack([result.lines, result.games, result.decisions], dim=1)
@@ -183,6 +191,7 @@ class RunObjective:
                 streams=recipe.streams,
                 decisions=stage.decisions,
                 split=stage.split,
+                pieces_known=recipe.pieces_known,
                 seed=recipe.seed,
                 device=recipe.device,
                 check=check,

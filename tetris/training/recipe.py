@@ -20,6 +20,8 @@ from tetris import LinearController, Rules, feature_names
 from tetris.controller import MOST_BYTES
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_label
+from tetris.game import MOST_PIECES_KNOWN
+from tetris.rollouts import check_branching
 from tetris.rules import RULES
 from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.curriculum import CurriculumStage, curriculum_text, cut_to_board, parse_curriculum
@@ -43,8 +45,9 @@ _LEAST = {
     "decisions": 1,
     "seed": 0,
     "score_decisions": 0,
+    "pieces_known": 1,
 }
-_LARGEST_SEED = (1 << 64) - 1
+_MOST = {"seed": (1 << 64) - 1, "pieces_known": MOST_PIECES_KNOWN}
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
 _MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
 _MOST_STEPS = 1 << 62  # decisions on a stream
@@ -109,6 +112,7 @@ class Recipe:
         device: The engine that plays.
         seed: Seed of candidates and pieces.
         score_decisions: Decisions a controller in the final comparison; 0 leaves it out.
+        pieces_known: 1, the piece that falls, or 2, the next one, too; in training and in the comparison.
 
     Raises:
         TypeError: If a value has the wrong type.
@@ -132,6 +136,7 @@ class Recipe:
     device: str
     seed: int
     score_decisions: int
+    pieces_known: int = 1
 
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
@@ -159,6 +164,7 @@ class Recipe:
         if (most := max(stage.decisions for stage in self.stages)) > _MOST_STEPS:
             raise ValueError(f"expected decisions on a stream to be at most 2^62, got {most}")
         if any(stage.split for stage in self.stages):
+            check_branching(self.pieces_known)
             fewest = min(stage.decisions for stage in self.stages if stage.split)
             if fewest < LEAST_DECISIONS or not 2 <= self.streams <= MOST_STREAMS:
                 raise ValueError(
@@ -221,8 +227,12 @@ class Recipe:
         raise ValueError(f"expected a generation below {end}, got {generation}")
 
     def fingerprint(self) -> dict[str, Setting]:
-        """Return the settings that determine the weights; the device is none of them, since engines agree."""
-        return {name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT}
+        """Return the settings that determine the weights; the device is none of them, since engines agree.
+
+        Runs from before there was ``pieces_known`` go on: it is left out where it is 1.
+        """
+        without = (*_WITHOUT_EFFECT, *(("pieces_known",) if self.pieces_known == 1 else ()))
+        return {name: value for name, value in asdict(self).items() if name not in without}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``config.json``."""
@@ -324,7 +334,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"expected {name} to be from 0 to 1, got {value}")
         if types[name] == "int":
-            check_integer(name, value, _LEAST[name], _LARGEST_SEED if name == "seed" else None)
+            check_integer(name, value, _LEAST[name], _MOST.get(name))
 
 
 def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:

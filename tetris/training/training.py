@@ -102,13 +102,15 @@ def prepare_engine(recipe: Recipe) -> None:
     names = feature_names(recipe.features, recipe.rules.width)
     splits = any(stage.split for stage in recipe.stages)
     cuda = recipe.device == "cuda"
-    needed = native.libraries(names, cuda=cuda) if recipe.device in NATIVE else []
+    known = recipe.pieces_known
+    needed = native.libraries(names, cuda=cuda, pieces_known=known) if recipe.device in NATIVE else []
     needed += [native.resampling_extension()] if cuda and splits else []
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
     build_missing(needed)
-    Rollout([[0.0] * len(names)], recipe.rules, device=recipe.device, features=recipe.features)
+    weights = [[0.0] * len(names)]
+    Rollout(weights, recipe.rules, device=recipe.device, features=recipe.features, pieces_known=known)
     if recipe.device in NATIVE:
         check_twins(names, recipe.rules, recipe.device)
     if cuda and splits:

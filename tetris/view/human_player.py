@@ -35,10 +35,17 @@ class HumanPlayer:
         pieces: ``pieces[t]`` is the piece of decision t.
         controller: The controller that gives hints.
         title: The first lines of the panel.
+        pieces_known: 1: the controller knows the piece that falls; 2: the next one, too.
     """
 
     def __init__(
-        self, terminal: Terminal, rules: Rules, pieces: Pieces, controller: LinearController, title: list[str]
+        self,
+        terminal: Terminal,
+        rules: Rules,
+        pieces: Pieces,
+        controller: LinearController,
+        title: list[str],
+        pieces_known: int = 1,
     ) -> None:
         """Set up an empty board; nothing is shown yet."""
         self.terminal = terminal
@@ -46,10 +53,11 @@ class HumanPlayer:
         self.pieces = pieces
         self.controller = controller
         self.title = title
+        self.pieces_known = pieces_known
         self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
         self.in_order = True
-        self._rival_plays = decisions(controller, rules, pieces)
+        self._rival_plays = decisions(controller, rules, pieces, pieces_known)
         self._drawn = 0  # pieces that have come
         self._held: int | None = None
         self._hint = False
@@ -150,7 +158,8 @@ class HumanPlayer:
         scene, size = self._scene(), self.terminal.size
         rows, names = self.tracker.rows, self.controller.names_on(self.rules)
         weights = self.controller.float32_weights
-        hint = choose(rows, self._piece, weights, names, self.rules) if self._hint else None
+        known = scene.next_piece if self.pieces_known > 1 else None
+        hint = choose(rows, self._piece, weights, names, self.rules, known) if self._hint else None
         rival = self.controller.name or "controller"
         panel = [
             *self.title,
@@ -161,7 +170,8 @@ class HumanPlayer:
             "",
         ]
         if self._hint:
-            panel += explanation_lines(explain(rows, self._after, self.controller), size.lines - PANEL_HEAD)
+            explained = explain(rows, self._after, self.controller, known)
+            panel += explanation_lines(explained, size.lines - PANEL_HEAD)
         look = Look(row=self._height(), ghost=True, hint=hint)
         # The table of a hint needs the room of the other board.
         race = None if self._hint else Race(("you", rival), self.rival.cells)

@@ -32,6 +32,7 @@ class Watcher:
         controller: Explains the placements in the panel; None: no explanation.
         title: The first lines of the panel.
         speed: Pieces a second at first.
+        pieces_known: 1: the controller knows the piece that falls; 2: the next one, too.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Watcher:
         controller: LinearController | None,
         title: list[str],
         speed: float,
+        pieces_known: int = 1,
     ) -> None:
         """Set up; nothing is shown yet."""
         self.terminal = terminal
@@ -48,6 +50,7 @@ class Watcher:
         self.controller = controller
         self.title = title
         self.speed = speed
+        self.pieces_known = pieces_known
         self.paused = False
         self.ended = False
         self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
@@ -140,7 +143,8 @@ class Watcher:
         ]
         if self.controller is not None:
             if self._explained is None or self._explained[0] is not scene:
-                self._explained = scene, explain(scene.rows, scene.after, self.controller)
+                next_piece = scene.next_piece if self.pieces_known > 1 else None
+                self._explained = scene, explain(scene.rows, scene.after, self.controller, next_piece)
             panel += explanation_lines(self._explained[1], lines - PANEL_HEAD)
         return panel
 

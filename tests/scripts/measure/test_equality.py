@@ -21,6 +21,7 @@ from measure.equality import (
     compare_all,
     configurations,
     weights_of,
+    with_next_piece,
 )
 
 from tetris import Rollout, Rules
@@ -64,6 +65,12 @@ def test_the_engines_of_this_machine_are_equal(features: str) -> None:
     stopping = [each for each in chosen if each.games_per_stream is not None]
     going_on = sum(map(decisions_of, chosen)) - sum(map(decisions_of, stopping))
     assert going_on < found["equality.decisions"] <= going_on + sum(map(decisions_of, stopping))
+
+
+def test_they_are_equal_with_the_next_piece_known() -> None:
+    chosen = with_next_piece(configurations(10, ("dt",), SMALL))
+    assert {each.pieces_known for each in chosen} == {2}
+    assert compare_all(chosen, "python")["equality.configurations"] == 10
 
 
 @pytest.mark.cuda

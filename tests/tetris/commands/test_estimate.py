@@ -93,6 +93,7 @@ def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> Non
     ("arguments", "message"),
     [
         (("dt200",), "got 'dt200'; did you mean 'dt20'?"),
+        (("dt20", "--pieces-known", "2"), "expected pieces_known 1 for importance splitting"),
         (("dt20", "--streams", "1"), "expected --streams from 2 to 8192, got 1"),
         (("dt20", "--device", "python"), "expected a device among auto, cpu, cuda; got 'python'"),
         (("dt20", "--seconds", "1", "--decisions", "1"), "not allowed with argument"),

@@ -46,7 +46,7 @@ def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
             "estimator",
             "lines_per_game",
         ),
-        *("ci95", "games", "lines", "decisions", "seconds", "decisions_per_second", "seed"),
+        *("ci95", "games", "lines", "decisions", "seconds", "decisions_per_second", "seed", "pieces_known"),
     ]
     assert measured["controller"] == "dt20"
     assert (measured["features"], measured["weights"]) == ("dt", list(published("dt20").weights))
@@ -87,6 +87,29 @@ def test_games_are_played_until_so_many_have_ended(script: Script) -> None:
 def test_seconds_are_kept(script: Script) -> None:
     (measured,) = _evaluate(script, "dt20", *QUICK, "--seconds", 0.3)
     assert 0.3 <= measured["seconds"] < 3
+
+
+def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
+    weights = [published("dellacherie").weights]
+    for known in (1, 2):
+        (measured,) = _evaluate(
+            script, "dellacherie", *QUICK, "--decisions", 128, "--pieces-known", known, "--seed", 7
+        )
+        played = Rollout(weights, Rules(6, 6), 64, 7, "python", features="dellacherie", pieces_known=known)
+        counts = played.advance(2)
+        assert (measured["lines"], measured["games"]) == (int(counts.lines), int(counts.games))
+        assert measured["pieces_known"] == known
+    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--pieces-known", 2)
+    assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
+
+
+def test_a_sequence_is_played_with_the_next_piece_known(script: Script, tmp_path: Path) -> None:
+    file, out = tmp_path / "pieces.txt", tmp_path / "steps.json"
+    file.write_text("1 0")  # a square, and the bar for which it leaves a well open
+    arguments = ("dt20", "--board", "4x8", "--piece-sequence", file, "--replay", out, "--json")
+    (measured,) = _evaluate(script, *arguments, "--pieces-known", 2)
+    assert (measured["decisions"], measured["pieces_known"]) == (2, 2)
+    assert [step["piece"] for step in json.loads(out.read_text())["steps"]] == [1, 0]
 
 
 def test_seed_and_pieces_change_the_games(script: Script) -> None:
@@ -172,6 +195,7 @@ def test_without_a_compiler_it_plays_in_python_and_says_so_once(
         (("dt20", "--device", "gpu"), "got 'gpu'; did you mean 'cuda'?"),
         (("dt20", "--games", "0"), "--games: expected a whole number of at least 1, got '0'"),
         (("dt20", "--games", "2", "--seconds", "2"), "not allowed with argument --games"),
+        (("dt20", "--pieces-known", "3"), "--pieces-known: invalid choice: 3 (choose from"),
         (("dt20", "--piece-sequence", "/no/such"), "/no/such: No such file or directory"),
         (("dt20", "--replay", "/no/such/out.json"), "/no/such: expected a folder to write to, found none"),
         (("dt20", "bcts", "--replay", "out.json"), "--replay records one controller, got 2"),

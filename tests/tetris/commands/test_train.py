@@ -388,3 +388,18 @@ def test_candidates_from_a_gpu_that_is_not_there_are_refused_and_leave_nothing(
     assert "expected a GPU for backend cuda" in line
     assert line.endswith("or take --backend torch in a new run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
+    script: Script, tmp_path: Path
+) -> None:
+    known = ("--pieces-known", 2, "--score-decisions", 64, "--streams", 1, "--decisions", 8)
+    ended = _train(script, tmp_path / "a", *known, "--seed", 2)
+    assert f"watch_tetris.py --pieces-known 2 {tmp_path / 'a'}" in ended.out
+    controller = LinearController.load(tmp_path / "a" / "controller.json")
+    assert {score["pieces_known"] for score in controller.provenance["score"]} == {2}
+    assert controller.provenance["config"]["pieces_known"] == 2
+    again = script("train_tetris", "--resume", tmp_path / "a")
+    assert (again.status, again.err) == (0, "")
+    _train(script, tmp_path / "b", *known[2:], "--seed", 2)
+    assert _metrics(tmp_path / "a") != _metrics(tmp_path / "b")

@@ -92,9 +92,9 @@ def test_a_run_interrupted_while_it_is_measured_has_a_report(
 ) -> None:
     measure = comparison.measure
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(*arguments: Any, **options: Any) -> Any:
         signal.raise_signal(signal.SIGTERM)
-        return measure(*arguments)
+        return measure(*arguments, **options)
 
     monkeypatch.setattr(comparison, "measure", interrupted)
     assert script("train_tetris", *RECIPE, "--out", tmp_path / "a").status == 143

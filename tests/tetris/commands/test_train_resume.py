@@ -150,10 +150,10 @@ def test_signal_while_measuring_leaves_the_controller_and_the_boards_that_are_do
     measure, measured = comparison.measure, itertools.count()
     players = [0, 1, 2, 5]  # how many play before a board: on its own the published ones, too
 
-    def interrupted(*arguments: Any) -> Any:
+    def interrupted(*arguments: Any, **options: Any) -> Any:
         if next(measured) == players[board]:
             signal.raise_signal(signal.SIGTERM)
-        return measure(*arguments)
+        return measure(*arguments, **options)
 
     folder = tmp_path / "stopped"
     monkeypatch.setattr(comparison, "measure", interrupted)

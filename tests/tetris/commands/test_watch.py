@@ -64,19 +64,24 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rules"),
+    ("arguments", "rules", "pieces_known"),
     [
-        ((), Rules(6, 6)),
-        (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True)),
-        (("--pieces", "SZ"), Rules(6, 6, pieces="SZ")),
+        ((), Rules(6, 6), 1),
+        (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True), 1),
+        (("--pieces", "SZ"), Rules(6, 6, pieces="SZ"), 1),
+        (("--pieces-known", "2"), Rules(6, 6), 2),
     ],
 )
 def test_a_game_is_the_one_that_the_engines_play(
-    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules
+    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, pieces_known: int
 ) -> None:
     replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
     for device in ("python", "cpu"):
-        played = rollout([published("bcts").weights], rules, 1, 250, 7, device, features="bcts")
+        played = rollout(
+            *([published("bcts").weights], rules, 1, 250, 7, device),
+            features="bcts",
+            pieces_known=pieces_known,
+        )
         assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
     assert replay.controller == published("bcts")
@@ -104,6 +109,13 @@ def test_a_pipe_gets_plain_frames(script: Script) -> None:
     assert re.fullmatch(r"piece 1 [A-Z], next [A-Z], lines 0, games over 0", first[0])
     assert first[-2].startswith("landing_height ")
     assert re.fullmatch(r"value -?[\d.]+, margin [\d.]+", first[-1])
+
+
+def test_what_knows_the_next_piece_is_explained_by_both(script: Script) -> None:
+    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--pieces-known", 2)
+    margins = [float(text) for text in re.findall(r"margin (-?[\d.]+)", ended.out)]
+    assert len(margins) > 10
+    assert min(margins) >= 0  # of the board after the first piece alone it would often be negative
 
 
 def test_games_are_played_until_so_many_have_ended(script: Script, tmp_path: Path) -> None:
@@ -305,7 +317,8 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
 
 
 @pytest.mark.parametrize(
-    "flag", [("--board", "10x10"), ("--seed", "1"), ("--rule", "published"), ("--play",)]
+    "flag",
+    [("--board", "10x10"), ("--seed", "1"), ("--rule", "published"), ("--pieces-known", "1"), ("--play",)],
 )
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path, flag: tuple[str, ...]) -> None:
     ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), *flag)

@@ -56,6 +56,13 @@ def test_too_few_decisions_and_the_reference_implementation_estimate_nothing(end
     assert "games" in learned(Rules(5, 6), 64, "python")
 
 
+def test_with_the_next_piece_known_all_are_played_and_nothing_is_shipped() -> None:
+    scores = list(compare(LEARNED, LOW, 64, "python", pieces_known=2))
+    assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
+        *(("learned", 2, 64), ("bcts", 2, 64), ("dt20", 2, 64)),
+    ]
+
+
 def test_an_estimate_has_its_limit(ended: dict[str, int]) -> None:
     assert learned(HIGH, 10 * MOST_ESTIMATED)["decisions"] == MOST_ESTIMATED
 

@@ -209,6 +209,8 @@ def test_curriculum_that_is_none(text: str) -> None:
             "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
         ),
         ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
+        ({"pieces_known": 3}, "pieces_known from 1 to 2, got 3"),
+        ({"pieces_known": 2}, r"pieces_known 1 for importance splitting \(split in a curriculum\), got 2"),
         ({"population": 1}, "population >= 2, got 1"),
         ({"population": 8, "elites": 9}, "at most the population of 8, got 9"),
         (
@@ -273,6 +275,12 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
     same = {**asdict(first), "device": "python", "preset": "record", "score_decisions": 0}
     assert Recipe(**same).fingerprint() == first.fingerprint()
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
+
+
+def test_the_fingerprint_of_runs_that_know_one_piece_is_that_of_older_ones() -> None:
+    one, two = (make_recipe("cpu", {"curriculum": "10x10:2:9", "pieces_known": each}) for each in (1, 2))
+    assert "pieces_known" not in one.fingerprint()
+    assert two.fingerprint() == {**one.fingerprint(), "pieces_known": 2}
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,19 @@ def test_lines_per_game_is_the_objective_of_a_run(tmp_path: Path) -> None:
     assert own(candidates, 1).tolist() != own(candidates, 0).tolist()
 
 
+def test_lines_per_game_may_know_the_next_piece() -> None:
+    weights = torch.tensor([[-0.6, -0.8]])
+    f = LinesPerGame(
+        "holes,max_height", Rules(5, 6), streams=4, decisions=20, pieces_known=2, device="python"
+    )
+    played = Rollout(
+        *(weights, Rules(5, 6), 4, piece_seed(1), "python"), features="holes,max_height", pieces_known=2
+    ).advance(20)
+    assert f(weights).tolist() == lines_per_game(played).tolist()
+    with pytest.raises(ValueError, match="expected pieces_known 1 for importance splitting"):
+        LinesPerGame("holes", split=True, pieces_known=2)
+
+
 def test_lines_per_game_is_maximized() -> None:
     objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
     found = [
@@ -245,7 +258,8 @@ def test_lines_per_game_is_maximized() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("streams", 0), ("decisions", 1.5), ("seed", -1), ("rules", "5x6")]
+    ("name", "value"),
+    [("streams", 0), ("decisions", 1.5), ("seed", -1), ("rules", "5x6"), ("pieces_known", 0)],
 )
 def test_lines_per_game_refuses_wrong_arguments(name: str, value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=name):

@@ -31,11 +31,8 @@ template <class List, class L, class Visit>
 TETRIS_FUNCTION void visit_whole(const Board<L>& board, int piece, int place, bool clear_on_overflow, const Visit& visit) {
     const Landing<L> landing(board, piece, place, clear_on_overflow);
     if (landing.over) return;
-    Board<L> after(board.geometry, landing.cells);
-    after.twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
-    after.eroded_cells = landing.eroded_cells;
     int numerators[List::COUNT];
-    List::numerators(after, numerators);
+    List::template numerators<L>(AfterState<L>(board, landing, piece, place), numerators);
     visit(numerators);
 }
 
