@@ -23,6 +23,9 @@ _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
 _RESAMPLING = Path(__file__).parent / "resampling"
 _KERNELS = Path(kernels.__file__).parent
 _RESAMPLING_NAME = "tetris_resampling"
+# The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
+# processor (benchmarks/notes/vector-lanes-tried.md).
+ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
 # What all of Intel's processors since 2008 and of AMD's since 2011 have.
 _PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
 
@@ -100,7 +103,7 @@ def extension(names: tuple[str, ...], *, native: bool = True, pieces_known: int 
         include_dirs=(_ENGINE, _KERNELS, *includes),
         defines=(("TETRIS_LIBRARY", name), ("TETRIS_PIECES_KNOWN", str(pieces_known)), *defines),
         native=native,
-        flags=() if native else _PORTABLE_FLAGS,
+        flags=ENGINE_FLAGS if native else (*ENGINE_FLAGS, *_PORTABLE_FLAGS),
         reason=_reason(names),
     )
 

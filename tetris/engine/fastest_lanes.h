@@ -1,11 +1,8 @@
 // The lanes that suit the processor that the compiler was told to compile for.
 #pragma once
 
-#include "lanes_avx2.h"
-#include "lanes_avx2_tall.h"
-#include "lanes_avx512.h"
 #include "lanes_scalar.h"
-#include "lanes_sse4.h"
+#include "lanes_vector.h"
 
 namespace tetris {
 

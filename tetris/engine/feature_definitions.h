@@ -157,7 +157,7 @@ struct ColumnTransitions : BitCount<ColumnTransitions> {
     template <class L>
     TETRIS_FUNCTION static auto words(const Board<L>& board) {
         const auto holes = board.holes();
-        return holes & ~(holes << 1);
+        return L::without(holes, holes << 1);
     }
     template <class L>
     TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {

@@ -1,33 +1,31 @@
-// Sixteen placements at a time in 16-bit lanes, written against a vector type `R` (see lanes_avx2.h, lanes_sse4.h). A
-// column has 16 rows here, so the engine takes these lanes while no column is higher than 11 (a piece adds four rows at
-// most, and a well of 16 rows would overflow `triangle`) and `TallLanes` (fastest_lanes.h) while the stack is higher.
-// See lanes_scalar.h for what the names mean.
+// Sixteen placements at a time, in the vectors of an x86-64 processor (vectors.h). Of 16 bits they hold columns of 16 rows: the
+// engine takes them while no column is higher than 11 (a piece adds four rows at most, and a well of 16 rows would overflow
+// `triangle`). Those of 32 bits hold every board. See lanes_scalar.h for what the names mean.
 #pragma once
 
-#include <immintrin.h>
-
-#include <cstring>
-#include <initializer_list>
+#if defined(__SSE4_1__)
 
 #include "lanes_scalar.h"
+#include "vectors.h"
 
 namespace tetris {
 
-// Vectors in memory. The repeated numbers and bytes are not const: the compiler would rebuild a constant at every use,
-// by three instructions instead of an operand.
-struct alignas(32) VectorConstants {
-    static constexpr int COUNT = 32;
-    int16_t number[COUNT][16];
-    int8_t nibble[32], one[32];
-    constexpr VectorConstants() : number(), nibble(), one() {
-        for (int value = 0; value < COUNT; ++value) {
-            for (int lane = 0; lane < 16; ++lane) number[value][lane] = static_cast<int16_t>(value);
+inline Bytes TRIANGLES = {0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91, 105, 120};
+inline Bytes ROW_UNITS = {0, 0, 0, 0, 0, 128, 64, 32, 16, 8, 4, 2, 1, 0, 0, 0};
+inline Bytes STEP_FLAGS = {0, 1, 2, 4, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+inline Bytes SWAPPED_BYTES = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
+// Small numbers in every lane, and the sums 1 + 2 + ... + n.
+struct alignas(64) SmallNumbers {
+    int16_t number[32][16];
+    int32_t triangle[32];
+    constexpr SmallNumbers() : number(), triangle() {
+        for (int n = 0; n < 32; ++n) {
+            for (int16_t& each : number[n]) each = static_cast<int16_t>(n);
+            triangle[n] = n * (n + 1) / 2;
         }
-        for (int i = 0; i < 32; ++i) nibble[i] = 15, one[i] = 1;
     }
 };
-inline VectorConstants vector_constants;
-
+inline SmallNumbers small_numbers;
 // The float 2^23 / DENOMINATOR, and its upper half. Its last digit counts in units of 1 / DENOMINATOR.
 template <int DENOMINATOR>
 struct alignas(32) FloatBase {
@@ -36,79 +34,60 @@ struct alignas(32) FloatBase {
     constexpr FloatBase() : value(), upper() {
         int exponent = 0x4B00;  // of 2^23
         for (int n = DENOMINATOR; n > 1; n /= 2) exponent -= 0x80;
-        for (int i = 0; i < 8; ++i) value[i] = 8388608.0f / DENOMINATOR;
-        for (int i = 0; i < 16; ++i) upper[i] = static_cast<int16_t>(exponent);
+        for (float& each : value) each = 8388608.0f / DENOMINATOR;
+        for (int16_t& each : upper) each = static_cast<int16_t>(exponent);
     }
 };
 template <int DENOMINATOR>
 inline FloatBase<DENOMINATOR> float_base;
 
-// For looking up bytes by their lower four bits (bytes above 127 give 0).
-struct alignas(32) ByteTable {
-    uint8_t byte[32];
-    constexpr ByteTable(std::initializer_list<uint8_t> values) : byte() {
-        int i = 0;
-        for (const uint8_t value : values) byte[i] = byte[i + 16] = value, ++i;
-    }
-};
-inline ByteTable BIT_COUNTS = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
-inline ByteTable TRIANGLES = {0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91, 105, 120};
-inline ByteTable ROW_UNITS = {0, 0, 0, 0, 0, 128, 64, 32, 16, 8, 4, 2, 1, 0, 0, 0};
-inline ByteTable SWAPPED_BYTES = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
-inline ByteTable FIRST_LANE = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
-inline ByteTable LAST_LANE = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
-inline ByteTable STEP_FLAGS = {0, 1, 2, 4, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+// What 32-bit numbers alone need; the counts of a shift may be beyond the word, which gives 0.
+#if defined(__AVX2__)
+template <class V, class C>
+TETRIS_FUNCTION V shift_left(V a, C n) {
+    const auto shift = [](auto x, auto count) TETRIS_INLINE {
+        using R = decltype(x);
+        TETRIS_512(return (R)_mm512_sllv_epi32((__m512i)x, (__m512i)count);)
+        return (R)_mm256_sllv_epi32((__m256i)x, (__m256i)count);
+    };
+    return map(shift, a, n);
+}
+template <class V>
+TETRIS_FUNCTION V triangle_of(V n) {
+    const auto triangle = [](auto x) TETRIS_INLINE {
+        using R = decltype(x);
+        TETRIS_512(
+            const auto* table = small_numbers.triangle;
+            return (R)_mm512_permutex2var_epi32(_mm512_load_si512(table), (__m512i)x, _mm512_load_si512(table + 16));
+        )
+        return (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1)) >> 1;  // n (n + 1) / 2 of numbers that 16 bits hold
+    };
+    return map(triangle, n);
+}
+#endif
 
-template <class R>
+template <class Ints_, class Bits_, class Floats_>
 struct VectorLanes {
-    using Register = typename R::Register;
-    using Word = uint16_t;
-    static constexpr int LANES = 16;
-    static constexpr int SLOTS = 16;
-    static constexpr int TOP = 15;
-    static constexpr int MAX_STACK = 11;
-    static constexpr int MAX_GROUPS = 3;
-
-    struct Mask {  // all ones or all zeros a lane
-        Register r;
-        TETRIS_FUNCTION friend Mask operator&(Mask a, Mask b) { return {R::bit_and(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Mask operator|(Mask a, Mask b) { return {R::bit_or(a.r, b.r)}; }
-    };
-    struct Bits {
-        Register r;
-        TETRIS_FUNCTION friend Bits operator&(Bits a, Bits b) { return {R::bit_and(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Bits operator|(Bits a, Bits b) { return {R::bit_or(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Bits operator^(Bits a, Bits b) { return {R::bit_xor(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Bits operator+(Bits a, Bits b) { return {R::add(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Bits operator-(Bits a, Bits b) { return {R::subtract(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Bits operator<<(Bits a, int n) { return {R::shift_left(a.r, n)}; }
-        TETRIS_FUNCTION friend Bits operator>>(Bits a, int n) { return {R::shift_right(a.r, n)}; }
-        TETRIS_FUNCTION friend Bits operator~(Bits a) { return {R::bit_xor(a.r, R::all_ones())}; }
-        TETRIS_FUNCTION friend Bits operator-(Bits a) { return {R::subtract(R::zero(), a.r)}; }
-        TETRIS_FUNCTION friend Mask operator==(Bits a, Bits b) { return {R::equal(a.r, b.r)}; }
-    };
-    struct Ints {
-        Register r;
-        TETRIS_FUNCTION friend Ints operator+(Ints a, Ints b) { return {R::add(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Ints operator-(Ints a, Ints b) { return {R::subtract(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Ints operator-(Ints a) { return {R::subtract(R::zero(), a.r)}; }
-        TETRIS_FUNCTION friend Ints operator|(Ints a, Ints b) { return {R::bit_or(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Mask operator>(Ints a, Ints b) { return {R::greater(a.r, b.r)}; }
-        TETRIS_FUNCTION friend Mask operator<(Ints a, Ints b) { return {R::greater(b.r, a.r)}; }
-        TETRIS_FUNCTION friend Mask operator==(Ints a, Ints b) { return {R::equal(a.r, b.r)}; }
-        TETRIS_FUNCTION int operator[](int lane) const { return reinterpret_cast<const Lane*>(&r)[lane]; }
-    };
-    struct Floats {  // lanes 0-3 and 8-11, lanes 4-7 and 12-15
-        typename R::Float low, high;
-    };
-    using Unit = Bits;
-    using Weight = typename R::Float;
+    using Ints = Ints_;
+    using Bits = Bits_;
+    using Floats = Floats_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
+    using Mask = Ints;       // all ones or all zeros a lane
+    using Unit = Bits;       // a power of two, or of 32 bits how far a pattern is shifted
+    using Weight = typename PartOf<Floats>::type;
     using ColumnBits = Bits;
     using ColumnInts = Ints;
+    using Number = NumberOf<Ints>;
+    using Word = NumberOf<Bits>;
+    static constexpr bool SHORT = sizeof(Word) == 2;
+    static constexpr int LANES = 16;
+    static constexpr int SLOTS = 16;
+    static constexpr int TOP = 8 * sizeof(Word) - 1;
+    static constexpr int MAX_STACK = SHORT ? 11 : MAX_HEIGHT;
+    static constexpr int MAX_GROUPS = 3;
 
-    struct alignas(32) Constant {
-        int16_t value[LANES] = {};
-        constexpr void set(int lane, int v) { value[lane] = static_cast<int16_t>(v); }
+    struct alignas(64) Constant {
+        Number value[LANES] = {};
+        constexpr void set(int lane, int v) { value[lane] = static_cast<Number>(v); }
     };
 
     // See ScalarLanes.
@@ -116,92 +95,106 @@ struct VectorLanes {
     using Kept = Columns;
     using Keeper = ScalarLanes::Keeper;
 
-    TETRIS_FUNCTION static Bits bits(const Constant& c) { return {R::load(c.value)}; }
-    TETRIS_FUNCTION static Ints ints(const Constant& c) { return {R::load(c.value)}; }
-    TETRIS_FUNCTION static Bits bits(Word value) { return {R::repeat(static_cast<int16_t>(value))}; }
+    TETRIS_FUNCTION static Ints ints(const Constant& c) { return tetris::load<Ints>(c.value); }
+    TETRIS_FUNCTION static Bits bits(const Constant& c) { return as<Word>(ints(c)); }
     TETRIS_FUNCTION static Ints ints(int value) {
-        if (__builtin_constant_p(value) && value > 0 && value < VectorConstants::COUNT) {
-            return {R::load_repeated(vector_constants.number[value])};
+        if constexpr (SHORT) {
+            if (__builtin_constant_p(value) && value > 0 && value < 32) return tetris::load<Ints>(small_numbers.number[value]);
         }
-        return {R::repeat(static_cast<int16_t>(value))};
+        return repeat<Ints>(static_cast<Number>(value));
     }
+    TETRIS_FUNCTION static Bits bits(Word value) { return repeat<Bits>(value); }
     TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return bits(value); }
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return ints(value); }
-    TETRIS_FUNCTION static Floats floats(float value) { return {R::floats(value), R::floats(value)}; }
-    TETRIS_FUNCTION static Ints as_ints(Bits value) { return {value.r}; }
+    TETRIS_FUNCTION static Floats floats(float value) { return repeat<Floats>(value); }
+    TETRIS_FUNCTION static Ints as_ints(Bits value) { return as<Number>(value); }
     template <int DENOMINATOR>
-    TETRIS_FUNCTION static Weight weight(float value) { return R::floats(value); }
-    // A number becomes the lower half of a float of which the upper half is known.
+    TETRIS_FUNCTION static Weight weight(float value) {
+        return repeat<Weight>(value);
+    }
     template <int DENOMINATOR>
     TETRIS_FUNCTION static Floats to_floats(Ints value) {
-        const Register upper = R::load_repeated(float_base<DENOMINATOR>.upper);
-        const Weight base = R::load_floats(float_base<DENOMINATOR>.value);
-        return {R::subtract(R::as_floats(R::interleave_low(value.r, upper)), base),
-                R::subtract(R::as_floats(R::interleave_high(value.r, upper)), base)};
+        if constexpr (SHORT) {  // a number becomes the lower half of a float of which the upper half is known
+            const auto base = tetris::load<Weight>(float_base<DENOMINATOR>.value);
+            const auto whole = as<float>(interleaved(value, tetris::load<Ints>(float_base<DENOMINATOR>.upper)));
+            return map([&](auto x) TETRIS_INLINE { return x - base; }, whole);
+        } else {
+            const auto convert = [](auto x) TETRIS_INLINE { return __builtin_convertvector(x, Weight); };
+            const Floats whole = map(convert, value);
+            return DENOMINATOR == 1 ? whole : whole * floats(1.0f / DENOMINATOR);
+        }
     }
     // sum + weight * (value / DENOMINATOR).
     template <int DENOMINATOR>
     TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Ints value) {
-        return add_product(sum, weight, to_floats<DENOMINATOR>(value));
-    }
-    TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Floats value) {
-        Floats result = {R::add(sum.low, R::multiply(weight, value.low)), R::add(sum.high, R::multiply(weight, value.high))};
-        // Now, not when all values have been computed and wait in memory.
-        R::keep_in_register(result.low);
-        R::keep_in_register(result.high);
-        return result;
+        const auto add = [&](auto x, auto y) TETRIS_INLINE {
+            auto result = x + weight * y;
+            if constexpr (SHORT) asm("" : "+x"(result));  // now, not when all values have been computed and wait in memory
+            return result;
+        };
+        return map(add, sum, to_floats<DENOMINATOR>(value));
     }
 
-    TETRIS_FUNCTION static Ints popcount(Bits value) { return {R::add_byte_pairs(count_bytes(value))}; }
+    TETRIS_FUNCTION static Ints popcount(Bits value) { return count_bits_in({value}); }
     template <int COUNT>
     TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {
-        Register bytes = count_bytes(words[0]);
-        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) bytes = R::add_bytes(bytes, count_bytes(words[i]));
-        return {R::add_byte_pairs(bytes)};
+        return count_bits_in(words);
     }
     TETRIS_FUNCTION static Ints run_length(Bits value) { return popcount(value); }
-    TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return {R::multiply(a.r, b.r)}; }
-    TETRIS_FUNCTION static Ints triangle(Ints n) { return {R::look_up(TRIANGLES, n.r)}; }
-    // The bits of the second word fit beside those of the first when it is turned by eight.
+    TETRIS_FUNCTION static Ints times(Ints a, Ints b) { return a * b; }
+    TETRIS_FUNCTION static Ints triangle(Ints n) {
+        if constexpr (SHORT) return look_up(TRIANGLES, n);
+        else return triangle_of(n);
+    }
+    // Turned by half a word, the bits of the second word fit beside those of the first.
     TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
-        return popcount(Bits{R::bit_or(first.r, R::look_up_in(second.r, SWAPPED_BYTES))});
+        if constexpr (SHORT) return popcount(first | look_up(second, SWAPPED_BYTES));
+        else return popcount(first | (second << 16) | (second >> 16));
     }
     TETRIS_FUNCTION static Ints popcount_small(Bits value) {
-        return {R::add(R::look_up(BIT_COUNTS, value.r), R::shift_right(value.r, 4))};
+        if constexpr (SHORT) return as_ints(look_up(BIT_COUNTS, value) + (value >> 4));
+        else return popcount(value);
     }
 
     TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
-    TETRIS_FUNCTION static Mask flag(Ints value) { return {value.r}; }
-    TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return {R::and_not(a.r, b.r)}; }
-    TETRIS_FUNCTION static Bits without(Bits a, Bits b) { return {R::and_not(a.r, b.r)}; }
-    TETRIS_FUNCTION static unsigned lanes(Mask condition) { return R::lanes(condition.r); }
-    TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return {R::maximum(a.r, b.r)}; }
-    TETRIS_FUNCTION static Ints select(Mask condition, Ints a, Ints b) {
-        return {R::bit_or(R::bit_and(condition.r, a.r), R::and_not(b.r, condition.r))};
+    TETRIS_FUNCTION static Mask flag(Ints value) { return value; }
+    template <class T>
+    TETRIS_FUNCTION static T without(T a, T b) {
+        return and_not(a, b);
     }
-    TETRIS_FUNCTION static Ints where(Mask condition, Ints value) { return {R::bit_and(condition.r, value.r)}; }
-    TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) { return {R::bit_and(condition.r, value.r)}; }
-    TETRIS_FUNCTION static Ints count(Mask condition) { return {R::subtract(R::zero(), condition.r)}; }
-    TETRIS_FUNCTION static bool any(Bits value) { return R::any(value.r); }
-    // For rows 0 .. 12: the two bytes of the word, looked up by row and by row + 8 (the table wraps at 16).
+    TETRIS_FUNCTION static unsigned lanes(Mask condition) { return signs(condition); }
+    TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return greater_of(a, b); }
+    template <class T>
+    TETRIS_FUNCTION static T select(Mask condition, T a, T b) {
+        return choose(condition, a, b);
+    }
+    TETRIS_FUNCTION static Ints where(Mask condition, Ints value) { return condition & value; }
+    TETRIS_FUNCTION static Bits bits_where(Mask condition, Bits value) { return as<Word>(condition) & value; }
+    TETRIS_FUNCTION static Ints count(Mask condition) { return -condition; }
+    TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
+    // Of 16 bits for rows 0 .. 12: the two bytes of the word, looked up by row and by row + 8 (the table wraps at 16).
     TETRIS_FUNCTION static Unit row_unit(Ints row) {
-        const Register both = R::add(row.r, R::shift_left(R::add(row.r, ints(8).r), 8));
-        return {R::look_up(ROW_UNITS, both)};
+        if constexpr (SHORT) return as<Word>(look_up(ROW_UNITS, row + ((row + ints(8)) << 8)));
+        else return as<Word>(ints(TOP - 3) - row);
     }
     TETRIS_FUNCTION static Bits rows(const Constant& pattern, Unit unit) {
-        return {R::multiply(unit.r, R::load(pattern.value))};
+        if constexpr (SHORT) return unit * bits(pattern);
+        else return shift_left(bits(pattern), unit);
     }
     TETRIS_FUNCTION static Bits step_flag(Ints step) {
-        return {R::look_up(STEP_FLAGS, R::minimum_unsigned(step.r, ints(15).r))};
+        if constexpr (SHORT) {
+            const Bits index = as<Word>(step), most = as<Word>(ints(15));
+            return look_up(STEP_FLAGS, choose(index > most, most, index));
+        } else {
+            return shift_left(bits(Word(1)), step - ints(1)) & bits(Word(31));
+        }
     }
-    TETRIS_FUNCTION static Ints nonzero(Bits columns) {
-        return {R::bit_xor(R::equal(columns.r, R::zero()), R::all_ones())};
-    }
+    TETRIS_FUNCTION static Ints nonzero(Bits columns) { return columns != bits(Word(0)); }
 
-    TETRIS_FUNCTION static uint32_t negative(Ints columns) { return R::lanes(columns.r) >> (FIRST_COLUMN - 1); }
+    TETRIS_FUNCTION static uint32_t negative(Ints columns) { return signs(columns) >> (FIRST_COLUMN - 1); }
     template <uint32_t PATTERN, int WIDTH>
     TETRIS_FUNCTION static Bits in_columns(const ShapeLanes<VectorLanes, WIDTH>&) {
-        return {R::load(COLUMN_SETS<int16_t, PATTERN, WIDTH>.lane)};
+        return tetris::load<Bits>(COLUMN_SETS<Word, PATTERN, WIDTH>.lane);
     }
     template <class Shapes>
     TETRIS_FUNCTION static Bits in_columns(const Constant& pattern, const Shapes&) {
@@ -211,44 +204,53 @@ struct VectorLanes {
     // Three columns wide, two shapes share a vector: both halves see the same columns.
     template <int WIDTH, class T>
     TETRIS_FUNCTION static T at(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
-        return {WIDTH == 3 ? R::move_down_twice(columns.r, k + FIRST_COLUMN)
-                           : R::move_down(columns.r, k + FIRST_COLUMN)};
+        switch (k + FIRST_COLUMN) {
+            case 0: return from<WIDTH, 0>(columns);
+            case 1: return from<WIDTH, 1>(columns);
+            case 2: return from<WIDTH, 2>(columns);
+            case 3: return from<WIDTH, 3>(columns);
+            case 4: return from<WIDTH, 4>(columns);
+            case 5: return from<WIDTH, 5>(columns);
+            case 6: return from<WIDTH, 6>(columns);
+            default: return from<WIDTH, 7>(columns);
+        }
     }
     template <class T>
     TETRIS_FUNCTION static T left(T columns) {
-        return {R::move_up(columns.r)};
+        return window<SLOTS - 1>(T{}, columns);
     }
     template <class T>
     TETRIS_FUNCTION static T right(T columns) {
-        return {R::move_down(columns.r, 1)};
+        return window<1>(columns, T{});
     }
-    TETRIS_FUNCTION static int sum(Ints columns) { return R::first(R::sum(columns.r)); }
-    TETRIS_FUNCTION static Ints total(Ints columns) { return {R::repeat_first(R::sum(columns.r))}; }
-    TETRIS_FUNCTION static int count_bits(Bits columns) { return R::first(R::sum_bytes(count_bytes(columns))); }
-    TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) {
-        return {R::repeat_first(R::sum_bytes(count_bytes(columns)))};
+    TETRIS_FUNCTION static int sum(Ints columns) { return reduced(columns, ADD)[0]; }
+    TETRIS_FUNCTION static Ints total(Ints columns) { return repeat_first<Ints>(reduced(columns, ADD)); }
+    TETRIS_FUNCTION static int count_bits(Bits columns) { return count_all_bits(columns)[0]; }
+    TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) { return repeat_first<Ints>(count_all_bits(columns)); }
+    TETRIS_FUNCTION static Word or_columns(Bits columns) { return reduced(columns, JOIN)[0]; }
+    TETRIS_FUNCTION static Bits or_all(Bits columns) { return repeat_first<Bits>(reduced(columns, JOIN)); }
+    TETRIS_FUNCTION static Bits or_up_to(Bits columns) {
+        columns = columns | window<15>(Bits{}, columns);
+        columns = columns | window<14>(Bits{}, columns);
+        columns = columns | window<12>(Bits{}, columns);
+        return columns | window<8>(Bits{}, columns);
     }
-    TETRIS_FUNCTION static Bits or_all(Bits columns) { return {R::repeat_first(R::fold(columns.r))}; }
-    TETRIS_FUNCTION static Word or_columns(Bits columns) { return static_cast<Word>(R::first(R::fold(columns.r))); }
-    TETRIS_FUNCTION static Bits or_up_to(Bits columns) { return {R::fold_up(columns.r)}; }
-    TETRIS_FUNCTION static Bits or_from(Bits columns) { return {R::fold_down(columns.r)}; }
-    TETRIS_FUNCTION static Bits load(const Word* slots) { return {R::load_anywhere(slots)}; }
-    TETRIS_FUNCTION static void store(Bits columns, Word* slots) { R::store_anywhere(columns.r, slots); }
+    TETRIS_FUNCTION static Bits or_from(Bits columns) {
+        columns = columns | window<1>(columns, Bits{});
+        columns = columns | window<2>(columns, Bits{});
+        columns = columns | window<4>(columns, Bits{});
+        return columns | window<8>(columns, Bits{});
+    }
+    TETRIS_FUNCTION static Bits load(const Word* slots) { return tetris::load<Bits>(slots); }
+    TETRIS_FUNCTION static void store(Bits columns, Word* slots) { tetris::store(columns, slots); }
 
     TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
-        const Word* slots = PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET - FIRST_COLUMN - column;
-        return {R::shift_right(R::load_anywhere(slots), row)};
+        const Word* slots = PIECE_COLUMNS<Word>.slots[piece][orientation] + PieceColumns<Word>::OFFSET;
+        return load(slots - FIRST_COLUMN - column) >> row;
     }
-    // The least of BASE - (height - first row): of four columns, and of BASE itself in the four lanes beyond.
     TETRIS_FUNCTION static int landing_row(const Ints& heights, const Shape& shape, int x) {
-        constexpr int BASE = 64;
-        const auto* columns = reinterpret_cast<const Lane*>(&heights.r) + FIRST_COLUMN + x;
-        int32_t rows;
-        std::memcpy(&rows, shape.first_row, sizeof(rows));
-        const __m128i first_row = _mm_add_epi16(_mm_cvtepi8_epi16(_mm_cvtsi32_si128(rows)), _mm_set1_epi16(BASE));
-        const __m128i height = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(columns));
-        const __m128i least = _mm_minpos_epu16(_mm_sub_epi16(first_row, height));
-        return BASE - (_mm_cvtsi128_si32(least) & 0xFFFF);
+        const auto* near = reinterpret_cast<const Number*>(&heights) + FIRST_COLUMN + x;
+        return reduced(four_of(near) - four_of(shape.first_row), MOST)[0];
     }
 
     // The scores of all groups of placements so far, NaN for what is no candidate.
@@ -256,29 +258,25 @@ struct VectorLanes {
         Floats score[MAX_GROUPS];
         const int* order[MAX_GROUPS];
         int groups = 0;
-        typename R::Float most = R::floats(NEVER);
         TETRIS_FUNCTION Best() {}  // the scores stay unwritten
     };
     TETRIS_FUNCTION static bool worthwhile(Mask) { return true; }
     template <int WIDTH>
     TETRIS_FUNCTION static void consider(Best& best, Floats score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {
-        const Register other = R::bit_xor(candidate.r, R::all_ones());
-        score = {R::either(score.low, R::as_floats(R::interleave_low(other, other))),
-                 R::either(score.high, R::as_floats(R::interleave_high(other, other)))};
-        best.most = R::maximum(score.low, best.most);  // of NaN and a number the second operand
-        best.most = R::maximum(score.high, best.most);
+        if constexpr (SHORT) score = as<float>(as<int32_t>(score) | interleaved(~candidate, ~candidate));
+        else score = choose(candidate, score, floats(__builtin_nanf("")));
         best.score[best.groups] = score;
         best.order[best.groups] = group.order;
         ++best.groups;
     }
     TETRIS_FUNCTION static Choice first_best(const Best& best) {
-        const float score = R::most(best.most);
+        Floats most = floats(NEVER);
+        for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
+        const float score = reduced(most, MOST)[0];
         if (score == NEVER) return NO_CHOICE;
-        const auto all = R::floats(score);
         uint64_t equal = 0;
         for (int i = 0; i < best.groups; ++i) {
-            const Floats& scores = best.score[i];
-            const unsigned found = R::lanes(R::narrow(R::equal(scores.low, all), R::equal(scores.high, all)));
+            const unsigned found = where_equal(best.score[i], floats(score));
             equal |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] |
                      static_cast<uint64_t>(found >> 8) << best.order[i][1];
         }
@@ -286,14 +284,32 @@ struct VectorLanes {
     }
 
    private:
-    typedef int16_t Lane __attribute__((may_alias));
-    // The number of bits in each byte.
-    TETRIS_FUNCTION static Register count_bytes(Bits words) {
-        const Register nibble = R::load_repeated(vector_constants.nibble);
-        const Register low = R::look_up(BIT_COUNTS, R::bit_and(words.r, nibble));
-        const Register high = R::look_up(BIT_COUNTS, R::bit_and(R::shift_right(words.r, 4), nibble));
-        return R::add_bytes(low, high);
+    template <int WIDTH, int FIRST, class T>
+    TETRIS_FUNCTION static T from(T columns) {
+        if constexpr (WIDTH == 3) return twice<FIRST>(columns);
+        else return window<FIRST>(columns, T{});
+    }
+    // A bit a lane.
+    TETRIS_FUNCTION static unsigned where_equal(Floats a, Floats b) {
+        using R = Floats;
+        if constexpr (SHORT) return signs(packed(a == b));
+        else if constexpr (IS_PAIR<R>) return signs(a == b);
+        else TETRIS_512(return _cvtmask16_u32(_mm512_cmpeq_ps_mask((__m512)a, (__m512)b));)
+        return 0;
     }
 };
 
+using Sse4Lanes = VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<float, 4>>>>;
+#if defined(__AVX2__)
+using Avx2Lanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<float, 8>>>;
+using Avx2TallLanes = VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<float, 8>>>;
+#endif
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
+    defined(__AVX512VPOPCNTDQ__)
+#define TETRIS_AVX512
+using Avx512Lanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<float, 16>>;
+#endif
+
 }  // namespace tetris
+
+#endif  // __SSE4_1__

@@ -11,7 +11,7 @@ import torch
 import kernels
 import tetris
 from kernels.build import Extension
-from tetris.native import feature_definitions
+from tetris.native import ENGINE_FLAGS, feature_definitions
 
 _STEP = Path(__file__).parent / "step"
 _FEATURES = Path(__file__).parent / "features"
@@ -67,6 +67,7 @@ def feature_extension(names: tuple[str, ...], *, cuda: bool = False) -> Extensio
         include_dirs=(_FEATURES, *_INCLUDES, *includes),
         defines=(("TETRIS_LIBRARY", name), *defines),
         native=not cuda,
+        flags=ENGINE_FLAGS,
         reason=f"Tetris vector environment, {len(names)} features{', CUDA' if cuda else ''}",
         cuda=cuda,
     )
