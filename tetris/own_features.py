@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kernels.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
-from tetris.features import Feature
+from tetris.features import AfterState, Feature
+from tetris.printable import printable
 
 if TYPE_CHECKING:
     from tetris.rules import Rules
@@ -24,6 +29,7 @@ CHECKED_DECISIONS, CHECKED_CANDIDATES, CHECKED_STREAMS = 100, 2, 2
 """The games by which a header is compared with its twins."""
 
 _BUILT_IN = frozenset(features.FEATURES)
+_LARGEST = float(np.finfo(np.float32).max)
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
 _headers: dict[str, tuple[Path, str]] = {}  # by C++ name: the header, and its text
 
@@ -42,7 +48,8 @@ def feature(definition: Feature) -> Feature:
         ('holes', 'empty_columns')
 
     Args:
-        definition: Maps a `tetris.features.AfterState` to a number.
+        definition: Maps a `tetris.features.AfterState` to a number that is finite in float32; a game in which
+            it gives anything else ends with a ValueError that names the feature.
 
     Raises:
         TypeError: If it is no function with a name.
@@ -56,8 +63,26 @@ def feature(definition: Feature) -> Feature:
         raise ValueError(f"expected a feature's name of small letters and underscores, got {name!r}")
     if name in _BUILT_IN or name in feature_sets():
         raise ValueError(f"expected a new name of a feature, got {name!r}, which the package has")
-    features.define(name, definition)
+    features.define(name, _checked(name, definition))
     return definition
+
+
+def _checked(name: str, definition: Feature) -> Feature:
+    """Return the function with a check of what it gives: one NaN makes every comparison of a run false."""
+
+    @functools.wraps(definition)
+    def checked(after: AfterState) -> float:
+        value = definition(after)
+        try:
+            number = float(value) if hasattr(value, "__float__") else np.nan
+        except (OverflowError, TypeError, ValueError):  # a huge int, an array of several numbers
+            number = np.nan
+        if not abs(number) <= _LARGEST:  # so written, NaN fails too
+            got = printable(reprlib.repr(value))
+            raise ValueError(f"feature {name}: expected a finite number (float32), got {got}")
+        return number
+
+    return checked
 
 
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:

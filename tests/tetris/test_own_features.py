@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -95,6 +96,38 @@ def test_a_feature_can_be_defined_again() -> None:
         assert play_game(LinearController("constant", (1.0,)), most_pieces=1).steps[0].features == (value,)
 
 
+@pytest.mark.parametrize("number", [True, 3, np.float32(0.5), np.True_, torch.tensor(2)])
+def test_a_feature_may_give_any_number(number: Any) -> None:
+    feature(function_of("any_number", number))
+    assert play_game(LinearController("any_number", (1.0,)), most_pieces=1).steps[0].features == (number,)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "None"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (10**40, "10000.*0000"),
+        (10**400, "10000.*0000"),
+        ("3", "'3'"),
+        (np.zeros((2, 1)), "array.*"),
+    ],
+    ids=["None", "nan", "-inf", "beyond float32", "beyond float64", "text", "array"],
+)
+def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) -> None:
+    feature(function_of("forgot", value))
+    pattern = rf"^feature forgot: expected a finite number \(float32\), got {shown}$"
+    with pytest.raises(ValueError, match=pattern):
+        play_game(LinearController("holes, forgot", (1.0, 1.0)), most_pieces=1)
+
+
+def test_a_run_does_not_train_on_a_feature_without_return(tmp_path: Path) -> None:
+    feature(function_of("forgot", None))
+    with pytest.raises(ValueError, match="feature forgot: expected a finite number"):
+        train("quick", out=tmp_path / "a", features="holes, forgot", device="python", backend="torch")
+
+
 @pytest.mark.parametrize("rules", [Rules(10, 10), Rules(6, 8, clear_on_overflow=True), Rules(4, 24)])
 def test_a_header_plays_as_its_twins(header: Path, rules: Rules) -> None:
     assert run_header(header) == OWN
@@ -143,14 +176,14 @@ def test_a_feature_without_twin_says_so_in_a_line(header: Path) -> None:
     header.with_suffix(".py").unlink()
     with pytest.raises(ValueError, match=r"mine.h: expected a Python twin of EmptyColumns"):
         run_header(header)
-    feature(lambda_named("empty_columns"))
+    feature(function_of("empty_columns", 0))
     with pytest.raises(ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"):
         Rollout([[0.0, 1.0]], Rules(), features="holes, empty_columns")
 
 
-def lambda_named(name: str) -> Any:
-    def function(after: AfterState) -> int:
-        return 0
+def function_of(name: str, value: Any) -> Any:
+    def function(after: AfterState) -> Any:
+        return value
 
     function.__name__ = name
     return function
@@ -159,7 +192,7 @@ def lambda_named(name: str) -> Any:
 @pytest.mark.parametrize("name", ["holes", "dt", "Upper", "with_2", "_private"])
 def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
-        feature(lambda_named(name))
+        feature(function_of(name, 0))
 
 
 def test_a_header_without_a_feature_is_refused(header: Path) -> None:
@@ -172,7 +205,7 @@ def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path
     run_header(header)
     other = tmp_path / "other.h"
     other.write_text("TETRIS_FEATURE(Nothing) { return 0; }")
-    feature(lambda_named("nothing"))
+    feature(function_of("nothing", 0))
     feature_header(other)
     with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
         Rollout([[0.0, 0.0]], Rules(), features="corners, nothing")
