@@ -108,7 +108,7 @@ def search(
     target: float | None = None,
     time_limit_s: float | None = None,
     vectorize: bool = False,
-    with_generation: bool = False,
+    with_generation: bool | None = None,
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     checkpoint: str | Path | None = None,
@@ -138,7 +138,8 @@ def search(
         vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population,
             with other random numbers for each.
         with_generation: Whether ``objective`` takes the number of the generation, an int from 0 in every
-            restart, behind the candidates: for noise that is the same for all of a generation.
+            restart, behind the candidates: for noise that is the same for all of a generation. None: where
+            it has an attribute ``with_generation`` that is True.
         callbacks: Called as by ``Trainer``; the generations are those of the current restart.
         progress: Whether to show a progress bar on stderr.
         checkpoint: A folder to save to and, where it holds this search, to resume from; None: no checkpoints.
@@ -172,6 +173,8 @@ def search(
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
     history = _History(maximize, None if target is None else check_real("target", target, -math.inf))
     best: CrossEntropyMethod | None = None
+    if with_generation is None:
+        with_generation = getattr(objective, "with_generation", False) is True
     evaluate = _population_objective(objective, vectorize, with_generation)
     with ExitStack() as stack:
         own_stop = stop = stack.enter_context(StopRequest())

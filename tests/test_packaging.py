@@ -35,7 +35,7 @@ ROOMS = {
     "view": {CORE},
     "solver": {CORE},
     "evaluation": {CORE},
-    "training": {CORE},
+    "training": {CORE, "envs"},
     "report": {CORE, "evaluation", "training", "view"},
     "commands": {CORE, "evaluation", "training", "report", "view", "solver"},
 }

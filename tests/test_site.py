@@ -30,7 +30,8 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert "WARNING" not in done.stderr
 
     api = (tmp_path / "api.html").read_text()
-    assert 'id="cem.minimize"' in api
+    for name in ("cem.minimize", "tetris.report.plot_learning_curve"):
+        assert f'id="{name}"' in api
     assert "<blockquote>" not in api, "a program outside the section Examples, taken for quoted text"
     for page in tmp_path.rglob("*.html"):
         text = re.sub(r"<(pre|code).*?</\1>", "", page.read_text(), flags=re.DOTALL)

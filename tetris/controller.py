@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -144,13 +144,18 @@ class LinearController:
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LinearController:
+    def load(cls, path: str | os.PathLike[str] | HasController) -> LinearController:
         """Read a controller from a JSON file, or from the folder of a run.
+
+        Args:
+            path: The file or folder, or what has a controller: a run that `tetris.training.load_run` read.
 
         Raises:
             OSError: If the file cannot be read.
             ValueError: If it holds no valid controller; the message names the file and the reason.
         """
+        if not isinstance(path, str | os.PathLike):
+            return _controller_of(path)
         if os.path.isdir(path):
             path = Path(path, FILE_NAME)
             if not path.is_file():
@@ -159,6 +164,22 @@ class LinearController:
             return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
+
+
+class HasController(Protocol):
+    """What has a controller: a `tetris.training.RunRecord`, a `tetris.PlayedGame`."""
+
+    @property
+    def controller(self) -> LinearController:
+        """The controller."""
+        ...
+
+
+def _controller_of(source: object) -> LinearController:
+    controller = getattr(source, "controller", source)
+    if not isinstance(controller, LinearController):
+        raise TypeError(f"expected a LinearController, the name or path of one, or a run, got {source!r}")
+    return controller
 
 
 def _canonical_features(features: str, width: int) -> str:
@@ -244,17 +265,20 @@ def known_names() -> tuple[str, ...]:
     return (*PUBLISHED, *sorted(file.stem for file in LEARNED.glob("*.json")))
 
 
-def resolve(text: str) -> LinearController:
+def resolve(source: str | os.PathLike[str] | LinearController | HasController) -> LinearController:
     """Return a controller by its name in the package, its file or its run folder.
 
     Names win over files: a folder called ``dt20`` is ``./dt20``. In names case, blanks, hyphens and
-    underscores do not matter.
+    underscores do not matter. A controller is itself; a run that was loaded, or a game, is its controller.
 
     Raises:
         OSError: If the file cannot be read.
-        TypeError: If it is no text.
+        TypeError: If it is none of these.
         ValueError: If it is neither a known name nor a file or folder with a valid controller.
     """
+    if not isinstance(source, str | os.PathLike):
+        return _controller_of(source)
+    text = os.fspath(source)
     if _plain(text) in known_names():
         return published(text)
     path = Path(text)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
+import reprlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from kernels.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
-from tetris.features import Feature
-
-if TYPE_CHECKING:
-    from tetris.rules import Rules
+from tetris.features import AfterState, Feature
+from tetris.printable import printable
 
 MOST_BYTES = 1 << 20
 """The most bytes of a header."""
 
-CHECKED_DECISIONS, CHECKED_CANDIDATES, CHECKED_STREAMS = 100, 2, 2
-"""The games by which a header is compared with its twins."""
-
 _BUILT_IN = frozenset(features.FEATURES)
+_LARGEST = float(np.finfo(np.float32).max)
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
+_COMMENT = re.compile(r"//.*?$|/\*.*?\*/", re.MULTILINE | re.DOTALL)
 _headers: dict[str, tuple[Path, str]] = {}  # by C++ name: the header, and its text
 
 
@@ -42,7 +42,8 @@ def feature(definition: Feature) -> Feature:
         ('holes', 'empty_columns')
 
     Args:
-        definition: Maps a `tetris.features.AfterState` to a number.
+        definition: Maps a `tetris.features.AfterState` to a number that is finite in float32; a game in which
+            it gives anything else ends with a ValueError that names the feature.
 
     Raises:
         TypeError: If it is no function with a name.
@@ -56,8 +57,26 @@ def feature(definition: Feature) -> Feature:
         raise ValueError(f"expected a feature's name of small letters and underscores, got {name!r}")
     if name in _BUILT_IN or name in feature_sets():
         raise ValueError(f"expected a new name of a feature, got {name!r}, which the package has")
-    features.define(name, definition)
+    features.define(name, _checked(name, definition))
     return definition
+
+
+def _checked(name: str, definition: Feature) -> Feature:
+    """Return the function with a check of what it gives: one NaN makes every comparison of a run false."""
+
+    @functools.wraps(definition)
+    def checked(after: AfterState) -> float:
+        value = definition(after)
+        try:
+            number = float(value) if hasattr(value, "__float__") else np.nan
+        except (OverflowError, TypeError, ValueError):  # a huge int, an array of several numbers
+            number = np.nan
+        if not abs(number) <= _LARGEST:  # so written, NaN fails too
+            got = printable(reprlib.repr(value))
+            raise ValueError(f"feature {name}: expected a finite number (float32), got {got}")
+        return number
+
+    return checked
 
 
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -76,7 +95,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     header = Path(path).absolute()
     text = read_bytes(header, MOST_BYTES).decode(errors="replace")
-    structs = [macro or struct for macro, struct in _STRUCT.findall(text)]
+    structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")
     names = tuple(re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower() for struct in structs)
@@ -92,13 +111,21 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def run_header(path: Path) -> tuple[str, ...]:
-    """Run the Python file of the same name beside a header, if there is one; then `feature_header`."""
+    """Run the Python file of the same name beside a header, if there is one; then `feature_header`.
+
+    Raises:
+        OSError: As `feature_header`.
+        ValueError: As `feature_header`, or if the Python file fails.
+    """
     twin = path.with_suffix(".py")
     if twin.is_file() and path.is_file():
         spec = importlib.util.spec_from_file_location(path.stem, twin)
         assert spec is not None
         assert spec.loader is not None
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        try:
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        except Exception as error:
+            raise ValueError(f"{twin}: {type(error).__name__}: {error}") from error
     return feature_header(path)
 
 
@@ -113,42 +140,3 @@ def header_of(structs: Sequence[str]) -> tuple[Path, str] | None:
         paths = ", ".join(sorted(str(path) for path, _ in found))
         raise ValueError(f"expected features of one header, got {paths}")
     return next(iter(found), None)
-
-
-def check_twins(names: tuple[str, ...], rules: Rules, device: str, seed: int = 1) -> None:
-    """Compare the features of a header with their twins: both have to choose the same placements in games.
-
-    Args:
-        names: The features, in summation order; those of no header are trusted.
-        rules: The rules of the games.
-        device: ``"cpu"`` or ``"cuda"``.
-        seed: Chooses weights and pieces.
-
-    Raises:
-        kernels.build.BuildError: If the engine cannot be built.
-        ValueError: If a feature differs from its twin.
-    """
-    import torch
-
-    from tetris.native import feature_struct
-    from tetris.rollouts import Rollout
-
-    generator = torch.Generator().manual_seed(seed)
-    for index, name in enumerate(names):
-        if feature_struct(name) not in _headers:
-            continue
-        weights = torch.randn(CHECKED_CANDIDATES, len(names), generator=generator) / 4
-        weights[:, index] = 1 - 2 * (torch.arange(CHECKED_CANDIDATES) % 2)
-        games = [
-            Rollout(weights, rules, CHECKED_STREAMS, seed, each, features=",".join(names))
-            for each in (device, "python")
-        ]
-        for decision in range(1, CHECKED_DECISIONS + 1):
-            for game in games:
-                game.play_on(1)
-            if not torch.equal(games[0].boards, games[1].boards):
-                path, _ = _headers[feature_struct(name)]
-                raise ValueError(
-                    f"{path}: {name} is not its twin in Python: on {rules.board} they differ by decision "
-                    f"{decision} of games that weigh it most"
-                )

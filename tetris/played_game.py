@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from kernels.checks import check_integer
-from tetris.controller import LinearController, resolve
+from tetris.controller import HasController, LinearController, resolve
 from tetris.game import MOST_PIECES_KNOWN, Step, steps
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers
@@ -73,7 +74,7 @@ class PlayedGame:
 
 
 def play_game(
-    controller: LinearController | str,
+    controller: LinearController | HasController | str | os.PathLike[str],
     seed: int = 1,
     *,
     rules: Rules | None = None,
@@ -92,7 +93,8 @@ def play_game(
         (100, 20, 10)
 
     Args:
-        controller: The controller, or what `resolve` knows: a name, a file or the folder of a run.
+        controller: The controller, or what `resolve` knows: a name, a file, the folder of a run, or a run
+            that `tetris.training.load_run` read.
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.
@@ -105,9 +107,7 @@ def play_game(
         TypeError: If an argument has the wrong type.
         ValueError: If the controller cannot play by the rules, or an argument is out of range.
     """
-    played = resolve(controller) if isinstance(controller, str) else controller
-    if not isinstance(played, LinearController):
-        raise TypeError(f"expected a LinearController or the name of one, got {controller!r}")
+    played = resolve(controller)
     rules = played.rules if rules is None else check_rules(rules)
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)

@@ -11,7 +11,7 @@ from types import ModuleType
 from pages.wording import markdown
 
 PACKAGES = (
-    *("cem", "tetris", "tetris.training", "tetris.envs", "kernels"),
+    *("cem", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver", "kernels"),
     *(
         f"kernels.{name}"
         for name in ("cem_update", "normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")

@@ -105,6 +105,18 @@ class TestResult:
         minimize(moving, START, 1.0, budget=60, population_size=20, vectorize=vectorize, with_generation=True)
         assert seen == [0, 1, 2]
 
+    def test_a_function_may_say_itself_that_it_takes_the_generation(self):
+        seen = []
+
+        def moving(x, generation=0):
+            seen.append(generation)
+            return (x - generation).square().sum(-1)
+
+        moving.with_generation = True
+        for asked in (None, True, False):
+            minimize(moving, START, 1.0, budget=60, population_size=20, with_generation=asked)
+        assert seen == [0, 1, 2] * 2 + [0] * 3
+
     def test_a_vectorized_function_may_draw_random_numbers(self):
         values = []
 

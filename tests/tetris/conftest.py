@@ -10,7 +10,45 @@ import pytest
 import torch
 
 from kernels.build import CompilerMissingError, Extension
-from tetris import features, own_features
+from tetris import features, native, own_features
+from tetris.envs import native as envs_native
+
+_TWINS = """
+from tetris import feature
+
+WEIGHT = 2
+
+
+@feature
+def empty_columns(after):
+    return after.heights.count(0)
+
+
+@feature
+def right_edge(after):
+    return WEIGHT * after.heights[-1]
+
+
+@feature
+def corners(after):
+    rows, last = after.rows, after.rules.width - 1
+    return sum(row & 1 and row >> last & 1 and number % 2 for number, row in enumerate(rows))
+"""
+_HEADER = """
+TETRIS_FEATURE(EmptyColumns) {
+    int count = 0;
+    for (int c = 0; c < board.width; ++c) count += board.column(c) == 0;
+    return count;
+}
+TETRIS_FEATURE(RightEdge) { return 2 * board.column_height(board.width - 1); }
+TETRIS_FEATURE(Corners) {
+    int count = 0;
+    for (int row = 1; row < board.height; row += 2) {
+        count += board.cell(row, 0) && board.cell(row, board.width - 1);
+    }
+    return count;
+}
+"""
 
 HERE = Path(__file__).parent
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
@@ -36,7 +74,7 @@ def stack() -> Callable[..., tuple[int, ...]]:
 
 @pytest.fixture
 def own_features_forgotten() -> Iterator[None]:
-    """Forget the features that a test defines."""
+    """Forget the features that a test defines, and the operators with those of its headers."""
     before, headers = dict(features.FEATURES), dict(own_features._headers)
     yield
     features._FEATURES.clear()
@@ -44,6 +82,17 @@ def own_features_forgotten() -> Iterator[None]:
     features._definitions.cache_clear()
     own_features._headers.clear()
     own_features._headers.update(headers)
+    native.operators.cache_clear()
+    envs_native.feature_operators.cache_clear()
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> Path:
+    """A header with three features of one's own, and the file of its twins beside it."""
+    (tmp_path / "mine.py").write_text(_TWINS)
+    path = tmp_path / "mine.h"
+    path.write_text(_HEADER)
+    return path
 
 
 @pytest.fixture(scope="session")

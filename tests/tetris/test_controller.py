@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from tetris.controller import LEARNED, PUBLISHED, LinearController, known_names, published, resolve
+from tetris.played_game import play_game
 from tetris.rules import Rules
 
 
@@ -149,7 +151,22 @@ def test_published_names_may_be_spelt_freely(text: str, name: str) -> None:
 def test_resolve_reads_a_file_and_a_run_folder(tmp_path: Path) -> None:
     _controller().save(tmp_path / "controller.json")
     assert resolve(str(tmp_path / "controller.json")) == _controller()
-    assert resolve(str(tmp_path)) == _controller()
+    assert resolve(str(tmp_path)) == resolve(tmp_path) == _controller()
+
+
+def test_a_controller_and_what_has_one_are_resolved_and_loaded() -> None:
+    game = play_game(_controller(), most_pieces=1)
+    for source in (_controller(), game):
+        assert resolve(source) == LinearController.load(source) == _controller()
+
+
+@pytest.mark.parametrize("source", [3, None, b"dt20", SimpleNamespace(controller=None)])
+def test_what_has_no_controller_is_refused(source: Any) -> None:
+    for read in (resolve, LinearController.load):
+        with pytest.raises(
+            TypeError, match="expected a LinearController, the name or path of one, or a run, got"
+        ):
+            read(source)
 
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest() -> None:

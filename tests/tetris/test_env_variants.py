@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import sys
 import warnings
 from typing import Any
@@ -186,11 +188,21 @@ def test_features_of_placements_after_a_swap() -> None:
         ({"garbage_every": 0}, ValueError, "expected garbage_every from 1"),
         ({"reward": "point"}, ValueError, "did you mean 'points'"),
         ({"reward": np.array(["lines", "points"])}, TypeError, "expected reward to be a str, got array"),
+        ({"features": "dt"}, ValueError, 'PlacementFeatures.*vectorization_mode="sync", wrappers='),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         TetrisEnv(**arguments)
+
+
+def test_the_way_to_features_of_many_games_with_a_hold_slot_is_named() -> None:
+    make: Any = functools.partial(gymnasium.make_vec, "CemTetris/Tetris-Hold-v0", 2)
+    with pytest.raises(ValueError, match=r"got 'holes,wells': wrap it in tetris.envs.Placement") as refused:
+        make(features="holes,wells")
+    (named,) = re.findall(r"wrappers=\[(.*?\))\]", str(refused.value))
+    envs = make(vectorization_mode="sync", wrappers=[eval(named, {"PlacementFeatures": PlacementFeatures})])
+    assert envs.reset(seed=1)[0]["features"].shape == (2, 80, 2)
 
 
 def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:

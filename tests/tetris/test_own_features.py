@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,64 +16,10 @@ from tetris import Rollout, Rules, feature, feature_header, feature_names, play_
 from tetris.commands.command_line import command_of
 from tetris.controller import LinearController
 from tetris.features import AfterState
-from tetris.own_features import check_twins, run_header
+from tetris.own_features import run_header
 from tetris.training import train
 
-TWINS = """
-from tetris import feature
-
-WEIGHT = 2
-
-
-@feature
-def empty_columns(after):
-    return after.heights.count(0)
-
-
-@feature
-def right_edge(after):
-    return WEIGHT * after.heights[-1]
-
-
-@feature
-def corners(after):
-    rows, last = after.rows, after.rules.width - 1
-    return sum(row & 1 and row >> last & 1 and number % 2 for number, row in enumerate(rows))
-"""
-HEADER = """
-TETRIS_FEATURE(EmptyColumns) {
-    int count = 0;
-    for (int c = 0; c < board.width; ++c) count += board.column(c) == 0;
-    return count;
-}
-TETRIS_FEATURE(RightEdge) { return 2 * board.column_height(board.width - 1); }
-TETRIS_FEATURE(Corners) {
-    int count = 0;
-    for (int row = 1; row < board.height; row += 2) {
-        count += board.cell(row, 0) && board.cell(row, board.width - 1);
-    }
-    return count;
-}
-"""
-OWN = ("empty_columns", "right_edge", "corners")
-
-
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")
-
-
-@pytest.fixture
-def header(tmp_path: Path) -> Path:
-    (tmp_path / "mine.py").write_text(TWINS)
-    path = tmp_path / "mine.h"
-    path.write_text(HEADER)
-    return path
-
-
-def check(names: tuple[str, ...], rules: Rules) -> None:
-    try:
-        check_twins(names, rules, "cpu")
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
 
 
 def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
@@ -95,26 +42,36 @@ def test_a_feature_can_be_defined_again() -> None:
         assert play_game(LinearController("constant", (1.0,)), most_pieces=1).steps[0].features == (value,)
 
 
-@pytest.mark.parametrize("rules", [Rules(10, 10), Rules(6, 8, clear_on_overflow=True), Rules(4, 24)])
-def test_a_header_plays_as_its_twins(header: Path, rules: Rules) -> None:
-    assert run_header(header) == OWN
-    check(("holes", *OWN), rules)
+@pytest.mark.parametrize("number", [True, 3, np.float32(0.5), np.True_, torch.tensor(2)])
+def test_a_feature_may_give_any_number(number: Any) -> None:
+    feature(function_of("any_number", number))
+    assert play_game(LinearController("any_number", (1.0,)), most_pieces=1).steps[0].features == (number,)
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("rules", [Rules(10, 10), Rules(6, 8, clear_on_overflow=True)])
-def test_a_header_plays_as_its_twins_on_a_gpu(header: Path, rules: Rules) -> None:
-    run_header(header)
-    check_twins(("holes", *OWN), rules, "cuda")
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "None"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+        (10**40, "10000.*0000"),
+        (10**400, "10000.*0000"),
+        ("3", "'3'"),
+        (np.zeros((2, 1)), "array.*"),
+    ],
+    ids=["None", "nan", "-inf", "beyond float32", "beyond float64", "text", "array"],
+)
+def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) -> None:
+    feature(function_of("forgot", value))
+    pattern = rf"^feature forgot: expected a finite number \(float32\), got {shown}$"
+    with pytest.raises(ValueError, match=pattern):
+        play_game(LinearController("holes, forgot", (1.0, 1.0)), most_pieces=1)
 
 
-def test_a_header_that_is_not_its_twin_is_named(header: Path) -> None:
-    header.write_text(HEADER.replace("2 * board.column_height", "3 + board.column_height"))
-    run_header(header)
-    check(("empty_columns", "corners"), Rules(6, 8))
-    with pytest.raises(ValueError, match=r"mine.h: right_edge is not its twin in Python: on 6x8"):
-        check(("holes", "right_edge"), Rules(6, 8))
+def test_a_run_does_not_train_on_a_feature_without_return(tmp_path: Path) -> None:
+    feature(function_of("forgot", None))
+    with pytest.raises(ValueError, match="feature forgot: expected a finite number"):
+        train("quick", out=tmp_path / "a", features="holes, forgot", device="python", backend="torch")
 
 
 def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path, tmp_path: Path) -> None:
@@ -143,14 +100,14 @@ def test_a_feature_without_twin_says_so_in_a_line(header: Path) -> None:
     header.with_suffix(".py").unlink()
     with pytest.raises(ValueError, match=r"mine.h: expected a Python twin of EmptyColumns"):
         run_header(header)
-    feature(lambda_named("empty_columns"))
+    feature(function_of("empty_columns", 0))
     with pytest.raises(ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"):
         Rollout([[0.0, 1.0]], Rules(), features="holes, empty_columns")
 
 
-def lambda_named(name: str) -> Any:
-    def function(after: AfterState) -> int:
-        return 0
+def function_of(name: str, value: Any) -> Any:
+    def function(after: AfterState) -> Any:
+        return value
 
     function.__name__ = name
     return function
@@ -159,7 +116,7 @@ def lambda_named(name: str) -> Any:
 @pytest.mark.parametrize("name", ["holes", "dt", "Upper", "with_2", "_private"])
 def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
-        feature(lambda_named(name))
+        feature(function_of(name, 0))
 
 
 def test_a_header_without_a_feature_is_refused(header: Path) -> None:
@@ -168,11 +125,31 @@ def test_a_header_without_a_feature_is_refused(header: Path) -> None:
         feature_header(header)
 
 
+def test_what_a_comment_holds_is_no_feature(header: Path) -> None:
+    names = run_header(header)
+    comment = "/* as it was before:\nTETRIS_FEATURE(Gone) { return 0; }\n*/\n// no /* here\n"
+    other = header.with_name("commented.h")
+    other.write_text(f"{comment}/* edge */ TETRIS_FEATURE(Nothing) {{ return 0; }}")
+    feature(function_of("nothing", 0))
+    assert feature_header(other) == ("nothing",)
+    assert "nothing" not in names
+
+
+@pytest.mark.parametrize("text", ["def broken(:\n", "import no_such_module_of_mine\n", "1 / 0\n"])
+def test_a_twin_that_does_not_run_is_named_in_a_line(header: Path, script: Any, text: str) -> None:
+    header.with_suffix(".py").write_text(text)
+    refused = script("evaluate_tetris", "dt20", "--feature-header", header)
+    assert refused.status == 2
+    assert refused.err.splitlines()[-1].count(f"{header.with_suffix('.py')}: ") == 1
+    assert "Error: " in refused.err
+    assert "Traceback" not in refused.err
+
+
 def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path) -> None:
     run_header(header)
     other = tmp_path / "other.h"
     other.write_text("TETRIS_FEATURE(Nothing) { return 0; }")
-    feature(lambda_named("nothing"))
+    feature(function_of("nothing", 0))
     feature_header(other)
     with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
         Rollout([[0.0, 0.0]], Rules(), features="corners, nothing")

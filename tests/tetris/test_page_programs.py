@@ -13,7 +13,7 @@ import torch
 from kernels import CompilerMissingError
 from tetris import Rules, feature_header, feature_names, play_game, published, training
 from tetris.controller import LinearController
-from tetris.own_features import check_twins
+from tetris.training.twins import check_twins
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_ELSEWHERE = {

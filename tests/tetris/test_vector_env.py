@@ -351,11 +351,22 @@ def test_every_game_is_drawn() -> None:
         ({"autoreset_mode": "SAMESTEP"}, ValueError, "got 'SAMESTEP'; did you mean 'SameStep'"),
         ({"max_episode_steps": 0}, ValueError, "expected max_episode_steps from 1 to"),
         ({"first_stream": -1}, ValueError, "expected first_stream from 0 to"),
+        (
+            {"render_mode": "human"},
+            ValueError,
+            'shows one, gymnasium.make\\(..., render_mode="human"',
+        ),
+        ({"hold": True}, ValueError, 'expected no hold, got True.*make_vec.*vectorization_mode="sync"'),
+        ({"garbage_every": 5}, ValueError, 'no garbage_every, got 5.*make_vec.*vectorization_mode="sync"'),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         TetrisVectorEnv(**arguments)
+
+
+def test_it_names_the_render_modes_that_it_has() -> None:
+    assert TetrisVectorEnv(1).metadata["render_modes"] == ["ansi", "rgb_array"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

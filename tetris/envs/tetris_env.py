@@ -151,6 +151,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
     | `reward`            | `"lines"`   | `"lines"`, `"points"`, `"pieces"` or `"survival"`             |
     | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
+    | `features`          | `None`      | for `TetrisVectorEnv` alone; here wrap `PlacementFeatures`    |
 
     | Id                                          | Differs from the defaults in                   |
     | ------------------------------------------- | ---------------------------------------------- |
@@ -182,16 +183,23 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         hold: bool = False,
         garbage_every: int | None = None,
         reward: str = "lines",
+        features: None = None,
     ) -> None:
         """Set up the spaces; see the class.
 
         Raises:
             gymnasium.error.DependencyNotInstalled: If pygame is missing for render mode "human".
             TypeError: If an argument has the wrong type.
-            ValueError: If an argument is out of range, there is no such reward or render mode, or a hold slot
-                comes without a preview.
+            ValueError: If an argument is out of range, there is no such reward or render mode, a hold slot
+                comes without a preview, or features are asked for.
         """
         self.rules = Rules(width, height, clear_on_overflow, pieces)
+        if features is not None:
+            raise ValueError(
+                f"expected no features of a single environment, got {features!r}: wrap it in "
+                "tetris.envs.PlacementFeatures, many by gymnasium.make_vec(..., "
+                f'vectorization_mode="sync", wrappers=[lambda env: PlacementFeatures(env, {features!r})])'
+            )
         if not isinstance(render_mode, str | None) or render_mode not in (
             None,
             *self.metadata["render_modes"],

@@ -33,6 +33,25 @@ def checked_device(device: str | torch.device) -> torch.device:
     return torch.empty(0, device=chosen).device  # with its number: torch's current GPU may later be another
 
 
+def check_single_only(render_mode: str | None, hold: bool, garbage_every: int | None) -> None:
+    """Refuse what single environments alone have.
+
+    Raises:
+        ValueError: If something of it is asked for; the message says how to have it.
+    """
+    if render_mode == "human":
+        raise ValueError(
+            'expected render_mode "ansi" or "rgb_array" of many games, got "human": a window shows one, '
+            'gymnasium.make(..., render_mode="human")'
+        )
+    for name, value, default in (("hold", hold, False), ("garbage_every", garbage_every, None)):
+        if value != default:
+            raise ValueError(
+                f"expected no {name}, got {value!r}: the engine has none; step single environments, "
+                'gymnasium.make_vec(..., vectorization_mode="sync")'
+            )
+
+
 def checked_autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
     """Return what follows when a game ends.
 

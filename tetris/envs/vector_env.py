@@ -21,6 +21,7 @@ from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import REWARDS, TetrisEnv, checked_options
 from tetris.envs.vector_checks import (
+    check_single_only,
     checked_actions,
     checked_autoreset_mode,
     checked_device,
@@ -82,7 +83,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         height: See `TetrisEnv`.
         clear_on_overflow: See `TetrisEnv`.
         pieces: See `TetrisEnv`.
-        render_mode: See `TetrisEnv`; ``render`` returns a picture of every game.
+        render_mode: ``"ansi"`` or ``"rgb_array"``: ``render`` returns a picture of every game.
         pieces_known: See `TetrisEnv`.
         reward: See `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
@@ -91,11 +92,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         max_episode_steps: Placements after which a game is truncated; None: never.
         first_stream: Number of the first game's stream, 0 to 2^62.
         features: Name of a feature set, or feature names separated by commas; None: no features.
+        hold: False: `TetrisEnv` alone has a hold slot.
+        garbage_every: None: `TetrisEnv` alone has garbage rows.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, there is no such feature, it is defined in Python only, or
-            there is no GPU for ``"cuda"``.
+        ValueError: If an argument is out of range, or single environments alone have it, there is no such
+            feature, it is defined in Python only, or there is no GPU for ``"cuda"``.
         kernels.build.CompilerMissingError: If there is no compiler.
         kernels.build.BuildError: If the engine could not be built.
     """
@@ -117,8 +120,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         max_episode_steps: int | None = None,
         first_stream: int = 0,
         features: str | None = None,
+        hold: bool = False,
+        garbage_every: int | None = None,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
+        check_single_only(render_mode, hold, garbage_every)
         options: dict[str, Any] = {"pieces_known": pieces_known, "reward": reward}
         single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode, **options)
         self.rules = single.rules
@@ -127,7 +133,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.device = checked_device(device)
         self.output = checked_output(output, self.device)
         self.autoreset_mode = checked_autoreset_mode(autoreset_mode)
-        self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
+        self.metadata = {
+            **single.metadata,
+            "render_modes": [mode for mode in single.metadata["render_modes"] if mode != "human"],
+            "autoreset_mode": self.autoreset_mode,
+        }
         self._truncates = max_episode_steps is not None
         self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
         if max_episode_steps is not None:

@@ -82,7 +82,7 @@ class LinesPerGame:
         >>> from tetris import Rules
         >>> from tetris.training import LinesPerGame
         >>> f = LinesPerGame("holes, max_height", Rules(8, 8), streams=4, decisions=500)
-        >>> result = maximize(f, torch.zeros(2), 1.0, budget=100, seed=1, with_generation=True)
+        >>> result = maximize(f, torch.zeros(2), 1.0, budget=100, seed=1)
         >>> result.mean.shape
         torch.Size([2])
 
@@ -90,7 +90,10 @@ class LinesPerGame:
 
     Attributes:
         names: The names of the features, a dimension of a candidate each.
+        with_generation: True: `cem.maximize` passes the number of the generation, which chooses the pieces.
     """
+
+    with_generation = True
 
     def __init__(
         self,
@@ -135,8 +138,19 @@ class LinesPerGame:
         self._check = check
 
     def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
-        """Return the fitness of weight vectors, shape (N, features): shape (N,), float64."""
-        return self.play(unit_length(torch.as_tensor(candidates)), generation)[0]
+        """Return the fitness of weight vectors, shape (N, features): shape (N,), float64, without gradient.
+
+        Raises:
+            Exception: What ``check`` raises.
+            TypeError: If they are no numbers.
+            ValueError: If their shape is another one, or a number is not finite.
+        """
+        weights = torch.as_tensor(candidates).detach()
+        if weights.dim() != 2 or weights.shape[1] != len(self.names):
+            wanted = f"candidates of shape (N, {len(self.names)})"
+            raise ValueError(f"expected {wanted}, got {tuple(weights.shape)}")
+        real = torch.promote_types(weights.dtype, torch.float32)  # whole numbers have no length 1
+        return self.play(unit_length(weights.to(real)), generation)[0]
 
     def play(self, players: Tensor, generation: int) -> tuple[Tensor, Tensor]:
         """Play a generation. On a GPU it is queued: the results are tensors on the device.

@@ -12,6 +12,7 @@ from typing import Any
 
 from kernels.files import read_bytes
 from tetris import LinearController
+from tetris.printable import printable
 from tetris.training.recipe import Recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.start_record import read_starts
@@ -101,6 +102,11 @@ class RunRecord:
     def spread(self) -> list[float] | None:
         """The last standard deviation of every weight; None if an older run did not record it."""
         return self.metrics[-1].get("std")
+
+    def __repr__(self) -> str:
+        """Return the run in a line: not its generations."""
+        what = f"{self.recipe.title}, on {self.controller.rules.board}, {self.generations} generations"
+        return f"<RunRecord {printable(self.name)}: {printable(what)}>"
 
 
 def board(record: Metrics) -> str:

@@ -29,7 +29,7 @@ from kernels.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines
-from tetris.own_features import check_twins
+from tetris.training import twins
 from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.recipe import Recipe, make_recipe
@@ -108,11 +108,12 @@ def prepare_engine(recipe: Recipe) -> None:
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
+    needed += twins.libraries(names) if recipe.device in NATIVE else []
     build_missing(needed)
     weights = [[0.0] * len(names)]
     Rollout(weights, recipe.rules, device=recipe.device, features=recipe.features, pieces_known=known)
     if recipe.device in NATIVE:
-        check_twins(names, recipe.rules, recipe.device)
+        twins.check_twins(names, recipe.rules, recipe.device)
     if cuda and splits:
         native.resampling_operators()
 

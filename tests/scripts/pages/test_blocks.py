@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +131,14 @@ def test_the_api_page_has_every_public_name() -> None:
     text = api_blocks.api()
     assert all(f"| `{name}` |" in text for name in cem.__all__)
     assert "| `IDS` | value | The ids of the environments" in text
+
+
+def test_the_api_page_has_every_package_that_says_what_is_public() -> None:
+    root = Path(cem.__file__).parents[1]
+    inits = [each for name in ("cem", "tetris", "kernels") for each in (root / name).rglob("__init__.py")]
+    public = {
+        ".".join(each.parent.relative_to(root).parts)
+        for each in inits
+        if re.search("^__all__ = ", each.read_text(), re.MULTILINE)
+    }
+    assert set(api_blocks.PACKAGES) == public

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -248,13 +249,48 @@ def test_lines_per_game_may_know_the_next_piece() -> None:
         LinesPerGame("holes", split=True, pieces_known=2)
 
 
-def test_lines_per_game_is_maximized() -> None:
+def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
-    found = [
-        maximize(objective, torch.zeros(2), 1.0, budget=60, seed=2, with_generation=True) for _ in range(2)
-    ]
+    seen: list[int] = []
+    play = objective.play
+
+    def playing(players: torch.Tensor, generation: int) -> tuple[torch.Tensor, torch.Tensor]:
+        seen.append(generation)
+        return play(players, generation)
+
+    monkeypatch.setattr(objective, "play", playing)
+    found = [maximize(objective, torch.zeros(2), 1.0, budget=60, seed=2) for _ in range(2)]
     assert found[0].fun > 0
     assert found[0].mean.tolist() == found[1].mean.tolist()
+    assert seen == [0, 1, 2] * 2
+
+
+def test_lines_per_game_resumes_at_the_pieces_of_the_generation(tmp_path: Path) -> None:
+    objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
+    whole = maximize(objective, torch.zeros(2), 1.0, budget=80, seed=2)
+    for budget in (40, 80):
+        resumed = maximize(objective, torch.zeros(2), 1.0, budget=budget, seed=2, checkpoint=tmp_path)
+    assert resumed.mean.tolist() == whole.mean.tolist()
+
+
+def test_lines_per_game_takes_gradients_whole_numbers_and_lists() -> None:
+    objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
+    expected = objective(torch.tensor([[-3.0, -4.0]])).tolist()
+    for candidates in (
+        torch.tensor([[-3.0, -4.0]], requires_grad=True),
+        torch.tensor([[-3, -4]]),
+        [[-3.0, -4.0]],
+    ):
+        assert objective(candidates).tolist() == expected
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 3), (1, 3, 2)])
+def test_lines_per_game_refuses_candidates_of_another_shape(shape: tuple[int, ...]) -> None:
+    objective = LinesPerGame("holes,max_height", Rules(5, 6), device="python")
+    with pytest.raises(ValueError, match=rf"candidates of shape \(N, 2\), got {re.escape(str(shape))}"):
+        objective(torch.zeros(shape))
 
 
 @pytest.mark.parametrize(

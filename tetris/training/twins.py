@@ -1,0 +1,108 @@
+"""Features of one's own in C++ are compared with their twins in Python before a run trains with them."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.build import Extension
+from tetris.features import feature_values
+from tetris.game import after_states
+from tetris.native import feature_struct
+from tetris.own_features import header_of
+from tetris.pieces import PIECES
+from tetris.rollouts import Rollout
+from tetris.rules import Rules
+
+DECISIONS, CANDIDATES, STREAMS = 100, 2, 2
+"""The games by which a header is compared with its twins."""
+
+
+def libraries(names: tuple[str, ...]) -> list[Extension]:
+    """Return what `check_twins` needs besides the engine, if a header has some of the features."""
+    own = _own(names)
+    if not own:
+        return []
+    from tetris.envs.native import feature_extension  # imports Gymnasium, for runs with a header alone
+
+    return [feature_extension(own)]
+
+
+def check_twins(names: tuple[str, ...], rules: Rules, device: str, seed: int = 1) -> None:
+    """Compare the features of a header with their twins in games that weigh them most.
+
+    Both have to give the same values for placements on the boards of these games, by the C++ operator of the
+    environments, and to choose the same placements, by the engine that will play.
+
+    Args:
+        names: The features, in summation order; those of no header are trusted.
+        rules: The rules of the games.
+        device: ``"cpu"`` or ``"cuda"``.
+        seed: Chooses weights and pieces.
+
+    Raises:
+        kernels.build.BuildError: If the engine cannot be built.
+        ValueError: If a feature differs from its twin.
+    """
+    own = _own(names)
+    generator = torch.Generator().manual_seed(seed)
+    for name in own:
+        weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
+        weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
+        fast, slow = (
+            Rollout(weights, rules, STREAMS, seed, each, features=",".join(names))
+            for each in (device, "python")
+        )
+        if found := _difference(name, own, fast, slow):
+            path, _ = header_of([feature_struct(name)]) or ("", "")
+            raise ValueError(f"{path}: {name} is not its twin in Python: on {rules.board} {found}")
+
+
+def _own(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the names that are defined in a header."""
+    return tuple(name for name in names if header_of([feature_struct(name)]) is not None)
+
+
+def _difference(name: str, own: tuple[str, ...], fast: Rollout, slow: Rollout) -> str:
+    """Return what differs from the twin in the same games on both engines, or nothing."""
+    for decision in range(DECISIONS):
+        if found := _difference_in_values(name, own, slow, decision):
+            return found
+        fast.play_on(1)
+        slow.play_on(1)
+        if not torch.equal(fast.boards, slow.boards):
+            return f"they differ by decision {decision + 1} of games that weigh it most"
+    return ""
+
+
+def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift: int) -> str:
+    """Return which value differs on the boards of games, with a piece for each, or nothing."""
+    from tetris.envs.native import feature_operators
+
+    rules, boards = games.rules, games.boards.flatten(0, 1)
+    count, actions = len(boards), 4 * rules.width
+    pieces = (torch.arange(count) + shift) % len(PIECES)
+    features = torch.empty(count, actions, len(own))
+    ends_game = torch.empty(count, actions, dtype=torch.int8)
+    ended = torch.zeros(count, dtype=torch.uint8)
+    feature_operators(own).placements(
+        *(_engine_columns(boards, rules.width), pieces.to(torch.uint8), ended, features, ends_game),
+        *(rules.height, rules.clear_on_overflow),
+    )
+    for piece, board, found in zip(pieces.tolist(), boards.tolist(), features, strict=True):
+        while board and not board[-1]:
+            board.pop()
+        for after in after_states(tuple(board), piece, rules):
+            if after.game_over:
+                continue
+            value = found[after.shape.orientation * rules.width + after.column, own.index(name)]
+            (expected,) = feature_values(after, (name,))
+            if value != torch.tensor(expected, dtype=torch.float32):
+                return f"it gives {value:g} where the twin gives {expected:g}"
+    return ""
+
+
+def _engine_columns(boards: torch.Tensor, width: int) -> torch.Tensor:
+    """Return boards, shape (count, height) of rows, as placement_features.h says: shape (width, count)."""
+    cells = boards.unsqueeze(-1) >> torch.arange(width, dtype=torch.int32) & 1
+    bits = 31 - torch.arange(boards.shape[1], dtype=torch.int32)
+    return (cells << bits.unsqueeze(-1)).sum(1, dtype=torch.int32).T.contiguous()
