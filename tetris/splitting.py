@@ -34,14 +34,14 @@ import torch
 
 from kernels.checks import check_integer
 from tetris import native
-from tetris.rollouts import Rollout, check_branching
+from tetris.rollouts import Rollout
 from tetris.rules import Rules, check_rules
 
 STEP = 4
 """Decisions from one resampling to the next: they lift the stack by a row or two."""
 
 BAG_STEP = 7
-"""The same with bags of pieces: the rest of a bag stays with its stream."""
+"""The same with bags of pieces: no bag is divided between streams."""
 
 BURN_IN = 203
 """Decisions of the burn-in on each stream, which do not count: stacks reach their stationary height."""
@@ -131,7 +131,7 @@ def split_rollout(
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates have the same pieces.
         first_stream: Number of the first stream.
-        pieces_known: 1; with the next piece known there is no splitting, see `Rollout.branch`.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -143,7 +143,6 @@ def split_rollout(
         kernels.build.BuildError: If the engine could not be built.
     """
     rules = Rules() if rules is None else check_rules(rules)
-    check_branching(pieces_known)
     check_integer("streams", streams, 2, MOST_STREAMS)
     check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
     games = Rollout(
@@ -155,15 +154,17 @@ def split_rollout(
         features=features,
         share_streams=share_streams,
         first_stream=first_stream,
+        pieces_known=pieces_known,
     )
     size = BAG_STEP if rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size
     generator = random.Random(f"splitting {seed} {first_stream}")
     weighted = (_CudaStreamWeights if device == "cuda" else StreamWeights)(games)
+    known = pieces_known - 1  # of the pieces to come; that of the last decision of a bag goes with its board
     for step in range(steps):
-        games.play_on(size, check)
+        games.play_on((step + 1) * size - known - games.decisions, check)
         games.branch(weighted.resample(generator.getrandbits(_RANDOM_BITS), counts=step >= burn_in))
-    result = games.advance(decisions - steps * size, check)
+    result = games.advance(decisions - games.decisions, check)
     # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
     rate = weighted.ended / torch.full_like(weighted.ended, (steps - burn_in) * size)
     return SplitResult(

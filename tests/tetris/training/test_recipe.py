@@ -210,7 +210,6 @@ def test_curriculum_that_is_none(text: str) -> None:
         ),
         ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
         ({"pieces_known": 3}, "pieces_known from 1 to 2, got 3"),
-        ({"pieces_known": 2}, r"pieces_known 1 for importance splitting \(split in a curriculum\), got 2"),
         ({"population": 1}, "population >= 2, got 1"),
         ({"population": 8, "elites": 9}, "at most the population of 8, got 9"),
         (
