@@ -276,6 +276,13 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_may_know_the_next_piece(preset: str) -> None:
+    recipe = make_recipe("cpu", {"preset": preset, "pieces_known": 2})
+    assert recipe.pieces_known == 2
+    assert any(stage.split for stage in recipe.stages)
+
+
 def test_the_fingerprint_of_runs_that_know_one_piece_is_that_of_older_ones() -> None:
     one, two = (make_recipe("cpu", {"curriculum": "10x10:2:9", "pieces_known": each}) for each in (1, 2))
     assert "pieces_known" not in one.fingerprint()
