@@ -85,7 +85,7 @@ def next_piece_estimated() -> str:
 
 def _interval(score: dict[str, Any], scale: float = 1.0) -> str:
     values = (score["lines_per_game"], *score["ci95"])
-    lines, low, high = ("?" if each is None else f"{float(f'{scale * each:.4g}'):,g}" for each in values)
+    lines, low, high = ("?" if each is None else f"{float(f'{scale * each:.4g}'):,.15g}" for each in values)
     return f"{lines} ({low} - {high})"
 
 
