@@ -1,9 +1,13 @@
 // Vectors: the compiler's, of one register each, and pairs of them for what one register cannot hold. What has an operator in
 // the language has no other name here, and the compiler chooses the instruction; the rest is written with those of SSE4, AVX2
-// and AVX-512. Vectors are passed by value: the compiler copies what a reference refers to in pieces, and waits for them.
+// and AVX-512 (neon.h has SSE4's for ARM). Vectors are passed by value: the compiler copies what a reference refers to in pieces, and waits for them.
 #pragma once
 
+#if defined(__aarch64__)
+#include "neon.h"
+#else
 #include <immintrin.h>
+#endif
 
 #include <initializer_list>
 #include <type_traits>
@@ -140,7 +144,8 @@ TETRIS_FUNCTION V repeat_first(R128 a) {
         constexpr bool SHORT = sizeof(a[0]) == 2;
         TETRIS_512(return (R)_mm512_broadcastd_epi32((__m128i)a);)
         TETRIS_256(return (R)(SHORT ? _mm256_broadcastw_epi16((__m128i)a) : _mm256_broadcastd_epi32((__m128i)a));)
-        return (R)(SHORT ? _mm_shuffle_epi8((__m128i)a, _mm_set1_epi16(0x0100)) : _mm_shuffle_epi32((__m128i)a, 0));
+        static_assert(SHORT);
+        return (R)_mm_shuffle_epi8((__m128i)a, _mm_set1_epi16(0x0100));
     }
 }
 // The same bits.
