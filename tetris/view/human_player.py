@@ -13,6 +13,7 @@ from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import GameTracker, Scene
 from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, screen
 from tetris.view.terminal import Terminal
+from tetris.view.wording import counted
 
 FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 
@@ -63,9 +64,9 @@ class HumanPlayer:
         rate = tracker.pieces / max(seconds, 1e-9)
         name = self.controller.name or "the controller"
         return (
-            f"{tracker.lines:,} lines with {tracker.pieces:,} pieces in {seconds:.0f} s ({rate:.1f} pieces a "
-            f"second), games over: {tracker.games:,}; {name} "
-            f"with the same pieces: {self.rival.lines:,} lines"
+            f"{counted(tracker.lines, 'line')} with {counted(tracker.pieces, 'piece')} in {seconds:.0f} s "
+            f"({rate:.1f} pieces a second), games over: {tracker.games:,}; {name} "
+            f"with the same pieces: {counted(self.rival.lines, 'line')}"
         )
 
     def run(self) -> None:
@@ -139,7 +140,7 @@ class HumanPlayer:
         self.played.append(self._after)
         self.rival.carry_out(self.rival.scene(next(self._rival_plays), None))
         if self._after.game_over:
-            self._over = [f"GAME OVER: {scene.game_lines:,} lines", "any key: the next game"]
+            self._over = [f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"]
             self._held = None
         self._take(self._next_piece())
 
