@@ -11,7 +11,7 @@ from tetris.game import Pieces, choose, landing_row, place
 from tetris.pieces import PIECES
 from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import GameTracker, Scene
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, screen
+from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, is_shown, screen
 from tetris.view.terminal import Terminal
 from tetris.view.wording import counted
 
@@ -70,13 +70,14 @@ class HumanPlayer:
         )
 
     def run(self) -> None:
-        """Play until the quit key."""
+        """Play until the quit key, the only one while the window is too small for the board."""
         while True:
-            self._draw()
+            shown = self._draw()
             for key in self.terminal.keys(IDLE):
                 if key in ("q", "Q"):
                     return
-                self._press(key)
+                if shown:
+                    self._press(key)
 
     def _press(self, key: str) -> None:
         if self._over:
@@ -147,7 +148,8 @@ class HumanPlayer:
     def _scene(self) -> Scene:
         return self.tracker.scene(self._after, self.pieces[self._drawn])
 
-    def _draw(self) -> None:
+    def _draw(self) -> bool:
+        """Draw, and return whether there is room for the board."""
         scene, size = self._scene(), self.terminal.size
         rows, names = self.tracker.rows, self.controller.names_on(self.rules)
         weights = self.controller.float32_weights
@@ -167,3 +169,4 @@ class HumanPlayer:
         # The table of a hint needs the room of the other board.
         race = None if self._hint else Race(("you", rival), self.rival.cells)
         self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth, race))
+        return is_shown(self.rules, size, self.terminal.depth)
