@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -161,6 +162,26 @@ def test_a_median_ends_where_the_shortest_of_its_runs_does(tmp_path: Path, brows
     first, group, single = told(browser_page, "[data-chart=curves]").split("\n")
     assert (first, group) == ("generation 12", "seed1 and 2 more: last value at 5")
     assert single.endswith("lines per game")
+
+
+def test_an_error_of_a_folder_is_a_notice_on_its_page_until_it_is_whole_again(
+    run: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "mine"))
+    server = ReportServer([folder])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with server:
+        browser_page.open(server.url, READY)
+        folder.rename(tmp_path / "away")
+        notice = "document.querySelector('main > .notice[role=alert]')?.textContent"
+        browser_page.wait_for(notice)
+        assert f"expected a run in {folder}" in browser_page.evaluate(notice)
+        browser_page.wait_for(READY)
+        assert told(browser_page, "[data-chart=learning]").startswith("generation ")
+        (tmp_path / "away").rename(folder)
+        browser_page.wait_for(f"!{notice} && {READY}")
+        server.shutdown()
+    browser_page.problems[:] = [each for each in browser_page.problems if server.url not in each]
 
 
 def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser_page: Page) -> None:
