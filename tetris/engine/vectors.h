@@ -144,8 +144,7 @@ TETRIS_FUNCTION V repeat_first(R128 a) {
         constexpr bool SHORT = sizeof(a[0]) == 2;
         TETRIS_512(return (R)_mm512_broadcastd_epi32((__m128i)a);)
         TETRIS_256(return (R)(SHORT ? _mm256_broadcastw_epi16((__m128i)a) : _mm256_broadcastd_epi32((__m128i)a));)
-        static_assert(SHORT);
-        return (R)_mm_shuffle_epi8((__m128i)a, _mm_set1_epi16(0x0100));
+        return (R)_mm_shuffle_epi8((__m128i)a, _mm_set1_epi16(0x0100));  // of 16 bits
     }
 }
 // The same bits.
