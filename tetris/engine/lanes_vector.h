@@ -237,18 +237,8 @@ struct VectorLanes {
     TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) { return repeat_first<Ints>(count_all_bits(columns)); }
     TETRIS_FUNCTION static Word or_columns(Bits columns) { return reduced(columns, JOIN)[0]; }
     TETRIS_FUNCTION static Bits or_all(Bits columns) { return repeat_first<Bits>(reduced(columns, JOIN)); }
-    TETRIS_FUNCTION static Bits or_up_to(Bits columns) {
-        columns = columns | window<15>(Bits{}, columns);
-        columns = columns | window<14>(Bits{}, columns);
-        columns = columns | window<12>(Bits{}, columns);
-        return columns | window<8>(Bits{}, columns);
-    }
-    TETRIS_FUNCTION static Bits or_from(Bits columns) {
-        columns = columns | window<1>(columns, Bits{});
-        columns = columns | window<2>(columns, Bits{});
-        columns = columns | window<4>(columns, Bits{});
-        return columns | window<8>(columns, Bits{});
-    }
+    TETRIS_FUNCTION static Bits or_up_to(Bits columns) { return united_up(columns); }
+    TETRIS_FUNCTION static Bits or_from(Bits columns) { return united_down(columns); }
     TETRIS_FUNCTION static Bits load(const Word* slots) { return tetris::load<Bits>(slots); }
     TETRIS_FUNCTION static void store(Bits columns, Word* slots) { tetris::store(columns, slots); }
 

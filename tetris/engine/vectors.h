@@ -302,6 +302,42 @@ TETRIS_FUNCTION R bit_counts(R words) {
         return look_up(BIT_COUNTS, map(lower, words)) + look_up(BIT_COUNTS, map(lower, words >> 4));
     }
 }
+// The union of every number and those before it; and those after it. Of 32 bytes in each half, and then across.
+inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
+inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+template <class V>
+TETRIS_FUNCTION V united_up(V a) {
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
+        a = a | (V)_mm256_slli_si256((__m256i)a, 2);
+        a = a | (V)_mm256_slli_si256((__m256i)a, 4);
+        a = a | (V)_mm256_slli_si256((__m256i)a, 8);
+        const auto last = (__m256i)look_up(a, LAST_SHORT);
+        return a | (V)_mm256_permute2x128_si256(last, last, 0x08);
+    }
+#endif
+    a = a | window<15>(V{}, a);
+    a = a | window<14>(V{}, a);
+    a = a | window<12>(V{}, a);
+    return a | window<8>(V{}, a);
+}
+template <class V>
+TETRIS_FUNCTION V united_down(V a) {
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
+        a = a | (V)_mm256_srli_si256((__m256i)a, 2);
+        a = a | (V)_mm256_srli_si256((__m256i)a, 4);
+        a = a | (V)_mm256_srli_si256((__m256i)a, 8);
+        const auto first = (__m256i)look_up(a, FIRST_SHORT);
+        return a | (V)_mm256_permute2x128_si256(first, first, 0x81);
+    }
+#endif
+    a = a | window<1>(a, V{});
+    a = a | window<2>(a, V{});
+    a = a | window<4>(a, V{});
+    return a | window<8>(a, V{});
+}
+
 // The number of bits of each number, over several vectors; of a whole vector, in the first number.
 template <class V, int COUNT>
 TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
