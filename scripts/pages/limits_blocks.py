@@ -57,6 +57,17 @@ def next_piece() -> str:
     return table_block(header, rows, *results)
 
 
+def other_rules() -> str:
+    """Return lines a game of published controllers by the rules that other reports use."""
+    results = load_all("other_rules")
+    rows = [
+        [each["board"], each["pieces"], each["controller"], _with_interval(each)]
+        for result in results
+        for each in result.data["measurements"]
+    ]
+    return table_block(["board", "pieces", "controller", "lines a game"], rows, *results)
+
+
 def _with_interval(score: dict[str, Any]) -> str:
     lines, low, high = (f"{float(f'{each:.4g}'):,g}" for each in (score["lines_per_game"], *score["ci95"]))
     return f"{lines} ({low} - {high}), {score['games']:,} games"
