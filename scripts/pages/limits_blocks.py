@@ -69,5 +69,10 @@ def other_rules() -> str:
 
 
 def _with_interval(score: dict[str, Any]) -> str:
-    lines, low, high = (f"{float(f'{each:.4g}'):,g}" for each in (score["lines_per_game"], *score["ci95"]))
+    lines, low, high = (_four_digits(each) for each in (score["lines_per_game"], *score["ci95"]))
     return f"{lines} ({low} - {high}), {score['games']:,} games"
+
+
+def _four_digits(value: float) -> str:
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"

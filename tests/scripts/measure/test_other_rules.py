@@ -31,4 +31,4 @@ def test_it_is_what_rollouts_give_and_the_page_shows_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
     ((board, pieces, name, shown),) = limits_blocks.other_rules()
     assert (board, pieces, name) == ("10x6", "bag", "dellacherie")
-    assert shown.startswith(f"{float(f'{lines:.4g}'):,g} (")
+    assert shown.startswith(f"{float(f'{lines:.4g}'):g} (")
