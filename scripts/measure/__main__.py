@@ -19,6 +19,7 @@ MODULES = (
     "equality",
     "limits",
     "next_piece",
+    "other_rules",
     "planner",
     "ppo",
     "record",

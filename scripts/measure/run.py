@@ -61,6 +61,7 @@ _ALL = (
     Measurement("limits", "measure limits --device {device}", 3600.0),
     Measurement("limits_large", "measure limits --device cuda --boards 4x8:1 8x4:1 4x7:2", 3600.0, _GPU),
     Measurement("next_piece", "measure next_piece --device {device}", 1800.0),
+    Measurement("other_rules", "measure other_rules --device {device}", 1800.0),
     Measurement("scale", "measure scale --device {device}", 1800.0),
     Measurement("reliability", "measure reliability", 5400.0, _CPU),
     Measurement("reliability_sighup", "measure reliability SIGHUP.1", 900.0, _CPU),

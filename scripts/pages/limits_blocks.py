@@ -83,11 +83,27 @@ def next_piece_estimated() -> str:
     return table_block(header, rows, *results)
 
 
-def _interval(score: dict[str, Any], scale: float = 1.0) -> str:
-    values = (score["lines_per_game"], *score["ci95"])
-    lines, low, high = ("?" if each is None else f"{float(f'{scale * each:.4g}'):,.15g}" for each in values)
-    return f"{lines} ({low} - {high})"
+def other_rules() -> str:
+    """Return lines a game of published controllers by the rules that other reports use."""
+    results = load_all("other_rules")
+    rows = [
+        [each["board"], each["pieces"], each["controller"], _with_interval(each)]
+        for result in results
+        for each in result.data["measurements"]
+    ]
+    return table_block(["board", "pieces", "controller", "lines a game"], rows, *results)
 
 
 def _with_interval(score: dict[str, Any]) -> str:
     return f"{_interval(score)}, {score['games']:,} games"
+
+
+def _interval(score: dict[str, Any], scale: float = 1.0) -> str:
+    values = (score["lines_per_game"], *score["ci95"])
+    lines, low, high = ("?" if each is None else _four_digits(scale * each) for each in values)
+    return f"{lines} ({low} - {high})"
+
+
+def _four_digits(value: float) -> str:
+    rounded = float(f"{value:.4g}")
+    return f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"

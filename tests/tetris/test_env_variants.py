@@ -22,6 +22,8 @@ from tetris.game import Rows, landing_row, place
 from tetris.garbage import hole_column, risen
 from tetris.piece_stream import PieceStream
 from tetris.rules import guideline_points
+from tetris.view.glyphs import text_pixels
+from tetris.view.images import PALETTE, TEXT
 
 EVERYTHING: dict[str, Any] = {
     "width": 6,
@@ -216,6 +218,21 @@ def test_text_and_frame_show_the_held_and_the_next_pieces() -> None:
     env.render_mode = "rgb_array"
     frame = env.render()
     assert frame.shape == (16 * 24, 16 * 15, 3)
+
+
+def test_every_following_piece_stands_under_its_number() -> None:
+    env = TetrisEnv(pieces_known=7, hold=True, render_mode="rgb_array")
+    env.reset(seed=1)
+    frame = env.render()
+    assert isinstance(frame, np.ndarray)
+    labels = ["HOLD", "NEXT", "NEXT 2", "NEXT 3", "NEXT 4", "NEXT 5", "NEXT 6"]  # four in a column
+    for slot, label in enumerate(labels):
+        top, left = 80 * (slot % 4), 160 + 80 * (slot // 4)
+        head = frame[top + 3 : top + 16, left + 8 : left + 80]
+        expected = np.zeros(head.shape[:2], dtype=bool)
+        pixels = text_pixels(label, 2)
+        expected[: pixels.shape[0], : pixels.shape[1]] = pixels
+        assert np.array_equal((head == PALETTE[3 * TEXT]).all(axis=2), expected)
 
 
 @pytest.mark.parametrize("identifier", [*IDS, *REFERENCE_IDS])

@@ -19,6 +19,7 @@ from tetris.replay import MOST_PLACEMENTS, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page
+from tetris.view.wording import counted, file_size
 
 # The quickest first: an interrupted export has written them.
 _SUFFIXES = {"replay": ".json", "html": ".html", "gif": ".gif", "mp4": ".mp4"}
@@ -78,7 +79,10 @@ def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[
         replay = Replay.of(told(), show.rules, show.seed, show.stream, show.controller)
     if stop.signum is not None:
         name, count = signal.Signals(stop.signum).name, len(replay.placements)
-        print(f"stopped by {name} after {count:,} pieces, writing these", file=sys.stderr)
+        print(
+            f"stopped by {name} after {counted(count, 'piece')}, writing {'it' if count == 1 else 'these'}",
+            file=sys.stderr,
+        )
     return replay, stop.signum
 
 
@@ -97,7 +101,9 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
                 write = write_gif if name == "gif" else write_mp4
                 with closing(_drawn(replay, path)) as shown:  # its bar goes before anything else is said
                     write(path, shown, label, arguments.speed)
-        print(f"{printable(path)}: {len(replay.placements):,} pieces, {path.stat().st_size / 1e3:,.0f} kB")
+        print(
+            f"{printable(path)}: {counted(len(replay.placements), 'piece')}, {file_size(path.stat().st_size)}"
+        )
 
 
 def _drawn(replay: Replay, path: Path) -> Generator[Scene, None, None]:

@@ -73,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tetris.report.page import write_report
     from tetris.training.run_folder import RunFolder
     from tetris.training.run_record import load_run
+    from tetris.view.wording import file_size
 
     if arguments.serve:
         return serve(arguments)
@@ -86,9 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(path)
         if arguments.plot is not None:
             draw_runs(runs, arguments.plot, arguments.across)
-            print(f"{printable(arguments.plot)}: {arguments.plot.stat().st_size / 1e3:,.0f} kB")
+            print(f"{printable(arguments.plot)}: {file_size(arguments.plot.stat().st_size)}")
         write_report(out, runs, arguments.across, live=any(RunFolder(run).in_use() for run in arguments.runs))
-        print(f"{printable(out)}: {out.stat().st_size / 1e3:,.0f} kB")
+        print(f"{printable(out)}: {file_size(out.stat().st_size)}")
     return 0
 
 

@@ -12,8 +12,8 @@ using TallLanes = Avx512Lanes;  // where a stack is too high for the fastest one
 #elif defined(__AVX2__)
 using FastestLanes = Avx2Lanes;
 using TallLanes = Avx2TallLanes;
-#elif defined(__SSE4_1__)
-using FastestLanes = Sse4Lanes;
+#elif defined(TETRIS_VECTORS)
+using FastestLanes = SixteenByteLanes;
 using TallLanes = ScalarLanes;
 #else
 using FastestLanes = ScalarLanes;

@@ -1,12 +1,20 @@
-// Sixteen placements at a time, in the vectors of an x86-64 processor (vectors.h). Of 16 bits they hold columns of 16 rows: the
+// Sixteen placements at a time, in the vectors of an x86-64 or ARM processor (vectors.h). Of 16 bits they hold columns of 16 rows: the
 // engine takes them while no column is higher than 11 (a piece adds four rows at most, and a well of 16 rows would overflow
 // `triangle`). Those of 32 bits hold every board. See lanes_scalar.h for what the names mean.
 #pragma once
 
-#if defined(__SSE4_1__)
+#if defined(__SSE4_1__) || defined(__aarch64__)
+#define TETRIS_VECTORS
 
 #include "lanes_scalar.h"
 #include "vectors.h"
+
+// The constraint of a vector in a register.
+#if defined(__aarch64__)
+#define TETRIS_IN_REGISTER "+w"
+#else
+#define TETRIS_IN_REGISTER "+x"
+#endif
 
 namespace tetris {
 
@@ -129,7 +137,7 @@ struct VectorLanes {
     TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Ints value) {
         const auto add = [&](auto x, auto y) TETRIS_INLINE {
             auto result = x + weight * y;
-            if constexpr (SHORT) asm("" : "+x"(result));  // now, not when all values have been computed and wait in memory
+            if constexpr (SHORT) asm("" : TETRIS_IN_REGISTER(result));  // now, not when all values have been computed and wait in memory
             return result;
         };
         return map(add, sum, to_floats<DENOMINATOR>(value));
@@ -229,18 +237,8 @@ struct VectorLanes {
     TETRIS_FUNCTION static Ints count_bits_everywhere(Bits columns) { return repeat_first<Ints>(count_all_bits(columns)); }
     TETRIS_FUNCTION static Word or_columns(Bits columns) { return reduced(columns, JOIN)[0]; }
     TETRIS_FUNCTION static Bits or_all(Bits columns) { return repeat_first<Bits>(reduced(columns, JOIN)); }
-    TETRIS_FUNCTION static Bits or_up_to(Bits columns) {
-        columns = columns | window<15>(Bits{}, columns);
-        columns = columns | window<14>(Bits{}, columns);
-        columns = columns | window<12>(Bits{}, columns);
-        return columns | window<8>(Bits{}, columns);
-    }
-    TETRIS_FUNCTION static Bits or_from(Bits columns) {
-        columns = columns | window<1>(columns, Bits{});
-        columns = columns | window<2>(columns, Bits{});
-        columns = columns | window<4>(columns, Bits{});
-        return columns | window<8>(columns, Bits{});
-    }
+    TETRIS_FUNCTION static Bits or_up_to(Bits columns) { return united_up(columns); }
+    TETRIS_FUNCTION static Bits or_from(Bits columns) { return united_down(columns); }
     TETRIS_FUNCTION static Bits load(const Word* slots) { return tetris::load<Bits>(slots); }
     TETRIS_FUNCTION static void store(Bits columns, Word* slots) { tetris::store(columns, slots); }
 
@@ -299,7 +297,8 @@ struct VectorLanes {
     }
 };
 
-using Sse4Lanes = VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<float, 4>>>>;
+using SixteenByteLanes =
+    VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<float, 4>>>>;
 #if defined(__AVX2__)
 using Avx2Lanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<float, 8>>>;
 using Avx2TallLanes = VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<float, 8>>>;
@@ -312,4 +311,4 @@ using Avx512Lanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, R
 
 }  // namespace tetris
 
-#endif  // __SSE4_1__
+#endif  // SSE4 or NEON

@@ -1,9 +1,13 @@
 // Vectors: the compiler's, of one register each, and pairs of them for what one register cannot hold. What has an operator in
 // the language has no other name here, and the compiler chooses the instruction; the rest is written with those of SSE4, AVX2
-// and AVX-512. Vectors are passed by value: the compiler copies what a reference refers to in pieces, and waits for them.
+// and AVX-512 (neon.h has SSE4's for ARM). Vectors are passed by value: the compiler copies what a reference refers to in pieces, and waits for them.
 #pragma once
 
+#if defined(__aarch64__)
+#include "neon.h"
+#else
 #include <immintrin.h>
+#endif
 
 #include <initializer_list>
 #include <type_traits>
@@ -140,7 +144,7 @@ TETRIS_FUNCTION V repeat_first(R128 a) {
         constexpr bool SHORT = sizeof(a[0]) == 2;
         TETRIS_512(return (R)_mm512_broadcastd_epi32((__m128i)a);)
         TETRIS_256(return (R)(SHORT ? _mm256_broadcastw_epi16((__m128i)a) : _mm256_broadcastd_epi32((__m128i)a));)
-        return (R)(SHORT ? _mm_shuffle_epi8((__m128i)a, _mm_set1_epi16(0x0100)) : _mm_shuffle_epi32((__m128i)a, 0));
+        return (R)_mm_shuffle_epi8((__m128i)a, _mm_set1_epi16(0x0100));  // of 16 bits
     }
 }
 // The same bits.
@@ -298,6 +302,42 @@ TETRIS_FUNCTION R bit_counts(R words) {
         return look_up(BIT_COUNTS, map(lower, words)) + look_up(BIT_COUNTS, map(lower, words >> 4));
     }
 }
+// The union of every number and those before it; and those after it. Of 32 bytes in each half, and then across.
+inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
+inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+template <class V>
+TETRIS_FUNCTION V united_up(V a) {
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
+        a = a | (V)_mm256_slli_si256((__m256i)a, 2);
+        a = a | (V)_mm256_slli_si256((__m256i)a, 4);
+        a = a | (V)_mm256_slli_si256((__m256i)a, 8);
+        const auto last = (__m256i)look_up(a, LAST_SHORT);
+        return a | (V)_mm256_permute2x128_si256(last, last, 0x08);
+    }
+#endif
+    a = a | window<15>(V{}, a);
+    a = a | window<14>(V{}, a);
+    a = a | window<12>(V{}, a);
+    return a | window<8>(V{}, a);
+}
+template <class V>
+TETRIS_FUNCTION V united_down(V a) {
+#if defined(__AVX2__)
+    if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
+        a = a | (V)_mm256_srli_si256((__m256i)a, 2);
+        a = a | (V)_mm256_srli_si256((__m256i)a, 4);
+        a = a | (V)_mm256_srli_si256((__m256i)a, 8);
+        const auto first = (__m256i)look_up(a, FIRST_SHORT);
+        return a | (V)_mm256_permute2x128_si256(first, first, 0x81);
+    }
+#endif
+    a = a | window<1>(a, V{});
+    a = a | window<2>(a, V{});
+    a = a | window<4>(a, V{});
+    return a | window<8>(a, V{});
+}
+
 // The number of bits of each number, over several vectors; of a whole vector, in the first number.
 template <class V, int COUNT>
 TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {

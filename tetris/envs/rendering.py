@@ -68,7 +68,7 @@ def frame(
         board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
         piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
             column and row of its bottom.
-        following: Numbers of the pieces that follow; they are drawn on the right of the board.
+        following: Numbers of the pieces that follow; they are drawn on the right of the board, numbered.
         held: Number of the piece in the hold slot; None: it is empty.
         has_hold: Whether there is a hold slot; it is drawn above the pieces that follow.
 
@@ -79,7 +79,10 @@ def frame(
     cells = _with_rows_above(board, HEADROOM)
     picture = board_picture(cells, CELL, height=len(board), falling=_placed(board, piece))
     labelled = [("HOLD", held)] if has_hold else []
-    labelled += [("" if number else "NEXT", following[number]) for number in range(len(following))]
+    # Each has a label: the first one of a further column would stand beside the held one without.
+    labelled += [
+        (f"NEXT {number}" if number > 1 else "NEXT", piece) for number, piece in enumerate(following, start=1)
+    ]
     slots = len(picture) // _SLOT  # in a column
     for first in range(0, len(labelled), slots):
         picture = np.hstack([picture, _side_panel(labelled[first : first + slots], len(picture))])

@@ -39,13 +39,13 @@ def check_single_only(render_mode: str | None, hold: bool, garbage_every: int | 
     Raises:
         ValueError: If something of it is asked for; the message says how to have it.
     """
-    if render_mode == "human":
+    if isinstance(render_mode, str) and render_mode == "human":
         raise ValueError(
             'expected render_mode "ansi" or "rgb_array" of many games, got "human": a window shows one, '
             'gymnasium.make(..., render_mode="human")'
         )
     for name, value, default in (("hold", hold, False), ("garbage_every", garbage_every, None)):
-        if value != default:
+        if value is not default:
             raise ValueError(
                 f"expected no {name}, got {value!r}: the engine has none; step single environments, "
                 'gymnasium.make_vec(..., vectorization_mode="sync")'

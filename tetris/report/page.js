@@ -100,12 +100,19 @@ function where(run, place) {
     `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
 }
 
+/** Says where the values of a curve begin or end, for an x that lies before or beyond them; null for others. */
+function outside(values, x) {
+  if (x < values[0]) return `first value at ${amount(values[0])}`;
+  return x > values.at(-1) ? `last value at ${amount(values.at(-1))}` : null;
+}
+
 /** Returns what tells the values at x: of one run with where it is, of several run by run. */
 function teller(values) {
+  const told = (run, place) => `${values(run, place)} on ${boardAt(run, place)}`;
   return (x) => several
     ? [
       `${X_TITLES[state.across]} ${amount(x)}`,
-      ...runs.map((run) => `${run.name}: ${values(run, placeAt(run, x))} on ${boardAt(run, placeAt(run, x))}`),
+      ...runs.map((run) => `${run.name}: ${outside(xOf(run), x) ?? told(run, placeAt(run, x))}`),
     ].join("\n")
     : `${where(runs[0], placeAt(runs[0], x))}: ${values(runs[0], placeAt(runs[0], x))}`;
 }
@@ -182,6 +189,8 @@ function perRun(figure, key, spec, told) {
     place.replaceChildren();
     if (several) legend(place, series.map(({ name, style }) => ({ text: name, style })));
     const tellGroup = ({ name, x, y, low, high }, at) => {
+      const unknown = outside(x, at);
+      if (unknown) return `${name}: ${unknown}`;
       const nearest = Math.max(x.findLastIndex((value) => value <= at), 0);
       return `${name}: ${told(amount(y[nearest]))}` + (low ? ` (${amount(low[nearest])} – ${amount(high[nearest])})` : "");
     };

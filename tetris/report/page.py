@@ -29,6 +29,7 @@ from tetris.report.tables import (
 from tetris.score import ESTIMATOR
 from tetris.training.run_record import RunRecord
 from tetris.view.replay_page import player_assets, player_fragment
+from tetris.view.wording import counted
 
 _FOLDER = Path(__file__).parent
 
@@ -42,7 +43,7 @@ def report_page(run: RunRecord, across: str = "generation", *, live: bool = Fals
         live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
     """
     recipe = run.recipe
-    state = f"{run.generations} of {recipe.total_generations} generations"
+    state = f"{run.generations} of {counted(recipe.total_generations, 'generation')}"
     parts = [
         paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
         _tiles([*_best_scores(run), *_costs(run, state)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,10 +18,16 @@ from tetris.training.run_record import load_run
 ADDRESS = "127.0.0.1"
 """The loopback address: other machines cannot reach it."""
 
+PATIENCE = 1.0
+"""Seconds for which a folder cannot be read before the page says so: a file may be on its way."""
+
 _HOSTS = (ADDRESS, "localhost")
 _WAITING = (
     '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
     "<title>Waiting</title><p>{}</p></html>\n"
+)
+_NOTICE = (
+    '<p class="notice" role="alert">This page is no longer up to date, for a run cannot be read: {}</p>\n'
 )
 
 
@@ -46,36 +53,56 @@ class ReportServer(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self._version = ""
         self._page = ""
+        self._error, self._since = "", 0.0  # why the folders cannot be read, and from when on
 
     def page(self) -> tuple[str, str]:
-        """Return the page of now and its version; the last whole one where the folder cannot be read.
+        """Return the page of now and its version; the last whole one where a folder cannot be read.
+
+        That one has a notice with the error, and another version, once the error has lasted for `PATIENCE`.
 
         Raises:
             OSError: If a file of a run cannot be read.
             ValueError: If a folder holds no run, or none with a generation yet.
         """
         with self._lock:
-            version = self._state()
+            version, problem = self._state(), ""
             if version != self._version:
                 try:
-                    page = page_of([load_run(run) for run in self._runs], self._across, live=True)
-                except (ValueError, OSError):
+                    self._page = page_of([load_run(run) for run in self._runs], self._across, live=True)
+                    self._version = version
+                except (ValueError, OSError) as error:
                     if not self._page:
                         raise
-                    return self._page, self._version  # a file may be on its way
-                self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
-                self._version = version
-            return self._page, self._version
+                    problem = str(error)
+            if problem != self._error:
+                self._error, self._since = problem, time.monotonic()
+            if problem and time.monotonic() - self._since >= PATIENCE:
+                version = _digest(self._version, problem)
+                return _marked(self._page, version, _NOTICE.format(escaped(problem))), version
+            return _marked(self._page, self._version), self._version
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
-        state = []
+        state: list[tuple[object, ...]] = []
         for folder in map(RunFolder, self._runs):
             for file in (folder.config, folder.metrics, folder.controller, folder.starts):
-                if file.is_file():
+                try:
                     status = file.stat()
+                except OSError as error:
+                    state.append((str(file), error.errno))
+                else:
                     state.append((str(file), status.st_mtime_ns, status.st_size))
-        return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+        return _digest(*state)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _marked(page: str, version: str, notice: str = "") -> str:
+    """A page with its version, and a notice above it."""
+    page = page.replace("<html ", f'<html data-version="{version}" ', 1)
+    return page.replace("<main>\n", f"<main>\n{notice}", 1)
 
 
 class _Handler(BaseHTTPRequestHandler):

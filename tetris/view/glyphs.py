@@ -1,4 +1,4 @@
-"""A font of three by five pixels, for the words in a picture; no font library is needed."""
+"""A font of three by five pixels, for the words in a picture: ASCII in capitals. It needs no font library."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ _GLYPHS = {
     **{"H": 0o55755, "I": 0o72227, "J": 0o11152, "K": 0o55655, "L": 0o44447, "M": 0o57755, "N": 0o65555},
     **{"O": 0o25552, "P": 0o65644, "Q": 0o25573, "R": 0o65655, "S": 0o34216, "T": 0o72222, "U": 0o55557},
     **{"V": 0o55552, "W": 0o55775, "X": 0o55255, "Y": 0o55222, "Z": 0o71247, "_": 0o00007, "?": 0o71302},
+    **{"(": 0o12221, ")": 0o42224, "[": 0o64446, "]": 0o31113, "{": 0o32623, "}": 0o62326, "<": 0o12421},
+    **{">": 0o42124, "=": 0o07070, "!": 0o22202, "#": 0o57575, "$": 0o36736, "%": 0o51245, "&": 0o25253},
+    **{"'": 0o22000, '"': 0o55000, "*": 0o52500, ";": 0o02024, "@": 0o25743, "^": 0o25000, "`": 0o42000},
+    **{"|": 0o22222, "~": 0o03600, "\\": 0o44211},
 }
 
 

@@ -11,8 +11,9 @@ from tetris.game import Pieces, choose, landing_row, place
 from tetris.pieces import PIECES
 from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import GameTracker, Scene
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, screen
+from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, is_shown, screen
 from tetris.view.terminal import Terminal
+from tetris.view.wording import counted
 
 FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 
@@ -71,19 +72,20 @@ class HumanPlayer:
         rate = tracker.pieces / max(seconds, 1e-9)
         name = self.controller.name or "the controller"
         return (
-            f"{tracker.lines:,} lines with {tracker.pieces:,} pieces in {seconds:.0f} s ({rate:.1f} pieces a "
-            f"second), games over: {tracker.games:,}; {name} "
-            f"with the same pieces: {self.rival.lines:,} lines"
+            f"{counted(tracker.lines, 'line')} with {counted(tracker.pieces, 'piece')} in {seconds:.0f} s "
+            f"({rate:.1f} pieces a second), games over: {tracker.games:,}; {name} "
+            f"with the same pieces: {counted(self.rival.lines, 'line')}"
         )
 
     def run(self) -> None:
-        """Play until the quit key."""
+        """Play until the quit key, the only one while the window is too small for the board."""
         while True:
-            self._draw()
+            shown = self._draw()
             for key in self.terminal.keys(IDLE):
                 if key in ("q", "Q"):
                     return
-                self._press(key)
+                if shown:
+                    self._press(key)
 
     def _press(self, key: str) -> None:
         if self._over:
@@ -147,14 +149,15 @@ class HumanPlayer:
         self.played.append(self._after)
         self.rival.carry_out(self.rival.scene(next(self._rival_plays), None))
         if self._after.game_over:
-            self._over = [f"GAME OVER: {scene.game_lines:,} lines", "any key: the next game"]
+            self._over = [f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"]
             self._held = None
         self._take(self._next_piece())
 
     def _scene(self) -> Scene:
         return self.tracker.scene(self._after, self.pieces[self._drawn])
 
-    def _draw(self) -> None:
+    def _draw(self) -> bool:
+        """Draw, and return whether there is room for the board."""
         scene, size = self._scene(), self.terminal.size
         rows, names = self.tracker.rows, self.controller.names_on(self.rules)
         weights = self.controller.float32_weights
@@ -176,3 +179,4 @@ class HumanPlayer:
         # The table of a hint needs the room of the other board.
         race = None if self._hint else Race(("you", rival), self.rival.cells)
         self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth, race))
+        return is_shown(self.rules, size, self.terminal.depth)

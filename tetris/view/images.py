@@ -28,7 +28,7 @@ STACK, FALLING = 8, 16
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
 
-_PANEL_CHARACTERS, _TITLE_LINES = 14, 4
+_PANEL_CHARACTERS = 14
 _SMALL = 6  # pixels: in a smaller cell edges would leave little of the inside
 
 
@@ -130,7 +130,7 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
 
     Args:
         scene: The scene.
-        title: The title, in up to four lines of 14 characters.
+        title: The title, in as many lines of 14 characters as it takes.
         cell: Size of a cell in pixels, at least 6.
 
     Returns:
@@ -141,9 +141,7 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     edge, gap, scale = max(2, cell // 4), cell, max(1, cell // 6)
     line = (GLYPH_HEIGHT + 3) * scale
     panel = (GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS
-    titles = textwrap.wrap(
-        drawn_text(title), _PANEL_CHARACTERS, max_lines=_TITLE_LINES, placeholder="..."
-    ) or [""]
+    titles = textwrap.wrap(drawn_text(title), _PANEL_CHARACTERS) or [""]
     shape = (
         max(board.shape[0] + edge, (10 + len(titles)) * line + 4 * cell) + 2 * gap,
         board.shape[1] + 2 * edge + panel + 3 * gap,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tetris.explanation import Explanation
 from tetris.features import AfterState
 from tetris.printable import printable
-from tetris.rules import PIECE_LETTERS
+from tetris.rules import PIECE_LETTERS, Rules
 from tetris.view.game_view import HEADROOM, Cells, Scene
 from tetris.view.images import Picture, board_picture, piece_picture
 from tetris.view.text import board_lines, half_blocks
@@ -29,7 +30,7 @@ IDLE = 0.25
 
 _GAP = "  "
 _NAME = 24  # columns of a feature's name
-_LEAST_HEADROOM = 2
+_LEAST_HEADROOM, _LEAST_PLAIN_HEADROOM = 2, 1  # rows, in which a waiting piece is seen
 _LARGEST_CELL = 8
 
 
@@ -74,11 +75,13 @@ def screen(
 
     A race has its second board between the two, where there is room.
     """
-    fit = None if race is None else _fit(scene, size, depth, boards=2, panels=(RACE_PANEL,))
+    fit = None if race is None else _fit(scene.rules, size, depth, boards=2, panels=(RACE_PANEL,))
     if fit is None:
-        race, fit = None, _fit(scene, size, depth)
+        race, fit = None, _fit(scene.rules, size, depth)
     if fit is None:
-        return ["the window is too small"[: size.columns]]
+        least = least_size(scene.rules, depth)
+        told = f"the window is too small: {least.columns} x {least.lines} needed, q quits"
+        return textwrap.wrap(told, size.columns)[: size.lines]
     cell, headroom = fit
     rows = scene.rules.height + headroom
     name, other = ("", "") if race is None else map(printable, race.names)
@@ -90,7 +93,7 @@ def screen(
         )
         board = [left + _GAP + right for left, right in zip(board, second, strict=True)]
     next_piece = _next_piece(scene, depth)
-    width = (1 if race is None else 2) * (_board_width(scene, cell) + len(_GAP))
+    width = (1 if race is None else 2) * (_board_width(scene.rules, cell) + len(_GAP))
     room = size.columns - width
     lines = [*next_piece, *map(printable, panel)] if room >= 8 else []
     lines = lines[: size.lines - 1]
@@ -102,6 +105,19 @@ def screen(
         joined.append(left + _GAP + (right if index < len(next_piece) else right[:room]))
     joined += [""] * (size.lines - 1 - len(joined))
     return [*joined, footer[: size.columns - 1]]
+
+
+def least_size(rules: Rules, depth: int) -> os.terminal_size:
+    """Return the smallest window in which `screen` shows a board, for a colour depth."""
+    if not depth:
+        return os.terminal_size((_board_width(rules, 2) + 1, rules.height + _LEAST_PLAIN_HEADROOM + 2))
+    lines = math.ceil((rules.height + _LEAST_HEADROOM) / 2) + 2
+    return os.terminal_size((_board_width(rules, 1) + len(_GAP), lines))
+
+
+def is_shown(rules: Rules, size: os.terminal_size, depth: int) -> bool:
+    """Return whether `screen` shows the board in a window of a size, for a colour depth."""
+    return _fit(rules, size, depth) is not None
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:
@@ -126,25 +142,25 @@ def explanation_lines(explanation: Explanation, room: int) -> list[str]:
 
 
 def _fit(
-    scene: Scene, size: os.terminal_size, depth: int, boards: int = 1, panels: Sequence[int] = (PANEL, 0)
+    rules: Rules, size: os.terminal_size, depth: int, boards: int = 1, panels: Sequence[int] = (PANEL, 0)
 ) -> tuple[int, int] | None:
     """The largest cell, in columns, with which boards and panel fit, and the rows shown above the board."""
     if not depth:
-        columns = boards * (_board_width(scene, 2) + len(_GAP)) + panels[-1] - len(_GAP)
-        fits = size.lines >= scene.rules.height + 2 and size.columns > columns
-        return (2, max(0, min(HEADROOM, size.lines - 2 - scene.rules.height))) if fits else None
+        columns = boards * (_board_width(rules, 2) + len(_GAP)) + panels[-1] - len(_GAP)
+        headroom = min(HEADROOM, size.lines - 2 - rules.height)
+        return (2, headroom) if headroom >= _LEAST_PLAIN_HEADROOM and size.columns > columns else None
     for panel in panels:
         for cell in range(_LARGEST_CELL, 0, -1):
             for headroom in range(HEADROOM, _LEAST_HEADROOM - 1, -1):
-                lines = math.ceil((scene.rules.height + headroom) * cell / 2) + 2
-                columns = boards * (_board_width(scene, cell) + len(_GAP)) + panel
+                lines = math.ceil((rules.height + headroom) * cell / 2) + 2
+                columns = boards * (_board_width(rules, cell) + len(_GAP)) + panel
                 if lines <= size.lines and columns <= size.columns:
                     return cell, headroom
     return None
 
 
-def _board_width(scene: Scene, cell: int) -> int:
-    return scene.rules.width * cell + 2
+def _board_width(rules: Rules, cell: int) -> int:
+    return rules.width * cell + 2
 
 
 def _colored(scene: Scene, look: Look, cell: int, rows: int, depth: int, name: str) -> list[str]:
@@ -193,7 +209,7 @@ def _plain_stack(scene: Scene, stack: Cells, name: str) -> list[str]:
 def _named(scene: Scene, lines: Sequence[str], name: str) -> list[str]:
     width = 2 * scene.rules.width
     floor = f"+{name[:width].center(width, '-')}+"
-    return [*(line.ljust(_board_width(scene, 2)) for line in lines[:-1]), floor]
+    return [*(line.ljust(_board_width(scene.rules, 2)) for line in lines[:-1]), floor]
 
 
 def _next_piece(scene: Scene, depth: int) -> list[str]:

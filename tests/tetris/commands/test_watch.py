@@ -172,6 +172,12 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     assert len(Replay.load(file).placements) == 20
 
 
+def test_one_piece_is_told_in_the_singular(script: Script, tmp_path: Path) -> None:
+    ended = script("watch_tetris", *SMALL, "--decisions", 1, "--replay", tmp_path / "a.json")
+    size = (tmp_path / "a.json").stat().st_size
+    assert ended.out == f"{tmp_path / 'a.json'}: 1 piece, {size / 1e3:,.0f} kB\n"
+
+
 def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

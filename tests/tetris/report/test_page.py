@@ -132,6 +132,11 @@ def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> Non
     ]
 
 
+def test_a_single_generation_is_told_in_the_singular(tmp_path: Path) -> None:
+    run = load_run(make_run(tmp_path / "one", curriculum="5x6:1:20"))
+    assert "1 of 1 generation<" in report_page(run)
+
+
 def test_game_is_the_same_each_time_and_what_the_controller_plays(run: RunRecord) -> None:
     game = recorded_game(run)
     assert game == recorded_game(run)

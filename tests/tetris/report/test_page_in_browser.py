@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from sample_runs import make_run
 
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
-from tetris.training.run_record import load_run
+from tetris.training.run_record import RunRecord, load_run
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +129,59 @@ def test_seeds_are_compared_by_median_and_range(tmp_path: Path, browser_page: Pa
     assert page.evaluate(f"document.querySelectorAll('{chart} .plot .curve').length") == 1
     page.evaluate("document.querySelector('[name=bands]').click()")
     assert page.evaluate(f"document.querySelectorAll('{chart} .plot .curve').length") == 3
+
+
+@pytest.mark.parametrize("across", ["generation", "decisions", "seconds"])
+def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_told(
+    tmp_path: Path, browser_page: Page, across: str
+) -> None:
+    settings = {"population": 6, "curriculum": "5x6:3:200"}
+    runs = [make_run(tmp_path / "long", **LONG), make_run(tmp_path / "short", **settings)]
+    write_report(tmp_path / "page.html", [load_run(run) for run in runs], across)
+    page = browser_page
+    page.open(tmp_path / "page.html", READY)
+    ends = "JSON.parse(document.getElementById('report-data').textContent).runs.map"
+    curves = page.evaluate(f"{ends}((run) => [run['{across}'][0], run['{across}'].at(-1)])")
+    for chart in ("curves", "spread", "speed"):
+        page.evaluate(f"document.querySelector('[data-chart={chart}] .plot').focus()")
+        for key, place, which in (("End", 1, "last"), ("Home", 0, "first")):
+            page.press(key)
+            lines = told(page, f"[data-chart={chart}]").split("\n")[1:]
+            outer = (max if place else min)(curve[place] for curve in curves)
+            for line, curve in zip(lines, curves, strict=True):
+                assert (f": {which} value at " in line) == (curve[place] != outer), (line, curves)
+                assert (" on 5x" in line) == (curve[place] == outer)
+
+
+def test_a_median_ends_where_the_shortest_of_its_runs_does(tmp_path: Path, browser_page: Page) -> None:
+    runs = [load_run(make_run(tmp_path / f"seed{seed}", **LONG, seed=seed)) for seed in (1, 2, 3)]
+    runs[0] = RunRecord(runs[0].name, runs[0].recipe, runs[0].metrics[:5], runs[0].controller)
+    other = load_run(make_run(tmp_path / "other", **LONG, population=6))
+    write_report(tmp_path / "page.html", [*runs, other], "generation")
+    browser_page.open(tmp_path / "page.html", READY)
+    first, group, single = told(browser_page, "[data-chart=curves]").split("\n")
+    assert (first, group) == ("generation 12", "seed1 and 2 more: last value at 5")
+    assert single.endswith("lines per game")
+
+
+def test_an_error_of_a_folder_is_a_notice_on_its_page_until_it_is_whole_again(
+    run: Path, tmp_path: Path, browser_page: Page
+) -> None:
+    folder = Path(shutil.copytree(run, tmp_path / "mine"))
+    server = ReportServer([folder])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with server:
+        browser_page.open(server.url, READY)
+        folder.rename(tmp_path / "away")
+        notice = "document.querySelector('main > .notice[role=alert]')?.textContent"
+        browser_page.wait_for(notice)
+        assert f"expected a run in {folder}" in browser_page.evaluate(notice)
+        browser_page.wait_for(READY)
+        assert told(browser_page, "[data-chart=learning]").startswith("generation ")
+        (tmp_path / "away").rename(folder)
+        browser_page.wait_for(f"!{notice} && {READY}")
+        server.shutdown()
+    browser_page.problems[:] = [each for each in browser_page.problems if server.url not in each]
 
 
 def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser_page: Page) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from sample_runs import make_run
 
-from tetris.report.server import ReportServer
+from tetris.report.server import PATIENCE, ReportServer
+
+NOTICE = '<p class="notice"'
 
 
 @pytest.fixture
@@ -56,10 +58,67 @@ def test_a_change_of_the_folder_changes_the_page(server: ReportServer, run: Path
     assert "4 of 3 generations" in page
 
 
-def test_the_last_whole_page_stays_while_a_file_is_damaged(server: ReportServer, run: Path) -> None:
-    first = ask(server)
+def test_the_last_whole_page_stays_while_a_file_is_on_its_way(server: ReportServer, run: Path) -> None:
+    first, whole = ask(server), (run / "controller.json").read_text()
     (run / "controller.json").write_text("{")
-    assert ask(server) == first
+    assert ask(server) == ask(server) == first
+    (run / "controller.json").write_text(whole)
+    assert NOTICE not in ask(server)[2]
+
+
+def test_a_line_that_is_being_written_is_no_error(
+    server: ReportServer, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tetris.report.server.PATIENCE", 0.0)
+    ask(server)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"generation": 4, "sta')
+    assert NOTICE not in ask(server)[2]
+
+
+def test_an_error_that_lasts_stands_above_the_last_whole_page(
+    server: ReportServer, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, version, page = ask(server)
+    metrics, whole = run / "metrics.jsonl", (run / "metrics.jsonl").read_text()
+    metrics.write_text(f"{whole}{{bad\n")
+    assert ask(server) == (200, version, page)
+    monkeypatch.setattr("tetris.report.server.PATIENCE", 0.0)
+    status, broken, told = ask(server)
+    assert (status, broken != version, f'data-version="{broken}"' in told) == (200, True, True)
+    notice = next(line for line in told.splitlines() if NOTICE in line)
+    assert f"{metrics}: line 4: Expecting property name" in notice
+    assert told.replace(f"{notice}\n", "").replace(str(broken), str(version)) == page
+    assert ask(server) == (status, broken, told)
+    metrics.write_text(whole)
+    _, mended, again = ask(server)
+    assert (NOTICE in again, mended not in (broken, version)) == (False, True)
+
+
+def test_the_patience_with_an_error_begins_anew_after_a_whole_page(server: ReportServer, run: Path) -> None:
+    ask(server)
+    metrics, whole = run / "metrics.jsonl", (run / "metrics.jsonl").read_text()
+    for _ in range(2):
+        metrics.write_text(f"{whole}{{bad\n")
+        ask(server)
+        server._since -= PATIENCE - 0.1
+        assert NOTICE not in ask(server)[2]
+        metrics.write_text(whole)
+        ask(server)
+
+
+def test_the_error_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [make_run(tmp_path / name) for name in ("a", "<b>")]
+    monkeypatch.setattr("tetris.report.server.PATIENCE", 0.0)
+    with ReportServer(runs) as server:
+        version = server.page()[1]
+        runs[1].rename(tmp_path / "away")
+        page, broken = server.page()
+        (tmp_path / "away").rename(runs[1])
+        assert server.page()[1] == version != broken
+    (notice,) = [line for line in page.splitlines() if NOTICE in line]
+    assert "/&lt;b&gt;, found no config.json there" in notice
+    assert "<b>" not in page
 
 
 def test_a_run_without_a_generation_is_waited_for(server: ReportServer, run: Path) -> None:

@@ -129,18 +129,32 @@ def test_text_beyond_the_font_is_drawn_as_near_as_can_be(text: str, drawn: str) 
     assert np.array_equal(text_pixels(text, 2), text_pixels(drawn, 2))
 
 
-@pytest.mark.parametrize("title", ["ß" * 14, "e\u0301" * 30, "ﷺ" * 14])
-def test_a_title_beyond_four_lines_is_cut_as_it_is_drawn(shown: list[Scene], title: str) -> None:
-    four = frame(shown[0], " ".join(["abcdefghijklmn"] * 4))
-    assert frame(shown[0], title).shape[1] == frame(shown[0]).shape[1]
-    assert frame(shown[0], title).shape[0] <= four.shape[0]
+def test_every_character_of_ascii_has_a_glyph_of_its_own() -> None:
+    characters = [chr(code) for code in range(32, 127) if not chr(code).islower()]
+    assert len({text_pixels(character, 1).tobytes() for character in characters}) == len(characters)
 
 
-def test_a_long_title_takes_several_lines_and_is_whole(shown: list[Scene]) -> None:
-    text = {line: text_pixels(line, 2) for line in ("RUNS/LONG WITH", "FEATURES OF MY", "OWN")}
-    picture = frame(shown[0], "runs/long with features of my own")
+@pytest.mark.parametrize(
+    ("title", "lines"),
+    [
+        ("runs/long with features of my own", ["RUNS/LONG WITH", "FEATURES OF MY", "OWN"]),
+        ("0123456789" * 8, ["01234567890123", "23456789012345", "67890123456789", "0123456789"]),
+        ("ß" * 36, ["SS" * 7, "SS" * 4]),
+    ],
+)
+def test_a_title_takes_as_many_lines_as_it_needs_and_is_whole(
+    shown: list[Scene], title: str, lines: list[str]
+) -> None:
+    picture, without = frame(shown[0], title), frame(shown[0])
+    assert picture.shape[1] == without.shape[1]
+    assert picture.shape[0] >= without.shape[0]
     lit = picture == 3 * TEXT
-    assert picture.shape[0] >= frame(shown[0]).shape[0]
-    for pixels in text.values():
+    for line in lines:
+        pixels = text_pixels(line, 2)
         windows = np.lib.stride_tricks.sliding_window_view(lit, pixels.shape)
         assert (windows == pixels).all(axis=(2, 3)).any()
+
+
+def test_a_picture_grows_with_its_title(shown: list[Scene]) -> None:
+    heights = [frame(shown[0], "0123456789abcd" * count).shape[0] for count in (10, 20)]
+    assert heights[1] - heights[0] == 10 * 16

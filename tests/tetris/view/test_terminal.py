@@ -22,7 +22,7 @@ from tetris.explanation import decisions
 from tetris.piece_stream import PieceStream
 from tetris.view.game_view import GameTracker, Scene, scenes
 from tetris.view.human_player import HumanPlayer
-from tetris.view.screen import Look, Race, screen
+from tetris.view.screen import Look, Race, is_shown, least_size, screen
 from tetris.view.terminal import Terminal, color_depth, is_interactive, parse_keys
 from tetris.view.watcher import SPEEDS, Watcher
 
@@ -282,6 +282,57 @@ def test_a_screen_fits_its_terminal(size: tuple[int, int], depth: int) -> None:
         lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth)
         assert len(lines) <= size[1]
         assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
+
+
+@pytest.mark.parametrize("depth", [24, 8, 0])
+@pytest.mark.parametrize("rules", [RULES, Rules(10, 20), Rules(4, 7), Rules(9, 13)])
+def test_a_window_that_is_too_small_is_told_the_size_that_is_enough(rules: Rules, depth: int) -> None:
+    pieces = PieceStream(rules, 3, 0)
+    placed = islice(decisions(published("anywidth" if rules.width != 10 else "dt20"), rules, pieces), 1)
+    (scene,) = scenes(rules, placed, pieces)
+    least = least_size(rules, depth)
+    for columns, lines in ((0, 0), (-1, 0), (0, -1)):
+        size = os.terminal_size((least.columns + columns, least.lines + lines))
+        drawn = screen(scene, Look(row=rules.height), [], "keys", size, depth)
+        assert is_shown(rules, size, depth) == (columns == lines == 0) == (drawn[-1] == "keys")
+        told = f"{least.columns} x {least.lines} needed"
+        assert (told in " ".join(drawn)) != is_shown(rules, size, depth)
+
+
+@pytest.mark.parametrize("depth", [24, 8, 0])
+def test_a_waiting_piece_is_seen_in_the_smallest_window(depth: int) -> None:
+    (scene,) = shown(1)
+    waiting, resting = (
+        screen(scene, Look(row=row), [], "", least_size(RULES, depth), depth) for row in (RULES.height, None)
+    )
+    above = ESCAPES.sub("", waiting[0])
+    assert above.strip()
+    assert waiting[0] != resting[0]
+
+
+def test_no_piece_is_placed_unseen(person: Pty) -> None:
+    person.resize(9, 4)
+
+    def grow_and_quit() -> None:
+        try:
+            person.wait_for("small")
+            person.press(" ch")
+            time.sleep(0.5)
+            person.resize(80, 24)
+            person.wait_for("pieces 0 ")
+            person.press(" ")
+            person.wait_for("pieces 1 ")
+            person.resize(9, 4)
+            time.sleep(0.5)
+        finally:
+            person.press("q")
+
+    threading.Thread(target=grow_and_quit, daemon=True).start()
+    with Terminal(person.output, person.side) as terminal:
+        player = HumanPlayer(terminal, RULES, PieceStream(RULES, 3, 0), DT20, ["you"])
+        player.run()
+    assert (len(player.played), player.in_order) == (1, True)
+    assert re.match(r"0 lines with 1 piece in ", player.summary())
 
 
 def terminal_with(encoding: str) -> io.TextIOWrapper:

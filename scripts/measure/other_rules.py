@@ -1,0 +1,54 @@
+"""Measure controllers by rules that other reports use: a board of 10x16, and pieces from bags of seven.
+
+python scripts/measure other_rules
+python scripts/measure other_rules --device cuda --json other_rules.json
+
+The survey of Thiery and Scherrer (2009) scores the game in which a piece appears inside the board of 10x20.
+Its uppermost rows are then no room for the stack, and the simplified game on 10x16 stands for it. A bag holds
+every piece once. By the published rule; five minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from measure.cli import measurement
+from measure.provenance import Measured
+from tetris import Rules, published
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.scores import Limit, Measurement, progress_bar
+from tetris.evaluation.scores import measure as measure_score
+
+MILLION = 10**6
+DECISIONS = {
+    ("10x16", "uniform"): {"dellacherie": 400 * MILLION, "bcts": 600 * MILLION, "dt20": 800 * MILLION},
+    ("10x10", "bag"): {"dellacherie": 60 * MILLION, "dt20": 200 * MILLION, "best": 200 * MILLION},
+    ("10x10", "uniform"): {"dellacherie": 20 * MILLION, "dt20": 20 * MILLION, "best": 20 * MILLION},
+}
+"""Decisions by board, pieces and controller, in which some hundreds of games end on two cores."""
+TIMES_ON_CUDA = 100
+"""What a GPU plays more of."""
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return lines a game of each controller by each of the rules."""
+    measured: list[dict[str, Any]] = []
+    figures: dict[str, float] = {}
+    for (board, pieces), controllers in DECISIONS.items():
+        rules = Rules(*Rules.parse_board(board), pieces=pieces)
+        for name, decisions in controllers.items():
+            limit = Limit(decisions=decisions * (TIMES_ON_CUDA if device == "cuda" else 1))
+            controller = published(name)
+            with progress_bar(f"{name} on {board}, {pieces}", limit) as show:
+                score, seconds = measure_score(controller, rules, limit, DEFAULT_SEED, device, show)
+            found = Measurement(
+                *(name, controller, rules, pieces, DEFAULT_SEED, device, score, seconds)
+            ).to_dict()
+            measured.append(found)
+            if found["games"]:
+                figures[f"other_rules.{board}.{pieces}.{name}.lines_per_game"] = found["lines_per_game"]
+    return figures, {"measurements": measured}, {}
+
+
+main = measurement(measure, __doc__)

@@ -1,0 +1,34 @@
+"""scripts/measure/other_rules.py: what it scores is what rollouts give; its block of a page."""
+
+from __future__ import annotations
+
+import argparse
+from types import SimpleNamespace
+
+import pytest
+from measure import other_rules
+from pages import limits_blocks
+
+from tetris import Rules, published, rollout
+from tetris.evaluation import DEFAULT_SEED
+from tetris.evaluation.scores import STREAMS
+
+
+def test_it_is_what_rollouts_give_and_the_page_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(other_rules, "DECISIONS", {("10x6", "bag"): {"dellacherie": 6400}})
+    figures, data, _ = other_rules.measure(argparse.Namespace(), "python")
+    controller = published("dellacherie")
+    played = rollout(
+        *([controller.weights], Rules(10, 6, pieces="bag"), STREAMS, 6400 // STREAMS, DEFAULT_SEED),
+        features=controller.features,
+    )
+    (score,) = data["measurements"]
+    assert (score["lines"], score["games"], score["pieces"]) == (int(played.lines), int(played.games), "bag")
+    lines = int(played.lines) / int(played.games)
+    assert dict(figures) == {"other_rules.10x6.bag.dellacherie.lines_per_game": lines}
+
+    monkeypatch.setattr(limits_blocks, "load_all", lambda name: [SimpleNamespace(data=data)])
+    monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
+    ((board, pieces, name, shown),) = limits_blocks.other_rules()
+    assert (board, pieces, name) == ("10x6", "bag", "dellacherie")
+    assert shown.startswith(f"{float(f'{lines:.4g}'):g} (")

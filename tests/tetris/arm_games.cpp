@@ -1,0 +1,48 @@
+// Plays streams of games with the lanes of the processor it is compiled for, and with scalar ones, and prints what became of them.
+
+#include <cstdio>
+
+#include "cpu_rollout.h"
+#include "fastest_lanes.h"
+
+namespace {
+
+using namespace tetris;
+
+// Numbers of a whole board and of columns, of rows, of steps between columns, and those that loop.
+using List = FeatureList<LandingHeight, ErodedCells, RowTransitions, ColumnTransitions, Holes, Wells, WellsFast, HoleDepth,
+                         RowsWithHoles, Diversity, MaxHeight, DeepWells<2>, Bumpiness, FittingPieces, NearlyFullRows, ThinCovers,
+                         ColumnsWithHoles, GapsOverHoles, ColumnHeight<0>, ColumnHeight<3>, HeightDifference<2>>;
+constexpr uint64_t DECISIONS = 2000;
+
+template <class L, class Tall, int PIECES_KNOWN>
+void play(const GameRules& rules, uint64_t stream, uint64_t decisions) {
+    // Weights that keep stacks low, or let them grow: lanes of 16 bits hand over to others.
+    float weights[List::COUNT] = {-2.7f, 1.4f, -2.4f, -6.3f, 2.0f, -0.5f, -2.7f, -0.4f, -9.5f, 0.9f};
+    if (stream % 2 == 1) weights[0] = 0.1f, weights[2] = -0.2f, weights[10] = 0.4f;
+    for (int i = 10; i < List::COUNT; ++i) weights[i] += 0.03125f * static_cast<float>((7 * i) % 11 - 5);
+    StreamRollout<L, Tall, List, PIECES_KNOWN> games(rules, weights);
+    StoredBoard board{};
+    PieceReader pieces(PieceStream{PieceSource::of(0x6543210, PIECES, stream % 3 == 2), 1, stream}, 0);
+    Totals totals;
+    games.play(board, pieces, {decisions, int64_t{1} << 60}, totals);
+    std::printf("%lld lines, %lld games", static_cast<long long>(totals.lines), static_cast<long long>(totals.games));
+    for (const uint32_t column : board.columns) std::printf(" %08x", column);
+    std::printf("\n");
+}
+
+template <class L, class Tall>
+void play_all() {
+    for (const GameRules rules : {GameRules{10, 20, false}, GameRules{10, 10, true}, GameRules{6, 12, false}, GameRules{10, 24, true}}) {
+        for (uint64_t stream = 0; stream < 6; ++stream) play<L, Tall, 1>(rules, stream, DECISIONS);
+        play<L, Tall, 2>(rules, 0, DECISIONS / 20);
+    }
+}
+
+}  // namespace
+
+int main() {
+    play_all<FastestLanes, TallLanes>();
+    std::printf("--\n");
+    play_all<ScalarLanes, ScalarLanes>();
+}
