@@ -47,10 +47,11 @@ def estimating(rates: Sequence[float], decisions: int) -> Callable[..., Estimate
         device: str,
         enough: Callable[[Estimate], bool],
         check: Callable[[], None] | None = None,
+        pieces_known: int = 1,
     ) -> Estimate:
         who = label, controller, rules, device
         batches = (
-            Estimate(*who, 1, 64, tuple(rates) * number, decisions * number, 1.0)
+            Estimate(*who, 1, 64, tuple(rates) * number, decisions * number, 1.0, pieces_known)
             for number in itertools.count(1)
         )
         return next(filter(enough, batches))

@@ -271,6 +271,7 @@ def play(
     decisions: int,
     last_game: int | None = None,
     pieces_known: int = 1,
+    known_in: int | None = None,
 ) -> tuple[Rows, int, int, int]:
     """Play part of a stream of games; after a game over the next one begins on an empty board.
 
@@ -285,16 +286,19 @@ def play(
         decisions: Number of decisions.
         last_game: Stop at the end of this many games. None: no limit.
         pieces_known: 1, the piece that falls, or 2, the next one of the stream, too.
+        known_in: The stream in which the piece that falls first was known. None: this one.
 
     Returns:
         The stack after the last decision, lines removed (those of unfinished games included), games ended,
         decisions made.
     """
     pieces = PieceStream(rules, seed, stream)
+    falls = pieces[start] if known_in is None else PieceStream(rules, seed, known_in)[start]
     lines = games = made = 0
     while made < decisions and games != last_game:
         t = start + made
-        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
+        after = choose(rows, falls, weights, names, rules, known_next(pieces, t, pieces_known))
+        falls = pieces[t + 1]
         lines += after.lines
         games += after.game_over
         rows = () if after.game_over else after.rows

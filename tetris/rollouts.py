@@ -129,6 +129,8 @@ class Rollout:
         self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
         self._games = torch.zeros(shape, dtype=torch.int64, device=place)
         self._made = torch.zeros(shape, dtype=torch.int64, device=place)
+        # Where the next piece is known, it goes with a board that is copied.
+        self._known_in: torch.Tensor | None = None
 
     def _load(self) -> None:
         """Load the engine."""
@@ -187,6 +189,9 @@ class Rollout:
     def branch(self, source: torch.Tensor) -> None:
         """Copy boards between streams of a candidate; pieces and counts stay those of the stream.
 
+        Where the next piece is known, it goes with the board, which was placed knowing it: it falls first,
+        and the pieces after it are the stream's own.
+
         Args:
             source: Shape (population, streams), int64, on the device that plays: the stream of the same
                 candidate whose board each stream takes, 0 to streams - 1; on a GPU not checked, which would
@@ -194,10 +199,8 @@ class Rollout:
 
         Raises:
             TypeError: If it is no int64 tensor.
-            ValueError: If it is on another device, its shape is wrong, there is no such stream, or the next
-                piece is known, see `check_branching`.
+            ValueError: If it is on another device, its shape is wrong, or there is no such stream.
         """
-        check_branching(self.pieces_known)
         if not isinstance(source, torch.Tensor) or source.dtype != torch.int64:
             got = source.dtype if isinstance(source, torch.Tensor) else type(source).__name__
             raise TypeError(f"expected source to be an int64 tensor, got {got}")
@@ -208,6 +211,9 @@ class Rollout:
             raise ValueError(f"expected streams from 0 to {self.streams - 1} in source")
         index = source.unsqueeze(-1).expand_as(self._columns)
         self._columns = self._columns.gather(1, index)
+        if self.pieces_known > 1:
+            known_in = self._known_in
+            self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
         """Play on.
@@ -254,6 +260,7 @@ class Rollout:
             self._lines,
             self._games,
             self._made,
+            self._known_in,
             self.rules.height,
             self.rules.clear_on_overflow,
             *packed_source(self.rules),
@@ -264,23 +271,24 @@ class Rollout:
             decisions,
             _NEVER if self.games_per_stream is None else self.games_per_stream,
         )
-        self.decisions += decisions
+        self._played(decisions)
 
     def _play_python(self, decisions: int) -> None:
         for candidate, weights in enumerate(self.weights.numpy()):
             for index in range(self.streams):
-                offset = index if self.share_streams else candidate * self.streams + index
+                known_in = None if self._known_in is None else int(self._known_in[candidate, index])
                 rows, lines, games, made = play(
                     _rows(self._columns[candidate, index].tolist()),
                     weights,
                     self.names,
                     self.rules,
                     self.seed,
-                    self.first_stream + offset,
+                    self._stream(candidate, index),
                     self.decisions,
                     decisions,
                     self._games_left(candidate, index),
                     self.pieces_known,
+                    None if known_in is None else self._stream(candidate, known_in),
                 )
                 columns = [
                     sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)
@@ -289,25 +297,19 @@ class Rollout:
                 self._lines[candidate, index] += lines
                 self._games[candidate, index] += games
                 self._made[candidate, index] += made
+        self._played(decisions)
+
+    def _stream(self, candidate: int, index: int) -> int:
+        return self.first_stream + (index if self.share_streams else candidate * self.streams + index)
+
+    def _played(self, decisions: int) -> None:
         self.decisions += decisions
+        self._known_in = None
 
     def _games_left(self, candidate: int, index: int) -> int | None:
         if self.games_per_stream is None:
             return None
         return self.games_per_stream - int(self._games[candidate, index])
-
-
-def check_branching(pieces_known: int) -> None:
-    """Check that boards may be copied between streams, as importance splitting does.
-
-    Raises:
-        ValueError: If the next piece is known.
-    """
-    if pieces_known > 1:
-        raise ValueError(
-            f"expected pieces_known 1 for importance splitting (split in a curriculum), got {pieces_known}: "
-            "a board that is copied to another stream was placed knowing another next piece"
-        )
 
 
 def rollout(

@@ -18,8 +18,9 @@ Splitting and roulette are H. Kahn and T. Harris, Estimation of Particle Transmi
 1951; streams in equal number at all levels are the weighted ensemble of G. Huber and S. Kim,
 Weighted-ensemble Brownian dynamics simulations for protein association reactions, Biophysical Journal 70,
 1996. Resampling is systematic (G. Kitagawa, Monte Carlo Filter and Smoother, Journal of Computational and
-Graphical Statistics 5, 1996). Weights are integers, sums are of integers, and all else is elementwise,
-so that all engines resample the same and give the same rate.
+Graphical Statistics 5, 1996). Weights are multiples of a unit, sums are of integers, and all else is
+elementwise, so that all engines resample the same and give the same rate. The unit is 1 while all weights of
+a candidate are at least 1, and 2^-40 from then on.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ import torch
 
 from kernels.checks import check_integer
 from tetris import native
-from tetris.rollouts import Rollout, check_branching
+from tetris.rollouts import Rollout
 from tetris.rules import Rules, check_rules
 
 STEP = 4
 """Decisions from one resampling to the next: they lift the stack by a row or two."""
 
 BAG_STEP = 7
-"""The same with bags of pieces: the rest of a bag stays with its stream."""
+"""The same with bags of pieces: no bag is divided between streams."""
 
 BURN_IN = 203
 """Decisions of the burn-in on each stream, which do not count: stacks reach their stationary height."""
@@ -54,6 +55,7 @@ LEAST_DECISIONS = BURN_IN + 10
 
 _LEVELS = 32  # the highest stack there can be, all columns 24 rows high, is at 30
 _WEIGHT = 1 << 50  # of all streams of a candidate, about
+_PARTS = 1 << 40  # of 1, where a weight of the candidate has been below 1
 _COPIES = 1 << 20  # of a stream that holds the whole weight of its level; only their ratios count
 _RANDOM_BITS = 12
 _OWN = 2531  # offset from one candidate to the next, which spreads them evenly: 4096 by the golden ratio, odd
@@ -90,13 +92,14 @@ class SplitResult:
 def least_rate(streams: int) -> float:
     """Return the termination rate below which the rounding of weights biases an estimate.
 
-    Weights are integers from 1 on, rounded down. At a tenth of this rate an estimate is a tenth too low, at a
-    hundredth a third; no estimate is below a 180th: see benchmarks/notes/splitting-weights.md.
+    Weights are multiples of 2^-40, rounded down, and add up to 2^50. At a tenth of this rate an estimate is a
+    tenth too low, at a hundredth a third; no estimate is below a 180th: see
+    benchmarks/notes/splitting-weights.md.
 
     Args:
         streams: Streams a candidate plays on.
     """
-    return _LEAST_ENDED * streams / _WEIGHT
+    return _LEAST_ENDED * streams / _WEIGHT / _PARTS
 
 
 def split_rollout(
@@ -131,7 +134,7 @@ def split_rollout(
         features: Name of a feature set, or feature names separated by commas.
         share_streams: Whether all candidates have the same pieces.
         first_stream: Number of the first stream.
-        pieces_known: 1; with the next piece known there is no splitting, see `Rollout.branch`.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -143,7 +146,6 @@ def split_rollout(
         kernels.build.BuildError: If the engine could not be built.
     """
     rules = Rules() if rules is None else check_rules(rules)
-    check_branching(pieces_known)
     check_integer("streams", streams, 2, MOST_STREAMS)
     check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
     games = Rollout(
@@ -155,15 +157,17 @@ def split_rollout(
         features=features,
         share_streams=share_streams,
         first_stream=first_stream,
+        pieces_known=pieces_known,
     )
     size = BAG_STEP if rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size
     generator = random.Random(f"splitting {seed} {first_stream}")
     weighted = (_CudaStreamWeights if device == "cuda" else StreamWeights)(games)
+    known = pieces_known - 1  # of the pieces to come; that of the last decision of a bag goes with its board
     for step in range(steps):
-        games.play_on(size, check)
+        games.play_on((step + 1) * size - known - games.decisions, check)
         games.branch(weighted.resample(generator.getrandbits(_RANDOM_BITS), counts=step >= burn_in))
-    result = games.advance(decisions - steps * size, check)
+    result = games.advance(decisions - games.decisions, check)
     # Divided by a number, a GPU would multiply by its inverse, which now and then rounds otherwise.
     rate = weighted.ended / torch.full_like(weighted.ended, (steps - burn_in) * size)
     return SplitResult(
@@ -193,7 +197,10 @@ class StreamWeights:
         self._before = games.stream_games
         population, streams = self._before.shape
         device = self._before.device
-        self._weight = torch.full_like(self._before, _WEIGHT // streams)
+        self._weight = torch.full(
+            (population, streams), _WEIGHT // streams, dtype=torch.float64, device=device
+        )
+        self._unit = torch.ones((population, 1), dtype=torch.float64, device=device)
         self._held = torch.zeros((population, _LEVELS), dtype=torch.float64, device=device)
         self._count = 0
         # Candidates that share pieces share the resampling, too.
@@ -213,11 +220,14 @@ class StreamWeights:
         """
         games, self._count = self._games.stream_games, self._count + 1
         if counts:
-            weight_ended = (self._weight * (games - self._before)).sum(1)
-            self.ended += weight_ended.double() / self._weight.sum(1).double()
+            ended = games - self._before
+            weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))
+            self.ended += weight_ended / self._weight.long().sum(1).double()
         self._before = games
         level = levels(self._games)
-        source, self._weight = resampled(self._weight, level, self._held, self._count, bits + self._offsets)
+        source, self._weight = resampled(
+            *(self._weight, level, self._held, self._unit, self._count, bits + self._offsets)
+        )
         return source
 
 
@@ -238,6 +248,7 @@ class _CudaStreamWeights(StreamWeights):
             self._before,
             self._weight,
             self._held,
+            self._unit,
             self.ended,
             self._count,
             counts,
@@ -264,38 +275,51 @@ def levels(games: Rollout) -> torch.Tensor:
 
 
 def resampled(
-    weight: torch.Tensor, level: torch.Tensor, held: torch.Tensor, count: int, bits: torch.Tensor
+    weight: torch.Tensor,
+    level: torch.Tensor,
+    held: torch.Tensor,
+    unit: torch.Tensor,
+    count: int,
+    bits: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Resample the streams, about the same number at every level, and divide their weights.
 
     Args:
-        weight: Of the streams, shape (population, streams), int64, at least 1.
+        weight: Of the streams, shape (population, streams), float64, multiples of their unit above 0.
         level: Of the streams, shape (population, streams), int64.
         held: The weight of each level, summed over all resamplings before, shape (population, levels),
             float64; that of this one is added in place.
+        unit: Of the weights of a candidate, shape (population, 1), float64; changed in place where one of
+            them falls below 1.
         count: Resamplings, this one included.
         bits: As for `systematic`.
 
     Returns:
-        Source streams, in the order of their levels, and the weight of each; both of the shape and type of
+        Source streams, in the order of their levels, int64, and the weight of each; both of the shape of
         `weight`.
     """
-    now = (
-        torch.zeros(held.shape, dtype=torch.int64, device=held.device).scatter_add_(1, level, weight).double()
-    )
+    empty = torch.zeros(held.shape, dtype=torch.int64, device=held.device)
+    now = _sum(weight, lambda part: empty.scatter_add(1, level, part))
     held += now
     usual = held / torch.full_like(held, count)
-    before = weight.double()
-    share = before / torch.maximum(usual, now).gather(1, level)
+    share = weight / torch.maximum(usual, now).gather(1, level)
     copies = (share * _COPIES).long().clamp(min=1)
     # In the order of the levels, so that every level has its number to less than one stream.
     order = level.sort(dim=1, stable=True).indices
     source = order.gather(1, systematic(copies.gather(1, order), bits))
     # In the mean a stream is taken copies / sum of copies x streams times, and its weight is divided by that.
-    each = before * copies.sum(1, keepdim=True).double() / (copies * weight.shape[1]).double()
-    after = each.long().gather(1, source)
-    scale = torch.full_like(now[:, :1], _WEIGHT) / after.sum(1, keepdim=True).double()
-    return source, (after.double() * scale).long().clamp(min=1)
+    each = weight * copies.sum(1, keepdim=True).double() / (copies * weight.shape[1]).double()
+    after = each.gather(1, source)
+    unit.masked_fill_((after < 1).any(1, keepdim=True), 1 / _PARTS)
+    after = (after / unit).floor() * unit
+    scale = torch.full_like(unit, _WEIGHT) / after.long().sum(1, keepdim=True).double()
+    return source, torch.maximum((after * scale / unit).floor() * unit, unit)
+
+
+def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return a sum of weights, float64, the same in any order: whole parts and others added as integers."""
+    whole = weight.floor()
+    return add(whole.long()).double() + add(((weight - whole) * _PARTS).long()).double() / _PARTS
 
 
 def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pages.result_files import load_all, table_block
+from tetris import Rules
 
 
 def small_boards() -> str:
@@ -57,6 +58,31 @@ def next_piece() -> str:
     return table_block(header, rows, *results)
 
 
+def next_piece_estimated() -> str:
+    """Return what is played with the next piece known beside what importance splitting estimates."""
+    results, rows = load_all("next_piece"), []
+    for result in results:
+        played = {
+            each["board"]: each
+            for each in result.data["measurements"]
+            if (each["controller"], each["pieces_known"]) == ("dt20", 2)
+        }
+        for found in result.data["estimates"]:
+            board, here = found["board"], played.get(found["board"])
+            width = Rules.parse_board(board)[0]
+            rows.append(
+                [
+                    board,
+                    _interval(here, here["decisions"] / here["lines"]) if here else "-",
+                    _interval(found, width / 4),  # a piece has four cells
+                    _interval(found),
+                    str(found["estimates"]),
+                ]
+            )
+    header = ["board", "decisions a game, played", "estimated", "lines a game, estimated", "estimates"]
+    return table_block(header, rows, *results)
+
+
 def other_rules() -> str:
     """Return lines a game of published controllers by the rules that other reports use."""
     results = load_all("other_rules")
@@ -69,8 +95,13 @@ def other_rules() -> str:
 
 
 def _with_interval(score: dict[str, Any]) -> str:
-    lines, low, high = (_four_digits(each) for each in (score["lines_per_game"], *score["ci95"]))
-    return f"{lines} ({low} - {high}), {score['games']:,} games"
+    return f"{_interval(score)}, {score['games']:,} games"
+
+
+def _interval(score: dict[str, Any], scale: float = 1.0) -> str:
+    values = (score["lines_per_game"], *score["ci95"])
+    lines, low, high = ("?" if each is None else _four_digits(scale * each) for each in values)
+    return f"{lines} ({low} - {high})"
 
 
 def _four_digits(value: float) -> str:

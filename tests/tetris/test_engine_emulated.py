@@ -51,11 +51,17 @@ def play_both(
     splits: tuple[int, ...] = (1, 40),
     **options: Any,
 ) -> None:
-    """Play on the CPU and on emulated threads, and compare; 0 warps a block: a warp a game."""
+    """Play on the CPU and on emulated threads, and compare; 0 warps a block: a warp a game.
+
+    Before each part streams change boards.
+    """
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
     actual._operators = emulated(expected.names, expected.pieces_known)
     actual._operators.launch_as(blocks, warps)
+    source = torch.arange(streams).flip(0).expand(len(weights), -1)
     for decisions in splits:
+        expected.branch(source)
+        actual.branch(source)
         expected.play_on(decisions)
         actual.play_on(decisions)
         assert torch.equal(actual._columns, expected._columns)

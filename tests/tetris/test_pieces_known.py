@@ -273,9 +273,30 @@ def test_bad_numbers_are_refused(pieces_known: Any, error: type[Exception], mess
         play_game("dt20", pieces_known=pieces_known)
 
 
-def test_boards_are_not_copied_between_streams() -> None:
-    games = Rollout([[1.0] * 9], streams=2, device="python", pieces_known=2)
-    with pytest.raises(
-        ValueError, match=r"expected pieces_known 1 for importance splitting .*, got 2: a board"
-    ):
-        games.branch(torch.zeros(1, 2, dtype=torch.int64))
+def test_the_known_piece_goes_with_a_board_that_is_copied() -> None:
+    rules, names = Rules(4, 8), ("holes", "max_height", "landing_height")
+    weights = float32(-1, -2, -0.5)
+    games = Rollout([weights], rules, 3, 7, "python", features=",".join(names), pieces_known=2)
+    games.advance(6)
+    boards = [tuple(row for row in board if row) for board in games.boards[0].tolist()]
+    pieces = [PieceStream(rules, 7, stream) for stream in range(3)]
+    assert len({each[6] for each in pieces}) == 3
+    games.branch(torch.tensor([[1, 2, 0]]))
+    games.branch(torch.tensor([[1, 1, 2]]))  # now of streams 2, 2 and 0
+    games.advance(2)
+    for stream, source in enumerate((2, 2, 0)):
+        rows = boards[source]
+        for falls, after_it in ((pieces[source][6], 7), (pieces[stream][7], 8)):
+            rows = choose(rows, falls, weights, names, rules, pieces[stream][after_it]).rows
+        assert tuple(row for row in games.boards[0, stream].tolist() if row) == rows
+
+
+@pytest.mark.parametrize("options", [{}, {"share_streams": False, "first_stream": 9}], ids=str)
+@pytest.mark.parametrize("rules", [Rules(4, 4), Rules(7, 20, pieces="bag")], ids=str)
+def test_copied_boards_are_played_alike(rules: Rules, options: dict[str, Any]) -> None:
+    all_of_them = engines(weights_for("dt", rules.width), rules, 3, **options)
+    for sources in ([[1, 2, 0], [2, 2, 0]], [[2, 1, 1]]):
+        for engine in all_of_them:
+            for source in sources:
+                engine.branch(torch.tensor([source]).expand(3, -1))
+        assert_equal(*all_of_them, decisions=7)

@@ -31,23 +31,27 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
 
 def check_resampling(streams: int, rules: Rules, population: int, shared: bool, device: str) -> None:
     """Resample the same streams some times by the Python on the CPU and by the kernel on a device."""
-    weights = torch.zeros(population, 9)
     games, same = (
-        Rollout(weights, rules, streams, device=where, share_streams=shared) for where in ("cpu", device)
+        Rollout(torch.zeros(population, 9), rules, streams, device=where, share_streams=shared)
+        for where in ("cpu", device)
     )
     expected, actual = StreamWeights(games), _CudaStreamWeights(same)
     moved = False
     for step, bits in enumerate((0, 4095, 1234, 777)):
+        if step == 1:  # from the next step on the unit of their weights is 2^-40
+            for weights in (expected, actual):
+                weights._held.zero_()
+                weights._weight[:, 1:] = 1.0
         shuffled(games, torch.Generator().manual_seed(step))
         shuffled(same, torch.Generator().manual_seed(step))
         source = expected.resample(bits, counts=step > 0)
         assert torch.equal(actual.resample(bits, counts=step > 0).cpu(), source)
-        for name in ("_before", "_weight", "_held", "ended"):
+        for name in ("_before", "_weight", "_held", "_unit", "ended"):
             assert torch.equal(getattr(actual, name).cpu(), getattr(expected, name)), name
         games.branch(source)
         same.branch(source.to(device))
         moved |= not torch.equal(source, torch.arange(streams).expand_as(source))
-    assert streams == 2 or (moved and expected.ended.min() > 0)
+    assert streams == 2 or (moved and expected.ended.min() > 0 and expected._unit.max() < 1)
 
 
 @pytest.mark.parametrize(
@@ -81,18 +85,20 @@ def test_arguments_are_checked(emulated: Any) -> None:
     games = Rollout([[0.0]], streams=4, features="holes")
     weights = StreamWeights(games)
     good = [
-        *(games.columns, games.stream_games, weights._before, weights._weight, weights._held, weights.ended),
-        *(1, True, 0, 0),
+        *(games.columns, games.stream_games, weights._before, weights._weight, weights._held, weights._unit),
+        *(weights.ended, 1, True, 0, 0),
     ]
     emulated.resample(*good)
     for index, bad, message in (
         (0, games.columns.long(), "expected int32 columns"),
         (0, games.columns[0], "expected contiguous columns of shape"),
-        (1, games.stream_games[:, :3], "expected contiguous int64 games"),
-        (2, weights._before.int(), "expected contiguous int64 games"),
+        (1, games.stream_games[:, :3], "expected contiguous games"),
+        (2, weights._before.int(), "expected int64 games"),
+        (3, weights._weight.float(), "expected float64 weight"),
         (4, weights._held[:, :8], "expected contiguous held"),
-        (5, weights.ended.unsqueeze(0), "expected ended of shape"),
-        (6, 0, "expected a count from 1"),
+        (5, weights._unit[0], "expected contiguous unit of shape"),
+        (6, weights.ended.unsqueeze(0), "expected ended of shape"),
+        (7, 0, "expected a count from 1"),
     ):
         with pytest.raises(RuntimeError, match=message):
             emulated.resample(*(bad if i == index else each for i, each in enumerate(good)))
@@ -100,7 +106,8 @@ def test_arguments_are_checked(emulated: Any) -> None:
     many = StreamWeights(wide)
     with pytest.raises(RuntimeError, match="at most 8192 streams"):
         emulated.resample(
-            wide.columns, wide.stream_games, many._before, many._weight, many._held, many.ended, 1, True, 0, 0
+            *(wide.columns, wide.stream_games, many._before, many._weight, many._held, many._unit),
+            *(many.ended, 1, True, 0, 0),
         )
 
 

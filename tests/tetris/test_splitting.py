@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+from typing import cast
+
 import pytest
 import torch
 
 from tetris import Rollout, Rules, published, rollout, split_rollout, splitting
-from tetris.splitting import MOST_STREAMS, levels, resampled, systematic
+from tetris.splitting import MOST_STREAMS, StreamWeights, least_rate, levels, resampled, systematic
 
 DT20 = published("dt20").weights
 
@@ -35,6 +39,19 @@ def test_bags_stay_whole() -> None:
     assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
 
 
+@pytest.mark.parametrize(
+    "rules", [Rules(10, 5), Rules(6, 5, pieces="bag")], ids=["10x5, uniform", "6x5, bags"]
+)
+def test_the_rate_is_that_of_long_play_where_the_next_piece_is_known(rules: Rules) -> None:
+    # Boards copied without their known piece end half as often again; as above, a probability of 1e-5.
+    repeats = 12
+    played = rollout([DT20], rules, 256, 6000, 1, pieces_known=2)
+    rate = int(played.games) / int(played.decisions)
+    split = split_rollout([DT20] * repeats, rules, 256, 803, 2, share_streams=False, pieces_known=2).rate
+    error = (rate**2 / int(played.games) + float(split.var()) / repeats) ** 0.5
+    assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
+
+
 def test_a_rare_end_of_a_game_is_measured() -> None:
     # 51 million lines a game (docs/results.md): they end a game in one of two hundred rollouts.
     split = split_rollout([DT20] * 4, Rules(10, 20), 512, 1200, 3, share_streams=False)
@@ -43,13 +60,27 @@ def test_a_rare_end_of_a_game_is_measured() -> None:
     assert split.decisions.tolist() == [512 * 1200] * 4
 
 
+@pytest.mark.parametrize("known", [1, 2])
+def test_boards_are_copied_when_all_pieces_of_a_bag_are_known(
+    monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    copied = []
+    monkeypatch.setattr(Rollout, "branch", lambda games, _: copied.append(games.decisions))
+    split_rollout([DT20], Rules(10, 7, pieces="bag"), 2, 213, pieces_known=known)
+    assert copied == [7 * bag - (known - 1) for bag in range(1, 31)]
+
+
 @pytest.mark.parametrize("pieces", ["uniform", "bag"])
-def test_the_engines_find_the_same(pieces: str) -> None:
-    rules = Rules(6, 8, pieces=pieces)
+@pytest.mark.parametrize(
+    ("rules", "streams", "known"), [(Rules(6, 8), 8, 1), (Rules(4, 4), 3, 2)], ids=["one known", "two known"]
+)
+def test_the_engines_find_the_same(rules: Rules, streams: int, known: int, pieces: str) -> None:
+    rules = replace(rules, pieces=pieces)
     weights = torch.randn(2, 9, generator=torch.Generator().manual_seed(1))
     weights[0] = torch.tensor(DT20)
     one, other = (
-        split_rollout(weights, rules, 8, 260, 4, device, first_stream=5) for device in ("cpu", "python")
+        split_rollout(weights, rules, streams, 260, 4, device, first_stream=5, pieces_known=known)
+        for device in ("cpu", "python")
     )
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name))
@@ -70,17 +101,64 @@ def test_where_no_game_ends_the_rate_is_zero() -> None:
     assert not split.resolved.any()
 
 
-@pytest.mark.parametrize(("bits", "bias"), [(50, 1.0), (26, 1.0), (20, 0.64), (16, 8.3)])
+@pytest.mark.parametrize(
+    ("bits", "parts", "bias"), [(50, 40, 1.0), (26, 0, 1.0), (20, 0, 0.64), (16, 0, 8.3), (16, 40, 1.0)]
+)
 def test_a_rate_that_rounded_weights_bias_is_marked(
-    monkeypatch: pytest.MonkeyPatch, bits: int, bias: float
+    monkeypatch: pytest.MonkeyPatch, bits: int, parts: int, bias: float
 ) -> None:
     # The rate of DT-20 on 10x12 is 1.32e-5 (benchmarks/notes/splitting-weights.md). The standard error of the
     # mean is 4 % of it.
     monkeypatch.setattr(splitting, "_WEIGHT", 1 << bits)
+    monkeypatch.setattr(splitting, "_PARTS", 1 << parts)
     split = split_rollout([DT20] * 32, Rules(10, 12), 264, 803, 2, share_streams=False)
     assert float(split.rate.mean()) == pytest.approx(bias * 1.32e-5, rel=0.2)
-    assert split.resolved.all() == (bits == 50)
-    assert not split.resolved.any() or bits > 20
+    assert split.resolved.all() == (parts == 40)
+    assert not split.resolved.any() or (bits, parts) not in ((20, 0), (16, 0))
+
+
+class Walk:
+    """Stacks that rise by a row in one decision of ten and fall by one otherwise; a game ends above `TOP`."""
+
+    TOP, RISES, share_streams = 22, 0.1, False
+
+    def __init__(self, population: int, streams: int) -> None:
+        self.stream_games = torch.zeros(population, streams, dtype=torch.int64)
+        self.heights = torch.zeros_like(self.stream_games)
+        self.random = torch.Generator().manual_seed(1)
+
+    @property
+    def column_heights(self) -> torch.Tensor:
+        return self.heights.unsqueeze(-1)
+
+    def play_on(self) -> None:
+        up = torch.rand(self.heights.shape, generator=self.random) < self.RISES
+        self.heights = torch.where(up, self.heights + 1, (self.heights - 1).clamp(0))
+        over = self.heights > self.TOP
+        self.stream_games = self.stream_games + over
+        self.heights[over] = 0
+
+    def rate(self) -> float:
+        """In the long run as many stacks fall from a row, or end, as rise to it."""
+        shares = [1 / self.RISES]  # of the decisions on the rows from the top, where one game ends
+        for _ in range(self.TOP):
+            shares.append((shares[-1] * (1 - self.RISES) + 1) / self.RISES)
+        return 1 / sum(shares)
+
+
+def test_a_rate_of_one_in_ten_thousand_million_million_million_is_measured() -> None:
+    # The mean is further away than five standard errors with a probability below 1e-3: the spread is skew.
+    games, steps, burn_in, bits = Walk(32, 2048), 800, 300, random.Random(1)
+    weights = StreamWeights(cast("Rollout", games))
+    for step in range(steps):
+        games.play_on()
+        source = weights.resample(bits.getrandbits(12), counts=step >= burn_in)
+        games.heights = games.heights.gather(1, source)
+    rates = weights.ended / (steps - burn_in)
+    error = float(rates.std()) / 32**0.5
+    assert error < 0.1 * games.rate()
+    assert float(rates.mean()) == pytest.approx(games.rate(), abs=5 * error)
+    assert games.rate() > least_rate(2048)
 
 
 def test_streams_are_taken_in_proportion_to_their_copies() -> None:
@@ -97,8 +175,9 @@ def test_streams_are_taken_in_proportion_to_their_copies() -> None:
 
 def test_levels_get_equal_numbers_and_keep_their_weight() -> None:
     level = torch.tensor([[0] * 60 + [5] * 4])
-    held = torch.zeros(1, 32, dtype=torch.float64)
-    source, weight = resampled(torch.full((1, 64), 1 << 44), level, held, 1, torch.tensor([[77]]))
+    held, unit = torch.zeros(1, 32, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    weight = torch.full((1, 64), 2.0**44, dtype=torch.float64)
+    source, weight = resampled(weight, level, held, unit, 1, torch.tensor([[77]]))
     assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([32, 0, 0, 0, 0, 32], abs=1)
     assert torch.bincount(source[0])[60:].tolist() == pytest.approx([8] * 4, abs=1)
     for at, held_there in ((0, 60), (5, 4)):
@@ -106,14 +185,31 @@ def test_levels_get_equal_numbers_and_keep_their_weight() -> None:
         assert int(there.sum()) == pytest.approx(held_there << 44, rel=0.05)
     assert int(weight.sum()) == pytest.approx(1 << 50)
     assert held[0, [0, 5]].tolist() == [60 * 2**44, 4 * 2**44]
+    assert (weight == weight.floor()).all()
+
+
+def test_weights_have_parts_once_one_of_them_is_below_1() -> None:
+    level = torch.tensor([[0] * 62 + [5] * 2]).expand(2, -1)
+    held, unit = torch.zeros(2, 32, dtype=torch.float64), torch.ones(2, 1, dtype=torch.float64)
+    weight = torch.full((2, 64), 2.0**44, dtype=torch.float64)
+    weight[:, 62:] = torch.tensor([[6000.0], [3.0]])
+    source, weight = resampled(weight, level, held, unit, 1, torch.tensor([[77], [77]]))
+    assert unit[:, 0].tolist() == [1, 2.0**-40]
+    for each, held_there in ((0, 12000), (1, 6)):
+        there = weight[each, level[each].gather(0, source[each]) == 5]
+        assert float(there.sum()) == pytest.approx(held_there, rel=0.1)
+    assert (weight[0] == weight[0].floor()).all()
+    assert 0 < float(weight[1].min()) < 1
 
 
 def test_a_level_that_holds_less_than_usual_is_not_filled_up() -> None:
     level = torch.tensor([[0] * 60 + [5] * 4])
-    weight = torch.full((1, 64), 1 << 44)
-    held = torch.zeros(1, 32, dtype=torch.float64)
+    weight = torch.full((1, 64), 2.0**44, dtype=torch.float64)
+    held, unit = torch.zeros(1, 32, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
     held[0, [0, 5]] = torch.tensor([2.0**50 * 0.9, 2.0**50 * 0.1 * 9], dtype=torch.float64)
-    source, _ = resampled(weight, level, held, 2, torch.tensor([[77]]))  # usually half of all is at level 5
+    source, _ = resampled(
+        weight, level, held, unit, 2, torch.tensor([[77]])
+    )  # usually half of all is at level 5
     many = int((level.gather(1, source) == 5).sum())
     assert 4 < many < 16
 
@@ -121,13 +217,13 @@ def test_a_level_that_holds_less_than_usual_is_not_filled_up() -> None:
 def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
     copies = torch.full((1, MOST_STREAMS), 1 << 36)
     assert systematic(copies, torch.tensor([[4095]]))[0].tolist() == list(range(MOST_STREAMS))
-    weight = torch.ones(1, MOST_STREAMS, dtype=torch.int64)
-    weight[0, 0] = 1 << 50
+    weight = torch.ones(1, MOST_STREAMS, dtype=torch.float64)
+    weight[0, 0] = 2.0**50
     level = torch.arange(MOST_STREAMS).unsqueeze(0) % 32
-    held = torch.zeros(1, 32, dtype=torch.float64)
-    source, after = resampled(weight, level, held, 1, torch.tensor([[4095]]))
+    held, unit = torch.zeros(1, 32, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    source, after = resampled(weight, level, held, unit, 1, torch.tensor([[4095]]))
     assert torch.bincount(level.gather(1, source)[0]).tolist() == pytest.approx([256] * 32, abs=1)
-    assert int(after.min()) >= 1
+    assert float(after.min()) > 0
     assert int(after.sum()) == pytest.approx(1 << 50, rel=1e-6)
 
 
@@ -175,24 +271,22 @@ def test_bad_counts_are_refused(arguments: tuple[int, int], message: str) -> Non
         split_rollout([DT20], Rules(10, 10), *arguments)
 
 
-def test_the_next_piece_cannot_be_known() -> None:
-    with pytest.raises(ValueError, match="another stream was placed knowing another next piece"):
-        split_rollout([DT20], Rules(10, 10), 8, 400, pieces_known=2)
-
-
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(
-    ("population", "streams", "shared"),
-    [(2, 100, True), (300, 100, True), (3, 1100, False)],
-    ids=["warps", "threads", "several streams a thread of the resampling"],
+    ("population", "streams", "shared", "known"),
+    [(2, 100, True, 1), (300, 100, True, 1), (3, 1100, False, 1), (3, 100, False, 2)],
+    ids=["warps", "threads", "several streams a thread of the resampling", "the next piece known"],
 )
-def test_a_gpu_finds_what_the_cpu_does(population: int, streams: int, shared: bool) -> None:
+def test_a_gpu_finds_what_the_cpu_does(population: int, streams: int, shared: bool, known: int) -> None:
     weights = torch.randn(population, 9, generator=torch.Generator().manual_seed(1))
     weights[0] = torch.tensor(DT20)
     one, other = (
         split_rollout(
-            *(weights, Rules(10, 10), streams, 260, 4, device), share_streams=shared, first_stream=5
+            *(weights, Rules(10, 10), streams, 260, 4, device),
+            share_streams=shared,
+            first_stream=5,
+            pieces_known=known,
         )
         for device in ("cpu", "cuda")
     )

@@ -80,18 +80,17 @@ def score(arguments: argparse.Namespace) -> int:
         estimate,
     )
     from tetris.evaluation.text_table import score_table
-    from tetris.rollouts import check_branching
     from tetris.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
     with one_line_errors():
-        check_branching(arguments.pieces_known or 1)
         rules = game_rules(arguments)
         controllers = read_controllers(arguments.controllers, rules)
         device = choose_device(arguments.device)
         if device not in NATIVE:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
         check_integer("--streams", streams, 2, MOST_STREAMS)
+    known = arguments.pieces_known or 1
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
@@ -102,8 +101,8 @@ def score(arguments: argparse.Namespace) -> int:
     found = []
     for label, controller in controllers:
         with one_line_errors():
-            check_rarely_loses(label, controller, rules, device, seed)
-        found.append(estimate(label, controller, rules, device, enough, seed, streams))
+            check_rarely_loses(label, controller, rules, device, seed, known)
+        found.append(estimate(label, controller, rules, device, enough, seed, streams, pieces_known=known))
     scores = [each.to_dict() for each in found]
     print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
     return 0

@@ -77,4 +77,19 @@ struct PieceReader : PieceStream {
     }
 };
 
+// The pieces of a stream where the next one is known.
+struct KnownPieces : PieceStream {
+    uint64_t t;  // of the next piece
+    int known;   // that piece; at first it may be another stream's
+
+    TETRIS_FUNCTION KnownPieces(const PieceStream& pieces, uint64_t first_t)
+        : PieceStream(pieces), t(first_t), known(piece(first_t)) {}
+
+    TETRIS_FUNCTION int next() {
+        const int falls = known;
+        known = piece(++t);
+        return falls;
+    }
+};
+
 }  // namespace tetris

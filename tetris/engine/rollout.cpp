@@ -32,17 +32,18 @@ struct Cpu {
         std::atomic<int64_t> next{0};
         const auto work = [&](int64_t, int64_t) {
             for (int64_t i = next++; i < all.total; i = next++) {
-                if (all.games_left(i) > 0) play_stream<List>(all, i);
+                if (all.games_left(i) > 0) play_stream<List, TETRIS_PIECES_KNOWN>(all, i);
             }
         };
         torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
     }
 
-    template <class List>
+    template <class List, int PIECES_KNOWN>
     static void play_stream(const RolloutArguments& all, int64_t i) {
-        StreamRollout<FastestLanes, TallLanes, List, TETRIS_PIECES_KNOWN> games(
+        StreamRollout<FastestLanes, TallLanes, List, PIECES_KNOWN> games(
             all.rules, all.weights + all.candidate_of(i) * List::COUNT);
-        PieceReader pieces(all.pieces_of(i), all.start);
+        Pieces<PIECES_KNOWN> pieces(all.pieces_of(i), all.start);
+        if constexpr (PIECES_KNOWN == 2) pieces.known = all.first_piece(i);
         uint32_t* columns = all.boards + i * all.rules.width;
         StoredBoard board{};
         for (int c = 0; c < all.rules.width; ++c) board.columns[c] = turned(columns[c]);

@@ -5,6 +5,7 @@
 #include <torch/headeronly/util/Exception.h>
 
 #include <initializer_list>
+#include <optional>
 
 #include "board.h"
 #include "piece_stream.h"
@@ -14,9 +15,9 @@ namespace tetris {
 using torch::stable::Tensor;
 
 #define TETRIS_ADVANCE_SCHEMA                                                                                           \
-    "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, int height, "      \
-    "bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, int first_stream, bool share_streams, "   \
-    "int start, int decisions, int last_game) -> ()"
+    "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, "                  \
+    "Tensor? known_in, int height, bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, "           \
+    "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
 
 // A rollout, or a part of one: decisions `start` to `start + decisions` - 1 of every game, fewer where a stream has had its
 // `last_game`. Game i is of candidate i / streams.
@@ -30,6 +31,7 @@ struct RolloutArguments {
     uint64_t first_stream, start;
     int64_t decisions, last_game;
     bool share_streams;
+    const int64_t* known_in;  // (games,): the stream of a candidate in which the piece that falls first was known; null: its own
 
     // A GPU has fewer games than 2^31, and divides numbers of 32 bits.
     template <class Index>
@@ -42,6 +44,13 @@ struct RolloutArguments {
         own.stream = first_stream + static_cast<uint64_t>(share_streams ? game % static_cast<Index>(streams) : game);
         return own;
     }
+    // The piece that falls first, where the next one is known.
+    template <class Index>
+    TETRIS_FUNCTION int first_piece(Index game) const {
+        if (known_in == nullptr) return pieces_of(game).piece(start);
+        const Index from = game - game % static_cast<Index>(streams) + static_cast<Index>(known_in[game]);
+        return pieces_of(from).piece(start);
+    }
     // How many games may end on a stream from here on; none if it has stopped.
     template <class Index>
     TETRIS_FUNCTION int64_t games_left(Index game) const {
@@ -49,12 +58,13 @@ struct RolloutArguments {
     }
 };
 
-// The operator, checked. `boards` (population, streams, width) int32; `lines`, `games`, `made` (population, streams) int64.
-// `Device::play<List>(arguments, boards)` plays.
+// The operator, checked. `boards` (population, streams, width) int32; `lines`, `games`, `made` and `known_in`
+// (population, streams) int64. `Device::play<List>(arguments, boards)` plays.
 template <class List, class Device>
-void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made, int64_t height,
-             bool clear_on_overflow, int64_t pieces, int64_t piece_count, bool bag, int64_t seed, int64_t first_stream,
-             bool share_streams, int64_t start, int64_t decisions, int64_t last_game) {
+void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
+             std::optional<Tensor> known_in, int64_t height, bool clear_on_overflow, int64_t pieces, int64_t piece_count,
+             bool bag, int64_t seed, int64_t first_stream, bool share_streams, int64_t start, int64_t decisions,
+             int64_t last_game) {
     using Tensors = std::initializer_list<const Tensor*>;
     using torch::headeronly::ScalarType;
     const auto check = [](bool condition, const char* message) { STD_TORCH_CHECK(condition, message); };
@@ -62,15 +72,16 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
           "expected float32 weights and int32 boards");
     check(weights.dim() == 2 && weights.size(1) == List::COUNT, "expected weights of shape (population, features)");
     check(boards.dim() == 3 && boards.size(0) == weights.size(0), "expected boards of shape (population, streams, width)");
+    const Tensor& known = known_in.has_value() ? *known_in : made;
     const int64_t population = boards.size(0), streams = boards.size(1), width = boards.size(2);
-    for (const Tensor* each : Tensors{&weights, &boards, &lines, &games, &made}) {
+    for (const Tensor* each : Tensors{&weights, &boards, &lines, &games, &made, &known}) {
         check(each->is_contiguous(), "expected contiguous tensors");
         check(each->is_cuda() == boards.is_cuda() && each->get_device_index() == boards.get_device_index(),
               "expected all tensors on one device");
     }
-    for (const Tensor* each : Tensors{&lines, &games, &made}) {
+    for (const Tensor* each : Tensors{&lines, &games, &made, &known}) {
         check(each->scalar_type() == ScalarType::Long && each->numel() == population * streams,
-              "expected int64 lines, games and made of shape (population, streams)");
+              "expected int64 lines, games, made and known_in of shape (population, streams)");
     }
     check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT, "expected a board of 4..10 x 4..24");
     check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
@@ -92,6 +103,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
             decisions,
             last_game,
             share_streams,
+            known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr,
         },
         boards);
 }

@@ -95,10 +95,11 @@ struct WarpRollout {
         for (; made < job.decisions && ended < games_left; ++made) {
             // Each thread knows the piece of one of 32 decisions.
             if (made % WARP == 0) pieces = stream.piece(job.start + made + L::lane());
-            const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
+            int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
             const Board<L> board(geometry, cells);
             Choice choice;
             if constexpr (PIECES_KNOWN == 2) {
+                if (made == 0) piece = job.first_piece(index);
                 const int next = stream.piece(job.start + made + 1);
                 choice = choose_by_pairs<List>(board, decision.weights, piece, next, job.rules.clear_on_overflow,
                                                [&](const Board<L>& on, int falls) { return choose(decision, on, falls); });

@@ -95,7 +95,7 @@ def compare(
         decisions: Decisions to play, or to estimate with.
         device: The engine.
         check: Called a few times a second; an exception ends the measurement.
-        pieces_known: 1, the piece that falls, or 2, the next one, too; then all are played.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
     """
     yield _score(LEARNED, controller, rules, decisions, device, check, pieces_known).to_dict()
     for name in REFERENCES:
@@ -112,12 +112,14 @@ def _score(
     check: Callable[[], None] | None,
     pieces_known: int,
 ) -> Measurement | Estimate:
-    if device in NATIVE and decisions >= PLAYED and pieces_known == 1:
-        ended = games_ended(controller, rules, device, DEFAULT_SEED)
+    if device in NATIVE and decisions >= PLAYED:
+        ended = games_ended(controller, rules, device, DEFAULT_SEED, pieces_known)
         if rarely_loses(ended, PLAYED):
             least = min(decisions, MOST_ESTIMATED)
             return estimate(
-                label, controller, rules, device, lambda found: found.decisions >= least, check=check
+                *(label, controller, rules, device, lambda found: found.decisions >= least),
+                check=check,
+                pieces_known=pieces_known,
             )
     limit = Limit(decisions=decisions)
     with progress_bar(f"{label} on {rules.board}", limit) as show:

@@ -50,6 +50,7 @@ class Estimate:
         rates: Independent estimates of the termination rate, games ended a decision, at least two.
         decisions: Decisions of all estimates.
         seconds: Seconds they took.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
     """
 
     label: str
@@ -61,6 +62,7 @@ class Estimate:
     rates: Sequence[float]
     decisions: int
     seconds: float
+    pieces_known: int = 1
 
     @property
     def lines_per_game(self) -> float | None:
@@ -101,6 +103,7 @@ class Estimate:
             "decisions": self.decisions,
             "seconds": self.seconds,
             "seed": self.seed,
+            "pieces_known": self.pieces_known,
             "resolved": self.resolved,
         }
 
@@ -129,6 +132,7 @@ def estimate(
     seed: int = DEFAULT_SEED,
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
+    pieces_known: int = 1,
 ) -> Estimate:
     """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
@@ -143,6 +147,7 @@ def estimate(
         seed: Seed of the pieces.
         streams: Streams of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
         check: Called a few times a second; an exception ends the estimate.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
     """
     weights = torch.tensor([controller.weights] * ESTIMATES)
     began = time.perf_counter()
@@ -166,6 +171,7 @@ def estimate(
                 features=controller.features,
                 share_streams=False,
                 first_stream=(len(rates) + ranks.rank() * ESTIMATES) * streams,
+                pieces_known=pieces_known,
                 check=show,
             )
             passed = time.perf_counter() - began
@@ -181,13 +187,26 @@ def estimate(
                 made += int(decisions)
                 bar.update(ESTIMATES)
                 estimated = Estimate(
-                    label, controller, rules, device, seed, streams, tuple(rates), made, passed
+                    *(
+                        label,
+                        controller,
+                        rules,
+                        device,
+                        seed,
+                        streams,
+                        tuple(rates),
+                        made,
+                        passed,
+                        pieces_known,
+                    )
                 )
                 if enough(estimated):
                     return estimated
 
 
-def games_ended(controller: LinearController, rules: Rules, device: str, seed: int) -> int:
+def games_ended(
+    controller: LinearController, rules: Rules, device: str, seed: int, pieces_known: int = 1
+) -> int:
     """Return the number of games that end in `PLAYED` decisions without splitting."""
     features = controller.features
     own = ranks.share(STREAMS)
@@ -202,6 +221,7 @@ def games_ended(controller: LinearController, rules: Rules, device: str, seed: i
             device,
             features=features,
             first_stream=own.start,
+            pieces_known=pieces_known,
         )
         return played.games.cpu()
 
@@ -209,10 +229,10 @@ def games_ended(controller: LinearController, rules: Rules, device: str, seed: i
 
 
 def check_rarely_loses(
-    label: str, controller: LinearController, rules: Rules, device: str, seed: int
+    label: str, controller: LinearController, rules: Rules, device: str, seed: int, pieces_known: int = 1
 ) -> None:
     """Raise ValueError if a controller loses often enough to be played instead."""
-    games, decisions = games_ended(controller, rules, device, seed), PLAYED
+    games, decisions = games_ended(controller, rules, device, seed, pieces_known), PLAYED
     if not rarely_loses(games, decisions):
         raise ValueError(
             f"{label} ends {games:,} games in {decisions:,} decisions on {rules.board}: "

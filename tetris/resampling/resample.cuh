@@ -4,8 +4,8 @@
 // their bytes and take 13 us, bound by latency, beside 800 to 1,100 us for the four decisions between two resamplings. As
 // 70 launches of operations on whole tensors it took 230 us, and the GPU idled for another 150 us.
 //
-// Sums are of integers and all else is done number by number, in the order of the Python, so that all engines resample the
-// same.
+// Weights are multiples of a unit, 1 or 1 / PARTS. Sums are of integers, whole parts and others apart, and all else is done
+// number by number, in the order of the Python, so that all engines resample the same.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ namespace tetris {
 constexpr int LEVELS = WARP;
 constexpr int MOST_RESAMPLING_WARPS = 16;
 constexpr double ALL_WEIGHT = 1125899906842624.0;  // 2^50, of all streams of a candidate, about
+constexpr double PARTS = 1099511627776.0;          // 2^40, of 1, where a weight of the candidate has been below 1
 constexpr double COPIES = 1048576.0;               // of a stream that holds the whole weight of its level
 constexpr int RANDOM_BITS = 12;
 
@@ -26,21 +27,23 @@ struct Resampling {
     const uint32_t* columns;  // (population, streams, width): bit y is row y
     const int64_t* games;     // that have ended on each stream
     int64_t* before;          // `games` at the last resampling; carried on
-    int64_t* weight;          // of each stream; carried on
+    double* weight;           // of each stream; carried on
     double* held;             // (population, LEVELS): weight of each level, summed over the resamplings; carried on
+    double* unit;             // (population): of the weights; carried on
     double* ended;            // (population): share of the weight that ended, summed over them; carried on
     double count;             // resamplings, this one included
     bool counts;              // whether what ended counts
     int64_t bits, offset;     // where resampling begins: bits + offset * candidate
     int64_t* source;          // result: from which stream each goes on
-    int64_t *level, *order, *until, *after;  // scratch
+    int64_t *level, *order, *until;  // scratch
+    double* after;                   // scratch
 };
 
 // What the threads of a block leave for each other.
 struct ResamplingMemory {
-    unsigned long long now[LEVELS];  // weight of each level
-    double most[LEVELS];             // the weight that a stream's is divided by for its share
-    int place[LEVELS];               // of a level's next stream, in the order of the levels
+    unsigned long long whole[LEVELS], parts[LEVELS];  // weight of each level
+    double most[LEVELS];                              // the weight that a stream's is divided by for its share
+    int place[LEVELS];                                // of a level's next stream, in the order of the levels
     int warp_place[MOST_RESAMPLING_WARPS][LEVELS];
     int64_t warp_sum[MOST_RESAMPLING_WARPS];
 };
@@ -76,12 +79,17 @@ struct ResamplingBlock {
         const int64_t candidate = blockIdx.x, first = candidate * own.streams;
         own.columns += first * own.width;
         own.games += first;
+        own.unit += candidate;
         own.ended += candidate;
         own.held += candidate * LEVELS;
         own.bits += candidate * own.offset;
-        for (int64_t** each : {&own.before, &own.weight, &own.source, &own.level, &own.order, &own.until, &own.after}) {
-            *each += first;
-        }
+        for (int64_t** each : {&own.before, &own.source, &own.level, &own.order, &own.until}) *each += first;
+        for (double** each : {&own.weight, &own.after}) *each += first;
+    }
+
+    template <class Integer>
+    __device__ static double with_parts(Integer whole, Integer parts) {
+        return static_cast<double>(whole) + static_cast<double>(parts) / PARTS;
     }
 
     // The sum of a number of every thread, for all of them.
@@ -111,24 +119,29 @@ struct ResamplingBlock {
     // Where the streams are, what the levels hold, and what has ended since the last resampling.
     __device__ void weigh() {
         if (thread < LEVELS) {
-            memory.now[thread] = 0;
+            memory.whole[thread] = memory.parts[thread] = 0;
             memory.place[thread] = 0;
         }
         __syncthreads();
-        int64_t all = 0, ended = 0;
+        int64_t all = 0, ended = 0, ended_parts = 0;
         for (int i = thread; i < own.streams; i += threads) {
             const int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
+            const auto whole = static_cast<int64_t>(own.weight[i]);
+            const auto parts = static_cast<int64_t>((own.weight[i] - static_cast<double>(whole)) * PARTS);
             own.level[i] = level;
-            atomicAdd(&memory.now[level], static_cast<unsigned long long>(own.weight[i]));
+            atomicAdd(&memory.whole[level], static_cast<unsigned long long>(whole));
+            if (parts != 0) atomicAdd(&memory.parts[level], static_cast<unsigned long long>(parts));
             atomicAdd(&memory.place[level], 1);
-            all += own.weight[i];
-            ended += own.weight[i] * (own.games[i] - own.before[i]);
+            all += whole;
+            ended += whole * (own.games[i] - own.before[i]);
+            ended_parts += parts * (own.games[i] - own.before[i]);
             own.before[i] = own.games[i];
         }
         all = sum(all);
         ended = sum(ended);
+        ended_parts = sum(ended_parts);
         if (thread == 0) {
-            if (own.counts) *own.ended += static_cast<double>(ended) / static_cast<double>(all);
+            if (own.counts) *own.ended += with_parts(ended, ended_parts) / static_cast<double>(all);
             int below = 0;
             for (int level = 0; level < LEVELS; ++level) {
                 const int here = memory.place[level];
@@ -137,7 +150,7 @@ struct ResamplingBlock {
             }
         }
         if (thread < LEVELS) {
-            const auto now = static_cast<double>(memory.now[thread]);
+            const double now = with_parts(memory.whole[thread], memory.parts[thread]);
             own.held[thread] += now;
             const double usual = own.held[thread] / own.count;
             memory.most[thread] = usual > now ? usual : now;
@@ -169,7 +182,7 @@ struct ResamplingBlock {
             __syncthreads();
             if (there) {
                 const int place = memory.warp_place[warp][level] + rank;
-                const auto copies = static_cast<int64_t>(static_cast<double>(own.weight[i]) / memory.most[level] * COPIES);
+                const auto copies = static_cast<int64_t>(own.weight[i] / memory.most[level] * COPIES);
                 own.order[place] = i;
                 own.until[place] = copies > 1 ? copies : 1;
             }
@@ -190,7 +203,8 @@ struct ResamplingBlock {
     __device__ void take() {
         const int64_t total = own.until[own.streams - 1];
         const int64_t begin = total * (own.bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
-        int64_t all = 0;
+        double unit = *own.unit;
+        int64_t small = 0, all = 0;
         for (int i = thread; i < own.streams; i += threads) {
             const int64_t wanted = i * total + begin;
             int low = 0, high = own.streams - 1;
@@ -201,16 +215,21 @@ struct ResamplingBlock {
             }
             const int64_t source = own.order[low], copies = own.until[low] - (low > 0 ? own.until[low - 1] : 0);
             // In the mean it is taken copies / total x streams times, and its weight is divided by that.
-            const auto weight = static_cast<int64_t>(static_cast<double>(own.weight[source]) * static_cast<double>(total) /
-                                                   static_cast<double>(copies * own.streams));
+            const double weight = own.weight[source] * static_cast<double>(total) / static_cast<double>(copies * own.streams);
             own.source[i] = source;
             own.after[i] = weight;
-            all += weight;
+            small += weight < 1 ? 1 : 0;
+        }
+        if (sum(small) > 0) unit = 1 / PARTS;
+        if (thread == 0) *own.unit = unit;
+        for (int i = thread; i < own.streams; i += threads) {
+            own.after[i] = floor(own.after[i] / unit) * unit;
+            all += static_cast<int64_t>(own.after[i]);
         }
         const double scale = ALL_WEIGHT / static_cast<double>(sum(all));
         for (int i = thread; i < own.streams; i += threads) {
-            const auto weight = static_cast<int64_t>(static_cast<double>(own.after[i]) * scale);
-            own.weight[i] = weight > 1 ? weight : 1;
+            const double weight = floor(own.after[i] * scale / unit) * unit;
+            own.weight[i] = weight > unit ? weight : unit;
         }
     }
 };

@@ -20,7 +20,6 @@ from kernels.checks import check_integer
 from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
 from tetris.devices import choose_device
 from tetris.game import MOST_PIECES_KNOWN
-from tetris.rollouts import check_branching
 from tetris.rules import check_rules
 from tetris.training.recipe import Recipe
 
@@ -116,7 +115,7 @@ class LinesPerGame:
             streams: Streams of games that a candidate plays.
             decisions: Decisions on each.
             split: Estimate by importance splitting, for controllers whose games hardly end.
-            pieces_known: 1, the piece that falls, or 2, the next one, too; without splitting.
+            pieces_known: 1, the piece that falls, or 2, the next one, too.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
             check: Called a few times a second while games are played; may raise to end them.
@@ -131,8 +130,6 @@ class LinesPerGame:
         self._streams = check_integer("streams", streams, 1)
         self._decisions = check_integer("decisions", decisions, 1)
         self._pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
-        if split:
-            check_branching(pieces_known)
         self._piece_seed = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
         self._device = choose_device(device)
         self._check = check

@@ -21,7 +21,6 @@ from tetris.controller import MOST_BYTES
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_label
 from tetris.game import MOST_PIECES_KNOWN
-from tetris.rollouts import check_branching
 from tetris.rules import RULES
 from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.curriculum import CurriculumStage, curriculum_text, cut_to_board, parse_curriculum
@@ -164,7 +163,6 @@ class Recipe:
         if (most := max(stage.decisions for stage in self.stages)) > _MOST_STEPS:
             raise ValueError(f"expected decisions on a stream to be at most 2^62, got {most}")
         if any(stage.split for stage in self.stages):
-            check_branching(self.pieces_known)
             fewest = min(stage.decisions for stage in self.stages if stage.split)
             if fewest < LEAST_DECISIONS or not 2 <= self.streams <= MOST_STREAMS:
                 raise ValueError(

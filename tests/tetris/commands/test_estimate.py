@@ -30,7 +30,7 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert list(measured) == [
         *("controller", "features", "weights", "board", "rule", "pieces", "device", "estimator"),
         *("lines_per_game", "ci95", "estimates", "streams", "decisions", "seconds", "seed"),
-        "resolved",
+        *("pieces_known", "resolved"),
     ]
     assert (measured["device"], measured["streams"], measured["seed"]) == ("cpu", 256, DEFAULT_SEED)
     assert (measured["controller"], measured["board"], measured["estimator"]) == ("dt20", "10x16", METHOD)
@@ -41,15 +41,20 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert 0.9 * low < 1.34e6 < 1.1 * high
 
 
+def test_the_next_piece_may_be_known(script: Script) -> None:
+    arguments = ("--board", "10x9", "--device", "cpu", "--pieces-known", 2, *FEW)
+    title, *_, row = script("estimate_tetris", "best", *arguments).out.splitlines()[:4]
+    assert title == "board 10x9, published rule, pieces uniform (seed 12345), the next one known, engine cpu"
+    assert " 16 estimates " in row
+
+
 def test_the_table_says_what_it_holds_for(script: Script) -> None:
     arguments = ("--board", "10x20", "--pieces", "bag", "--rule", "clear-on-overflow", *FEW)
-    title, header, _, row, note = script("estimate_tetris", "DT-20", *arguments).out.splitlines()
+    title, header, _, row = script("estimate_tetris", "DT-20", *arguments).out.splitlines()
     assert title == "board 10x20, clear-on-overflow rule, pieces bag (seed 12345), engine cpu"
     assert header.split("  ")[0] == "controller"
     assert row.startswith("dt20 ")
     assert " 16 " in row
-    # Sixteen streams find hardly an end on this board.
-    assert note == "dt20: beyond what the weights of streams resolve; the estimate is biased"
 
 
 def test_the_same_seed_gives_the_same_estimate_and_another_batch_goes_on(script: Script) -> None:
@@ -93,7 +98,6 @@ def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> Non
     ("arguments", "message"),
     [
         (("dt200",), "got 'dt200'; did you mean 'dt20'?"),
-        (("dt20", "--pieces-known", "2"), "expected pieces_known 1 for importance splitting"),
         (("dt20", "--streams", "1"), "expected --streams from 2 to 8192, got 1"),
         (("dt20", "--device", "python"), "expected a device among auto, cpu, cuda; got 'python'"),
         (("dt20", "--seconds", "1", "--decisions", "1"), "not allowed with argument"),

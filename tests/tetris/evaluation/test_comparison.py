@@ -56,11 +56,16 @@ def test_too_few_decisions_and_the_reference_implementation_estimate_nothing(end
     assert "games" in learned(Rules(5, 6), 64, "python")
 
 
-def test_with_the_next_piece_known_all_are_played_and_nothing_is_shipped() -> None:
+def test_with_the_next_piece_known_nothing_is_shipped() -> None:
     scores = list(compare(LEARNED, LOW, 64, "python", pieces_known=2))
     assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
         *(("learned", 2, 64), ("bcts", 2, 64), ("dt20", 2, 64)),
     ]
+
+
+def test_an_estimate_knows_as_many_pieces(ended: dict[str, int]) -> None:
+    scores = compare(LEARNED, HIGH, 12_000_000, "cpu", pieces_known=2)
+    assert [(each["estimates"], each["pieces_known"]) for each in scores] == [(32, 2)] * 3
 
 
 def test_an_estimate_has_its_limit(ended: dict[str, int]) -> None:

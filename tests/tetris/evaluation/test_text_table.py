@@ -55,7 +55,7 @@ def test_a_shipped_score_says_where_it_was_measured() -> None:
 
 
 def test_an_estimate_beyond_what_is_resolved_is_marked() -> None:
-    rates = (1e-13,) * 16
+    rates = (1e-25,) * 16
     found = Estimate("mine", published("dt20"), Rules(), "cpu", 1, 64, rates, 39_000_000, 2.5)
     assert not found.resolved
     *_, row, note = score_table([found.to_dict()]).splitlines()

@@ -210,7 +210,6 @@ def test_curriculum_that_is_none(text: str) -> None:
         ),
         ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
         ({"pieces_known": 3}, "pieces_known from 1 to 2, got 3"),
-        ({"pieces_known": 2}, r"pieces_known 1 for importance splitting \(split in a curriculum\), got 2"),
         ({"population": 1}, "population >= 2, got 1"),
         ({"population": 8, "elites": 9}, "at most the population of 8, got 9"),
         (
@@ -275,6 +274,13 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
     same = {**asdict(first), "device": "python", "preset": "record", "score_decisions": 0}
     assert Recipe(**same).fingerprint() == first.fingerprint()
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_may_know_the_next_piece(preset: str) -> None:
+    recipe = make_recipe("cpu", {"preset": preset, "pieces_known": 2})
+    assert recipe.pieces_known == 2
+    assert any(stage.split for stage in recipe.stages)
 
 
 def test_the_fingerprint_of_runs_that_know_one_piece_is_that_of_older_ones() -> None:

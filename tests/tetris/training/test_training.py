@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import Interrupted, StopRequest, maximize
-from tetris import LinearController, Rollout, RolloutResult, Rules, split_rollout
+from tetris import LinearController, Rollout, RolloutResult, Rules, rollout, split_rollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, RunObjective, lines_per_game, piece_seed, unit_length
 from tetris.training.recipe import Recipe, make_recipe
@@ -236,17 +236,14 @@ def test_lines_per_game_is_the_objective_of_a_run(tmp_path: Path) -> None:
     assert own(candidates, 1).tolist() != own(candidates, 0).tolist()
 
 
-def test_lines_per_game_may_know_the_next_piece() -> None:
-    weights = torch.tensor([[-0.6, -0.8]])
-    f = LinesPerGame(
-        "holes,max_height", Rules(5, 6), streams=4, decisions=20, pieces_known=2, device="python"
+@pytest.mark.parametrize(("split", "decisions"), [(False, 20), (True, 213)])
+def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> None:
+    weights, rules, features = torch.tensor([[-0.6, -0.8]]), Rules(5, 6), "holes,max_height"
+    f = LinesPerGame(features, rules, streams=4, decisions=decisions, split=split, pieces_known=2)
+    played = (split_rollout if split else rollout)(
+        *(weights, rules, 4, decisions, piece_seed(1)), features=features, pieces_known=2
     )
-    played = Rollout(
-        *(weights, Rules(5, 6), 4, piece_seed(1), "python"), features="holes,max_height", pieces_known=2
-    ).advance(20)
     assert f(weights).tolist() == lines_per_game(played).tolist()
-    with pytest.raises(ValueError, match="expected pieces_known 1 for importance splitting"):
-        LinesPerGame("holes", split=True, pieces_known=2)
 
 
 def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
