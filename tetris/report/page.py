@@ -43,7 +43,7 @@ def report_page(run: RunRecord, across: str = "generation", *, live: bool = Fals
         live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
     """
     recipe = run.recipe
-    state = f"{run.generations} of {counted(recipe.total_generations, 'generation')}"
+    state = f"{run.generations:,} of {counted(recipe.total_generations, 'generation')}"
     parts = [
         paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
         _tiles([*_best_scores(run), *_costs(run, state)]),

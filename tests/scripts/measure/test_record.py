@@ -18,7 +18,7 @@ from tetris import LinearController, published
 
 Script = Callable[..., Any]
 CONTROLLERS = ROOT / "tetris" / "controllers"
-GENERATIONS = 100
+GENERATIONS = 400  # of which a second is not enough for the fastest machine
 TINY = {
     **{"preset": "quick", "device": "python", "seed": 1, "board": "5x6", "generations": GENERATIONS},
     **{"features": "holes,max_height,landing_height", "population": 6, "streams": 1, "decisions": 30},
