@@ -18,11 +18,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from kernels.files import read_bytes, write_text
 from kernels.names import did_you_mean, meant_path, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
 from tetris.rules import Rules, check_rules
+from tetris.whole_weights import played_weights
 
 FORMAT = "cem-tetris-controller"
 VERSION = 1
@@ -50,7 +52,7 @@ class LinearController:
 
     Attributes:
         features: Name of a feature set, or feature names separated by commas.
-        weights: One finite number a feature, in summation order. Kept in float64, played in float32.
+        weights: One finite number a feature, in summation order. Kept in float64, played as `played_weights`.
         rules: The rules it was made for. It plays by others, too, if its features exist for them.
         name: Its name in tables; may be empty.
         provenance: Its origin, as plain JSON values.
@@ -79,9 +81,10 @@ class LinearController:
         self.names_on(self.rules)
 
     @property
-    def float32_weights(self) -> npt.NDArray[np.float32]:
-        """The weights in float32, shape (features,)."""
-        return np.array(self.weights, dtype=np.float32)
+    def played_weights(self) -> npt.NDArray[np.float64]:
+        """The weights it plays with, rounded by `tetris.whole_weights`: shape (features,), float64."""
+        weights = torch.tensor(self.weights, dtype=torch.float32)
+        return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
         """Return the names of the features on a board, in summation order.

@@ -31,7 +31,7 @@ class Explanation:
         features: Their values.
         leads: What each feature adds to the margin: its weighted value minus the best other placement's;
             without a margin the weighted value alone.
-        value: The weighted sum, in float32 as the engines add it up.
+        value: The weighted sum.
         margin: The value minus that of the best other placement; negative where the controller
             prefers another. None where the placement, or every other one, ends the game.
     """
@@ -57,7 +57,7 @@ def decisions(
     Raises:
         ValueError: If the controller cannot play on that board.
     """
-    names, weights = controller.names_on(rules), controller.float32_weights
+    names, weights = controller.names_on(rules), controller.played_weights
     rows: Rows = ()
     t = 0
     while True:
@@ -84,7 +84,7 @@ def explain(
     Raises:
         ValueError: If the controller cannot play on that board.
     """
-    names, weights = controller.names_on(after.rules), controller.float32_weights
+    names, weights = controller.names_on(after.rules), controller.played_weights
     others = [
         other
         for other in after_states(rows, after.shape.piece, after.rules)
@@ -93,14 +93,13 @@ def explain(
     features = [_features(each, weights, names, next_piece) for each in (after, *others)]
     if features[0] is None:
         return explain(rows, after, controller)
-    values = np.array([each for each in features if each is not None], dtype=np.float32)
+    values = np.array([each for each in features if each is not None], dtype=np.float64)
     sums = weighted_sums(values, weights).tolist()
-    with np.errstate(over="ignore", invalid="ignore"):
-        weighted = values * weights
-        leads, margin = weighted[0], None
-        if len(values) > 1 and not after.game_over:
-            margin = sums[0] - max(sums[1:])
-            leads = weighted[0] - weighted[1 + sums[1:].index(max(sums[1:]))]
+    weighted = values * weights
+    leads, margin = weighted[0], None
+    if len(values) > 1 and not after.game_over:
+        margin = sums[0] - max(sums[1:])
+        leads = weighted[0] - weighted[1 + sums[1:].index(max(sums[1:]))]
     return Explanation(names, tuple(values[0].tolist()), tuple(leads.tolist()), sums[0], margin)
 
 

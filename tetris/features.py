@@ -52,6 +52,9 @@ class AfterState:
 PLACEMENT_FEATURES = ("landing_height", "eroded_cells")
 """The features that tell of the placement; all others tell of the board it leads to."""
 
+DENOMINATORS = {"landing_height": 2}
+"""Times which features are whole numbers, where they are not as they are."""
+
 Feature = Callable[[AfterState], float]
 _Family = Callable[[int, AfterState], float]
 

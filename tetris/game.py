@@ -19,7 +19,7 @@ from tetris.pieces import PIECES, Shape
 from tetris.rules import Rules
 
 Rows = tuple[int, ...]
-Weights = npt.NDArray[np.float32]
+Weights = npt.NDArray[np.float64]
 
 MOST_PIECES_KNOWN = 2
 """The most pieces that a controller can know: the one that falls, and the next."""
@@ -48,7 +48,7 @@ class Step:
         rows: Rows of the stack afterwards, from the bottom; bit c is column c. After a game over,
             the stack that overflowed the board.
         features: Feature values of the after-state, in summation order.
-        value: Their weighted sum in float32.
+        value: Their weighted sum.
         game_over: Whether the game ended; the next piece then falls on an empty board.
     """
 
@@ -110,22 +110,20 @@ def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
             yield place(rows, shape, column, landing_row(heights, shape, column), rules)
 
 
-def weighted_sums(values: npt.NDArray[np.float32], weights: Weights) -> npt.NDArray[np.float32]:
-    """Return the value of each after-state: its features times the weights, summed in feature order from 0.
+def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDArray[np.float64]:
+    """Return the value of each after-state: the sum of its features times the weights.
 
-    Products and sums are rounded to float32 one by one, so that all engines choose the same placement.
+    It is exact under weights that `tetris.whole_weights.played_weights` made, so that all engines choose the
+    same placement, in whatever order they add.
 
     Args:
-        values: Feature values, shape (after-states, features), float32.
-        weights: Shape (features,), float32.
+        values: Feature values, shape (after-states, features), float64.
+        weights: Shape (features,), float64.
 
     Returns:
-        Shape (after-states,), float32.
+        Shape (after-states,), float64.
     """
-    sums = np.zeros(len(values), dtype=np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for column, weight in zip(values.T, weights, strict=True):
-            sums = sums + column * weight
+    sums: npt.NDArray[np.float64] = (values * weights).sum(-1)
     return sums
 
 
@@ -139,16 +137,16 @@ def choose(
 ) -> AfterState:
     """Return the after-state of the placement that a linear controller chooses.
 
-    It is the first placement of the greatest value among those that do not end the game. If there is none, or
-    none has a value above minus infinity, it is orientation 0 in column 0.
+    It is the first placement of the greatest value among those that do not end the game. If there is none, it
+    is orientation 0 in column 0.
 
     With the next piece known, a placement's value is that of the best pair it begins: see `pair_value`. Where
-    no pair has one above minus infinity, it decides as if the next piece were not known.
+    every pair ends the game, it decides as if the next piece were not known.
 
     Args:
         rows: The stack.
         piece: Number of the piece that falls.
-        weights: Shape (features,), float32.
+        weights: Shape (features,), float64.
         names: Names of the features, in summation order.
         rules: The rules of the game.
         next_piece: Number of the piece that falls after it; None: not known.
@@ -163,7 +161,7 @@ def choose(
 
 
 def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]) -> float:
-    """Return the value of a placement and the best one of the next piece after it, in float32.
+    """Return the value of a placement and the best one of the next piece after it.
 
     It is the value of the second after-state, plus the weighted sum of the first one's `PLACEMENT_FEATURES`:
     the board counts after both placements, landing height and eroded cells count for each of them.
@@ -175,10 +173,9 @@ def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tupl
     if second is None:
         return _NEVER
     own = [i for i, name in enumerate(names) if name in PLACEMENT_FEATURES]
-    values = np.array([feature_values(second, names)], dtype=np.float32)
-    of_first = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return (weighted_sums(values, weights) + weighted_sums(of_first, weights[own])).item()
+    values = np.array([feature_values(second, names)], dtype=np.float64)
+    of_first = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float64)
+    return (weighted_sums(values, weights) + weighted_sums(of_first, weights[own])).item()
 
 
 def best_next(
@@ -197,13 +194,13 @@ def _values(candidates: list[AfterState], weights: Weights, names: tuple[str, ..
     surviving = [after for after in candidates if not after.game_over]
     if not surviving:
         return [_NEVER] * len(candidates)
-    values = np.array([feature_values(after, names) for after in surviving], dtype=np.float32)
+    values = np.array([feature_values(after, names) for after in surviving], dtype=np.float64)
     sums = iter(weighted_sums(values, weights).tolist())
     return [_NEVER if after.game_over else next(sums) for after in candidates]
 
 
 def _first_best(values: list[float]) -> int | None:
-    """Return the index of the first greatest value; None if none is above minus infinity. NaN never is."""
+    """Return the index of the first greatest value; None if none is above minus infinity."""
     best, greatest = None, _NEVER
     for index, value in enumerate(values):
         if value > greatest:
@@ -236,7 +233,7 @@ def steps(
     Args:
         rows: The stack before the first of them.
         pieces: ``pieces[t]`` is the piece of decision t.
-        weights: Shape (features,), float32.
+        weights: Shape (features,), float64.
         names: Names of the features, in summation order.
         rules: The rules of the game.
         start: Number of the first decision.
@@ -254,7 +251,7 @@ def steps(
             landing_row=after.landing_row,
             rows=after.rows,
             features=tuple(features),
-            value=weighted_sums(np.array([features], dtype=np.float32), weights).item(),
+            value=weighted_sums(np.array([features], dtype=np.float64), weights).item(),
             game_over=after.game_over,
         )
         rows = () if after.game_over else after.rows
@@ -277,7 +274,7 @@ def play(
 
     Args:
         rows: The stack before the first decision.
-        weights: Shape (features,), float32.
+        weights: Shape (features,), float64.
         names: Names of the features, in summation order.
         rules: The rules of the game.
         seed: Seed of the pieces, unsigned 64-bit.

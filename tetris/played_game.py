@@ -115,7 +115,7 @@ def play_game(
     check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
     names, pieces = played.names_on(rules), PieceStream(rules, seed, stream)
     made = []
-    for step in steps((), pieces, played.float32_weights, names, rules, 0, most_pieces, pieces_known):
+    for step in steps((), pieces, played.played_weights, names, rules, 0, most_pieces, pieces_known):
         made.append(step)
         if step.game_over:
             break

@@ -25,6 +25,7 @@ from tetris.game import MOST_PIECES_KNOWN, Rows, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
 from tetris.rules import Rules, check_rules
+from tetris.whole_weights import played_weights, whole_weights
 
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
@@ -59,8 +60,8 @@ class Rollout:
         tensor([40])
 
     Args:
-        weights: Shape (population, features), finite; used as float32. Weights on the GPU are not
-            checked, which would wait for it.
+        weights: Shape (population, features), finite; used as float32, and rounded as
+            `tetris.whole_weights` says. Weights on the GPU are not checked, which would wait for it.
         rules: The rules of the games.
         streams: Streams a candidate plays on, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
@@ -123,6 +124,7 @@ class Rollout:
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
         self._portable = portable
+        self._whole = whole_weights(self.weights, self.names)[0]
         self._load()
         place, shape = self.weights.device, (len(self.weights), self.streams)
         self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
@@ -255,7 +257,7 @@ class Rollout:
     def _play_native(self, decisions: int) -> None:
         assert self._operators is not None
         self._operators.advance(
-            self.weights,
+            self._whole,
             self._columns,
             self._lines,
             self._games,
@@ -274,7 +276,7 @@ class Rollout:
         self._played(decisions)
 
     def _play_python(self, decisions: int) -> None:
-        for candidate, weights in enumerate(self.weights.numpy()):
+        for candidate, weights in enumerate(played_weights(self.weights, self.names).numpy()):
             for index in range(self.streams):
                 known_in = None if self._known_in is None else int(self._known_in[candidate, index])
                 rows, lines, games, made = play(

@@ -18,9 +18,9 @@ constexpr uint64_t DECISIONS = 2000;
 template <class L, class Tall, int PIECES_KNOWN>
 void play(const GameRules& rules, uint64_t stream, uint64_t decisions) {
     // Weights that keep stacks low, or let them grow: lanes of 16 bits hand over to others.
-    float weights[List::COUNT] = {-2.7f, 1.4f, -2.4f, -6.3f, 2.0f, -0.5f, -2.7f, -0.4f, -9.5f, 0.9f};
-    if (stream % 2 == 1) weights[0] = 0.1f, weights[2] = -0.2f, weights[10] = 0.4f;
-    for (int i = 10; i < List::COUNT; ++i) weights[i] += 0.03125f * static_cast<float>((7 * i) % 11 - 5);
+    int32_t weights[List::COUNT] = {-1350, 1400, -2400, -6300, 2000, -500, -2700, -400, -9500, 900};
+    if (stream % 2 == 1) weights[0] = 50, weights[2] = -200, weights[10] = 400;
+    for (int i = 10; i < List::COUNT; ++i) weights[i] += 31 * ((7 * i) % 11 - 5);
     StreamRollout<L, Tall, List, PIECES_KNOWN> games(rules, weights);
     StoredBoard board{};
     Pieces<PIECES_KNOWN> pieces(PieceStream{PieceSource::of(0x6543210, PIECES, stream % 3 == 2), 1, stream}, 0);

@@ -42,9 +42,9 @@ Totals play() {
     for (const bool clear_on_overflow : {false, true}) {
         for (int height = 4; height <= MAX_HEIGHT; height += 5) {
             for (int width = 4; width <= MAX_WIDTH; width += 3) {
-                for (const float scale : {-1.0f, 0.0f, 1.0f}) {
-                    float weights[Features::COUNT];
-                    for (int i = 0; i < Features::COUNT; ++i) weights[i] = scale * static_cast<float>(1 + i % 5);
+                for (const int scale : {-6553, 0, 6553}) {  // weights as great as they get
+                    int32_t weights[Features::COUNT];
+                    for (int i = 0; i < Features::COUNT; ++i) weights[i] = scale * (1 + i % 5);
                     const GameRules rules{width, height, clear_on_overflow};
                     StreamRollout<L, Tall, Features, PIECES_KNOWN> games(rules, weights);
                     const PieceSource source{0x6543210, PIECES, clear_on_overflow};

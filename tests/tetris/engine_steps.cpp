@@ -36,7 +36,7 @@ struct Steps {
     using List = FeatureList<Features...>;
 
     // One step from `board`, with the placement of `place` where it is not negative and else the one that is chosen.
-    static void play(const float* weights, int width, int height, bool clear_on_overflow, const int32_t* board, int piece,
+    static void play(const int32_t* weights, int width, int height, bool clear_on_overflow, const int32_t* board, int piece,
                      int32_t& place, int32_t* after, int32_t* result, float* values) {
         const Geometry<L> geometry(width, height);
         const Chooser<L, List> chooser(geometry, weights, clear_on_overflow);
@@ -87,7 +87,7 @@ void steps(const Tensor& weights, const Tensor& pieces, Tensor places, Tensor bo
             low = low && (from[c] >> FastestLanes::MAX_STACK) == 0;
         }
         PLAYS[low ? lanes : std::max<int64_t>(lanes, 1)](
-            weights.const_data_ptr<float>(), width, static_cast<int>(height), clear_on_overflow, from, piece[i], place[i],
+            weights.const_data_ptr<int32_t>(), width, static_cast<int>(height), clear_on_overflow, from, piece[i], place[i],
             board + i * width, result + 3 * i, value + features * i);
         for (int c = 0; c < width; ++c) from[c] = result[3 * i + 2] != 0 ? 0 : board[i * width + c];
     }

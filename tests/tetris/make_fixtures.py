@@ -42,7 +42,7 @@ def game_case(
     """Return what was played and every step of it."""
     names = controller.names_on(rules)
     pieces = PieceStream(rules, seed, stream)
-    played = steps((), pieces, controller.float32_weights, names, rules, start, decisions)
+    played = steps((), pieces, controller.played_weights, names, rules, start, decisions)
     return {
         "features": controller.features,
         "weights": list(controller.weights),

@@ -27,11 +27,11 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
-def test_weights_keep_their_double_precision_and_are_played_in_single(tmp_path: Path) -> None:
+def test_weights_keep_their_double_precision_and_are_played_with_15_bits(tmp_path: Path) -> None:
     LinearController("holes", (0.1 + 0.2,)).save(tmp_path / "c.json")
     loaded = LinearController.load(tmp_path / "c.json")
     assert loaded.weights == (0.1 + 0.2,)
-    assert loaded.float32_weights.tolist() == [float(np.float32(0.1 + 0.2))]
+    assert loaded.played_weights.tolist() == [19661 / 2**16]
 
 
 @pytest.mark.parametrize("weights", [[-4, -1], np.array([-4.0, -1.0]), torch.tensor([-4.0, -1.0])])

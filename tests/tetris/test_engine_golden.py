@@ -20,6 +20,7 @@ from tetris.native import feature_list
 from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES
 from tetris.rules import Rules
+from tetris.whole_weights import whole_weights
 
 FOLDER = Path(__file__).parent
 TEN = (*feature_names("bcts"), "diversity", "wells_fast")
@@ -89,7 +90,7 @@ def play(
     values = torch.zeros((count, len(FEATURES)))
     vector = torch.tensor([(weights or {}).get(name, 0.0) for name in FEATURES])
     operators.steps(
-        vector,
+        whole_weights(vector, FEATURES)[0],
         torch.tensor(pieces, dtype=torch.int32),
         placed,
         stacks,

@@ -15,7 +15,7 @@ RULES = Rules(6, 8)
 
 def test_decisions_are_the_steps_of_the_engine() -> None:
     controller, pieces = published("dt20"), PieceStream(RULES, 3, 0)
-    names, weights = controller.names_on(RULES), controller.float32_weights
+    names, weights = controller.names_on(RULES), controller.played_weights
     rows: tuple[int, ...] = ()
     for after, step in zip(
         decisions(controller, RULES, pieces),
@@ -61,7 +61,7 @@ def test_without_a_choice_there_is_no_margin() -> None:
 def test_with_the_next_piece_known_the_features_are_those_of_the_best_pair() -> None:
     rules = Rules(5, 8)
     controller = LinearController("landing_height, max_height", (-1.0, -10.0), rules)
-    names, weights = controller.names_on(rules), controller.float32_weights
+    names, weights = controller.names_on(rules), controller.played_weights
     after = choose((), 0, weights, names, rules, 1)
     explained = explain((), after, controller, 1)
     # The bar lies at the bottom, and the square on it, at 1.5: three rows. Side by side they would have four.

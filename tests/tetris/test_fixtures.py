@@ -28,7 +28,7 @@ def test_recorded_game_is_played_again(case: dict[str, Any]) -> None:
     names, rules = controller.names_on(controller.rules), controller.rules
     pieces = PieceStream(rules, case["seed"], case["stream"])
     count = len(case["steps"])
-    played = steps((), pieces, controller.float32_weights, names, rules, case["start"], count)
+    played = steps((), pieces, controller.played_weights, names, rules, case["start"], count)
     assert [list(step.to_dict().values()) for step in played] == case["steps"]
 
 

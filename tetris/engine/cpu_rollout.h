@@ -38,7 +38,7 @@ class LaneRollout {
    public:
     using Word = typename L::Word;
     static constexpr int ROWS = L::TOP + 1;
-    TETRIS_FUNCTION LaneRollout(const GameRules& rules, const float* weights)
+    TETRIS_FUNCTION LaneRollout(const GameRules& rules, const int32_t* weights)
         : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules.clear_on_overflow) {}
     LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
     LaneRollout& operator=(const LaneRollout&) = delete;
@@ -95,7 +95,7 @@ class LaneRollout {
 template <class L, class Tall, class List, int PIECES_KNOWN = 1, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
 class StreamRollout {
    public:
-    StreamRollout(const GameRules& rules, const float* weights) : rules_(rules), weights_(weights) {}
+    StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
 
     // Plays until the goal is reached.
     void play(StoredBoard& board, Pieces<PIECES_KNOWN>& pieces, const Goal& goal, Totals& totals) {
@@ -125,7 +125,7 @@ class StreamRollout {
     }
 
     const GameRules& rules_;
-    const float* weights_;
+    const int32_t* weights_;
     std::optional<LaneRollout<L, List, PIECES_KNOWN>> low_;
     std::optional<LaneRollout<Tall, List, PIECES_KNOWN>> tall_;
 };
@@ -133,7 +133,7 @@ class StreamRollout {
 template <class L, class Tall, class List, int PIECES_KNOWN>
 class StreamRollout<L, Tall, List, PIECES_KNOWN, true> {
    public:
-    StreamRollout(const GameRules& rules, const float* weights) : all_(rules, weights) {}
+    StreamRollout(const GameRules& rules, const int32_t* weights) : all_(rules, weights) {}
     void play(StoredBoard& board, Pieces<PIECES_KNOWN>& pieces, const Goal& goal, Totals& totals) {
         all_.play(board, pieces, goal, NO_LIMIT, false, totals);
     }

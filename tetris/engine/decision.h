@@ -36,7 +36,8 @@ struct WithSources<Slots<L, Sources...>, F, More...> {
     using Known = typename WithSources<Both, More...>::Known;
 };
 
-// A list of features with their weights. `Features...` are distinct.
+// A list of features with their weights. `Features...` are distinct. Weights are whole numbers of at most 15 bits and a sign
+// (tetris/whole_weights.py), and so are the numerators of features: a sum is the same in any order.
 template <class... Features>
 struct FeatureList {
     static constexpr int COUNT = sizeof...(Features);
@@ -46,36 +47,33 @@ struct FeatureList {
     using Prepared = typename WithSources<Slots<L>, Features...>::Known;
 
     template <class L>
-    TETRIS_FUNCTION static void load_weights(const float* from, typename L::Weight (&to)[COUNT]) {
-        int i = 0;
-        ((to[i] = L::template weight<Features::denominator>(from[i]), ++i), ...);
+    TETRIS_FUNCTION static void load_weights(const int32_t* from, typename L::Weight (&to)[COUNT]) {
+        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) to[i] = L::weight(from[i]);
     }
 
     // The weighted sum over a whole board.
     template <class L>
-    TETRIS_FUNCTION static float value(const float* weights, const Board<L>& board) {
-        float sum = 0.0f;
-        int i = 0;
-        ((sum = add_product(sum, weights[i++], static_cast<float>(Features::of(board)) / Features::denominator)), ...);
+    TETRIS_FUNCTION static int value(const int32_t* weights, const Board<L>& board) {
+        int sum = 0, i = 0;
+        ((sum += weights[i++] * Features::of(board)), ...);
         return sum;
     }
 
     // The part of it that tells of the placement, not of the board.
     template <class L>
-    TETRIS_FUNCTION static float placement_value(const float* weights, const Board<L>& board) {
-        float sum = 0.0f;
-        int i = 0;
+    TETRIS_FUNCTION static int placement_value(const int32_t* weights, const Board<L>& board) {
+        int sum = 0, i = 0;
         (add_of_placement<Features>(sum, weights[i++], board), ...);
         return sum;
     }
 
     // The weighted sums of the after-states of a drop that completes no row.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Floats values(const typename L::Weight* weights, const Prepared<L>& prepared,
+    TETRIS_FUNCTION static typename L::Scores values(const typename L::Weight* weights, const Prepared<L>& prepared,
                                                      const Drop<L, WIDTH>& drop) {
         // Those that loop come first: what is at hand before a loop has to be put aside during it.
         typename L::Ints early[COUNT];
-        typename L::Floats sums = L::floats(0.0f);
+        typename L::Scores sums = L::scores(0);
         int i = 0, j = 0;
         (compute_early<Features>(early[i++], prepared, drop), ...);
         (add<Features>(sums, weights[j], early[j], prepared, drop, j), ...);
@@ -105,8 +103,8 @@ struct FeatureList {
 
    private:
     template <class F, class L>
-    TETRIS_FUNCTION static void add_of_placement(float& sum, float weight, const Board<L>& board) {
-        if constexpr (F::of_placement) sum = add_product(sum, weight, static_cast<float>(F::of(board)) / F::denominator);
+    TETRIS_FUNCTION static void add_of_placement(int& sum, int32_t weight, const Board<L>& board) {
+        if constexpr (F::of_placement) sum += weight * F::of(board);
     }
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after_drop(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -119,14 +117,14 @@ struct FeatureList {
         if constexpr (F::loops) value = after_drop<F>(prepared, drop);
     }
     template <class F, class L, int WIDTH>
-    TETRIS_FUNCTION static void add(typename L::Floats& sums, const typename L::Weight& weight, const typename L::Ints& early,
+    TETRIS_FUNCTION static void add(typename L::Scores& sums, const typename L::Weight& weight, const typename L::Ints& early,
                                     const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, int& next) {
         ++next;
         if constexpr (F::zero_without_lines) return;
         typename L::Ints value;
         if constexpr (F::loops) value = early;
         else value = after_drop<F>(prepared, drop);
-        sums = L::template add_product<F::denominator>(sums, weight, value);
+        sums = L::add_product(sums, weight, value);
     }
 };
 
@@ -142,7 +140,7 @@ struct AfterState : Board<L> {
 
 // The score of a placement by the after-state itself.
 template <class List, class L>
-TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const float* weights, int piece, int place, bool clear_on_overflow) {
+TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const int32_t* weights, int piece, int place, bool clear_on_overflow) {
     const Landing<L> landing(board, piece, place, clear_on_overflow);
     if (landing.over) return NO_CHOICE;
     const AfterState<L> after(board, landing, piece, place);
@@ -150,9 +148,9 @@ TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const float* weights, 
 }
 
 // The choice where the next piece is known: the placement that begins the best pair, or the best one on its own where every
-// pair ends the game (or none has a score above minus infinity). `choose(board, piece)` returns the best placement of a piece.
+// pair ends the game. `choose(board, piece)` returns the best placement of a piece.
 template <class List, class L, class Choose>
-TETRIS_FUNCTION Choice choose_by_pairs(const Board<L>& board, const float* weights, int piece, int next,
+TETRIS_FUNCTION Choice choose_by_pairs(const Board<L>& board, const int32_t* weights, int piece, int next,
                                        bool clear_on_overflow, const Choose& choose) {
     Choice best = NO_CHOICE;
     for (int orientation = 0; orientation < MAX_ORIENTATIONS; ++orientation) {
@@ -177,13 +175,13 @@ struct Chooser {
     using Prepared = typename List::template Prepared<L>;
 
     const Geometry<L>& geometry;
-    const float* weights;
+    const int32_t* weights;
     bool clear_on_overflow;
     typename L::Weight lane_weights[List::COUNT];
     typename L::Ints too_high;             // where no piece that fits the board ends
     typename L::Ints too_high_to_survive;  // nor one that completes a row
 
-    TETRIS_FUNCTION Chooser(const Geometry<L>& g, const float* w, bool clear)
+    TETRIS_FUNCTION Chooser(const Geometry<L>& g, const int32_t* w, bool clear)
         : geometry(g), weights(w), clear_on_overflow(clear), too_high(L::ints(g.height + 1)),
           too_high_to_survive(L::ints(g.height + 1 + (clear ? MAX_PIECE_SIZE : 0))) {
         List::template load_weights<L>(w, lane_weights);
@@ -199,7 +197,7 @@ struct Chooser {
         TETRIS_FUNCTION explicit Search(const Board<L>& b) : board(b), ground(b), prepared(b) {}
     };
 
-    // NO_CHOICE where every placement ends the game (or none has a score above minus infinity).
+    // NO_CHOICE where every placement ends the game.
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece) const {
         Search search(board);
         const Plan<L>& plan = plan_of<L>(piece);

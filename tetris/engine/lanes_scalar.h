@@ -1,7 +1,7 @@
 // One placement at a time, in plain C++: the portable path of the CPU engine, and what a CUDA thread runs.
 //
 // The engine is written against a `Lanes` type (this one, or those of another lanes_*.h):
-//   Bits, Ints, Floats      one value a lane; a lane is a placement, lane x the one whose left edge is column x
+//   Bits, Ints, Scores      one value a lane; a lane is a placement, lane x the one whose left edge is column x
 //   ColumnBits, ColumnInts  one value a board column, in the slots FIRST_COLUMN .. FIRST_COLUMN + width - 1; the slots
 //                           beside them are the side walls
 // A column is an unsigned word: row r is bit TOP - r. The floor is the most significant bit, so that an addition
@@ -12,15 +12,15 @@
 
 namespace tetris {
 
-constexpr float NEVER = -__builtin_huge_valf();
+constexpr int NEVER = -2147483647 - 1;  // no score is
 
 // A placement, by its place in the order of the search, and its score.
 struct Choice {
     static constexpr int NONE = -1;
-    float score;
+    int score;
     int place;
 
-    // Of two candidates the higher score, and of equals the first in the order. NaN is never preferred.
+    // Of two candidates the higher score, and of equals the first in the order.
     TETRIS_FUNCTION void consider(const Choice& other) {
         const bool earlier = other.score == score && other.place < place && other.place != NONE;
         const bool better = other.score > score || earlier;
@@ -86,9 +86,9 @@ struct ScalarLanes {
     using Bits = uint32_t;
     using Ints = int32_t;
     using Mask = bool;
-    using Floats = float;
+    using Scores = int32_t;
     using Unit = uint32_t;
-    using Weight = float;
+    using Weight = int32_t;
     using ColumnBits = ColumnArray<uint32_t>;
     using ColumnInts = ColumnArray<int32_t>;
     static constexpr int LANES = 1;
@@ -116,26 +116,12 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Bits bits(const Constant& constant) { return static_cast<Bits>(constant.value); }
     TETRIS_FUNCTION static Ints ints(const Constant& constant) { return constant.value; }
     TETRIS_FUNCTION static Ints ints(int value) { return value; }
-    TETRIS_FUNCTION static Floats floats(float value) { return value; }
+    TETRIS_FUNCTION static Scores scores(int value) { return value; }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return static_cast<Ints>(value); }
     TETRIS_FUNCTION static ColumnInts as_ints(const ColumnBits& value) { return convert<int32_t>(value); }
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Floats to_floats(Ints value) {
-        return static_cast<float>(value) / DENOMINATOR;
-    }
-    // As `add_product` of this denominator wants it.
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Weight weight(float value) {
-        return value;
-    }
-    // sum + weight * (value / DENOMINATOR).
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Floats add_product(Floats sum, Weight weight, Ints value) {
-        return add_product(sum, weight, to_floats<DENOMINATOR>(value));
-    }
-    TETRIS_FUNCTION static Floats add_product(Floats sum, Weight weight, Floats value) {
-        return tetris::add_product(sum, weight, value);
-    }
+    // As `add_product` wants it.
+    TETRIS_FUNCTION static Weight weight(int32_t value) { return value; }
+    TETRIS_FUNCTION static Scores add_product(Scores sum, Weight weight, Ints value) { return sum + weight * value; }
 
     TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
@@ -318,7 +304,7 @@ struct ScalarLanes {
     };
     TETRIS_FUNCTION static bool worthwhile(bool candidate) { return candidate; }
     template <int WIDTH>
-    TETRIS_FUNCTION static void consider(Best& best, Floats score, bool candidate,
+    TETRIS_FUNCTION static void consider(Best& best, Scores score, bool candidate,
                                          const Group<ScalarLanes, WIDTH>& group) {
         if (candidate) best.choice.consider({score, group.order[0]});
     }

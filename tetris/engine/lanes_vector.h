@@ -34,21 +34,6 @@ struct alignas(64) SmallNumbers {
     }
 };
 inline SmallNumbers small_numbers;
-// The float 2^23 / DENOMINATOR, and its upper half. Its last digit counts in units of 1 / DENOMINATOR.
-template <int DENOMINATOR>
-struct alignas(32) FloatBase {
-    float value[8];
-    int16_t upper[16];
-    constexpr FloatBase() : value(), upper() {
-        int exponent = 0x4B00;  // of 2^23
-        for (int n = DENOMINATOR; n > 1; n /= 2) exponent -= 0x80;
-        for (float& each : value) each = 8388608.0f / DENOMINATOR;
-        for (int16_t& each : upper) each = static_cast<int16_t>(exponent);
-    }
-};
-template <int DENOMINATOR>
-inline FloatBase<DENOMINATOR> float_base;
-
 // What 32-bit numbers alone need; the counts of a shift may be beyond the word, which gives 0.
 #if defined(__AVX2__)
 template <class V, class C>
@@ -74,14 +59,14 @@ TETRIS_FUNCTION V triangle_of(V n) {
 }
 #endif
 
-template <class Ints_, class Bits_, class Floats_>
+template <class Ints_, class Bits_, class Scores_>
 struct VectorLanes {
     using Ints = Ints_;
     using Bits = Bits_;
-    using Floats = Floats_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
+    using Scores = Scores_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
     using Mask = Ints;       // all ones or all zeros a lane
     using Unit = Bits;       // a power of two, or of 32 bits how far a pattern is shifted
-    using Weight = typename PartOf<Floats>::type;
+    using Weight = typename PartOf<Scores>::type;
     using ColumnBits = Bits;
     using ColumnInts = Ints;
     using Number = NumberOf<Ints>;
@@ -114,33 +99,18 @@ struct VectorLanes {
     TETRIS_FUNCTION static Bits bits(Word value) { return repeat<Bits>(value); }
     TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return bits(value); }
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return ints(value); }
-    TETRIS_FUNCTION static Floats floats(float value) { return repeat<Floats>(value); }
+    TETRIS_FUNCTION static Scores scores(int value) { return repeat<Scores>(value); }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return as<Number>(value); }
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Weight weight(float value) {
-        return repeat<Weight>(value);
-    }
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Floats to_floats(Ints value) {
-        if constexpr (SHORT) {  // a number becomes the lower half of a float of which the upper half is known
-            const auto base = tetris::load<Weight>(float_base<DENOMINATOR>.value);
-            const auto whole = as<float>(interleaved(value, tetris::load<Ints>(float_base<DENOMINATOR>.upper)));
-            return map([&](auto x) TETRIS_INLINE { return x - base; }, whole);
-        } else {
-            const auto convert = [](auto x) TETRIS_INLINE { return __builtin_convertvector(x, Weight); };
-            const Floats whole = map(convert, value);
-            return DENOMINATOR == 1 ? whole : whole * floats(1.0f / DENOMINATOR);
-        }
-    }
-    // sum + weight * (value / DENOMINATOR).
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Floats add_product(Floats sum, const Weight& weight, Ints value) {
+    // In the lower half of every number; products with values of 15 bits then have no upper half.
+    TETRIS_FUNCTION static Weight weight(int32_t value) { return repeat<Weight>(value & 0xFFFF); }
+    TETRIS_FUNCTION static Scores add_product(Scores sum, const Weight& weight, Ints value) {
         const auto add = [&](auto x, auto y) TETRIS_INLINE {
-            auto result = x + weight * y;
+            auto result = x + multiply_add(y, weight);
             if constexpr (SHORT) asm("" : TETRIS_IN_REGISTER(result));  // now, not when all values have been computed and wait in memory
             return result;
         };
-        return map(add, sum, to_floats<DENOMINATOR>(value));
+        if constexpr (SHORT) return map(add, sum, interleaved(value, Ints{}));
+        else return map(add, sum, value);
     }
 
     TETRIS_FUNCTION static Ints popcount(Bits value) { return count_bits_in({value}); }
@@ -251,30 +221,30 @@ struct VectorLanes {
         return reduced(four_of(near) - four_of(shape.first_row), MOST)[0];
     }
 
-    // The scores of all groups of placements so far, NaN for what is no candidate.
+    // The scores of all groups of placements so far, NEVER for what is no candidate.
     struct Best {
-        Floats score[MAX_GROUPS];
+        Scores score[MAX_GROUPS];
         const int* order[MAX_GROUPS];
         int groups = 0;
         TETRIS_FUNCTION Best() {}  // the scores stay unwritten
     };
     TETRIS_FUNCTION static bool worthwhile(Mask) { return true; }
     template <int WIDTH>
-    TETRIS_FUNCTION static void consider(Best& best, Floats score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {
-        if constexpr (SHORT) score = as<float>(as<int32_t>(score) | interleaved(~candidate, ~candidate));
-        else score = choose(candidate, score, floats(__builtin_nanf("")));
+    TETRIS_FUNCTION static void consider(Best& best, Scores score, Mask candidate, const Group<VectorLanes, WIDTH>& group) {
+        if constexpr (SHORT) score = choose(interleaved(candidate, candidate), score, scores(NEVER));
+        else score = choose(candidate, score, scores(NEVER));
         best.score[best.groups] = score;
         best.order[best.groups] = group.order;
         ++best.groups;
     }
     TETRIS_FUNCTION static Choice first_best(const Best& best) {
-        Floats most = floats(NEVER);
+        Scores most = scores(NEVER);
         for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
-        const float score = reduced(most, MOST)[0];
+        const int score = reduced(most, MOST)[0];
         if (score == NEVER) return NO_CHOICE;
         uint64_t equal = 0;
         for (int i = 0; i < best.groups; ++i) {
-            const unsigned found = where_equal(best.score[i], floats(score));
+            const unsigned found = where_equal(best.score[i], scores(score));
             equal |= static_cast<uint64_t>(found & 0xFF) << best.order[i][0] |
                      static_cast<uint64_t>(found >> 8) << best.order[i][1];
         }
@@ -288,25 +258,22 @@ struct VectorLanes {
         else return window<FIRST>(columns, T{});
     }
     // A bit a lane.
-    TETRIS_FUNCTION static unsigned where_equal(Floats a, Floats b) {
-        using R = Floats;
+    TETRIS_FUNCTION static unsigned where_equal(Scores a, Scores b) {
         if constexpr (SHORT) return signs(packed(a == b));
-        else if constexpr (IS_PAIR<R>) return signs(a == b);
-        else TETRIS_512(return _cvtmask16_u32(_mm512_cmpeq_ps_mask((__m512)a, (__m512)b));)
-        return 0;
+        else return signs(a == b);
     }
 };
 
 using SixteenByteLanes =
-    VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<float, 4>>>>;
+    VectorLanes<Pair<Register<int16_t, 8>>, Pair<Register<uint16_t, 8>>, Pair<Pair<Register<int32_t, 4>>>>;
 #if defined(__AVX2__)
-using Avx2Lanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<float, 8>>>;
-using Avx2TallLanes = VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<float, 8>>>;
+using Avx2Lanes = VectorLanes<Register<int16_t, 16>, Register<uint16_t, 16>, Pair<Register<int32_t, 8>>>;
+using Avx2TallLanes = VectorLanes<Pair<Register<int32_t, 8>>, Pair<Register<uint32_t, 8>>, Pair<Register<int32_t, 8>>>;
 #endif
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && \
     defined(__AVX512VPOPCNTDQ__)
 #define TETRIS_AVX512
-using Avx512Lanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<float, 16>>;
+using Avx512Lanes = VectorLanes<Register<int32_t, 16>, Register<uint32_t, 16>, Register<int32_t, 16>>;
 #endif
 
 }  // namespace tetris

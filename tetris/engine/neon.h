@@ -8,7 +8,6 @@
 #include "portable.h"
 
 typedef long long __m128i __attribute__((vector_size(16)));
-typedef float __m128 __attribute__((vector_size(16)));
 
 #define _mm_alignr_epi8(high, low, n) ((__m128i)vextq_u8((uint8x16_t)(low), (uint8x16_t)(high), n))
 TETRIS_FUNCTION __m128i _mm_setzero_si128() { return __m128i{}; }
@@ -17,8 +16,10 @@ TETRIS_FUNCTION __m128i _mm_cvtsi32_si128(int32_t a) { return (__m128i)vsetq_lan
 TETRIS_FUNCTION __m128i _mm_loadl_epi64(const __m128i* p) { return (__m128i)vcombine_s16(vld1_s16((const int16_t*)p), vdup_n_s16(0)); }
 TETRIS_FUNCTION __m128i _mm_andnot_si128(__m128i a, __m128i b) { return (__m128i)vbicq_s64((int64x2_t)b, (int64x2_t)a); }
 TETRIS_FUNCTION __m128i _mm_add_epi32(__m128i a, __m128i b) { return (__m128i)vaddq_s32((int32x4_t)a, (int32x4_t)b); }
-// Of NaN and a number the number: `a` alone is NaN here.
-TETRIS_FUNCTION __m128 _mm_max_ps(__m128 a, __m128 b) { return (__m128)vmaxnmq_f32((float32x4_t)a, (float32x4_t)b); }
+TETRIS_FUNCTION __m128i _mm_madd_epi16(__m128i a, __m128i b) {
+    const int32x4_t low = vmull_s16(vget_low_s16((int16x8_t)a), vget_low_s16((int16x8_t)b));
+    return (__m128i)vpaddq_s32(low, vmull_high_s16((int16x8_t)a, (int16x8_t)b));
+}
 // A byte of the index counts by its lower four bits, and gives 0 where it is above 127.
 TETRIS_FUNCTION __m128i _mm_shuffle_epi8(__m128i table, __m128i index) {
     return (__m128i)vqtbl1q_u8((uint8x16_t)table, vandq_u8((uint8x16_t)index, vdupq_n_u8(0x8F)));

@@ -40,21 +40,4 @@ struct Widths {
 };
 __constant__ const Widths WIDTHS = Widths();
 
-// Whether the placements are scored right where they are; otherwise only whole after-states are (see ThreadLanes).
-template <class List>
-__device__ inline bool in_range(const float* weights) {
-    bool all = true;
-    TETRIS_UNROLL for (int i = 0; i < List::COUNT; ++i) all &= ThreadLanes::in_range(weights[i]);
-    return all;
-}
-
-// All placements on a board of a width that need not fit its height, a bit a place in the order.
-__device__ inline uint64_t all_places(int piece, int width) {
-    uint64_t places = 0;
-    for (int i = 0; i < WIDTHS.count[piece]; ++i) {
-        places |= ((uint64_t(2) << (width - WIDTHS.width[piece][i])) - 1) << (i * ORDER_STRIDE);
-    }
-    return places;
-}
-
 }  // namespace tetris

@@ -71,14 +71,4 @@ TETRIS_FUNCTION int lowest_bit(uint64_t bits) {
 #endif
 }
 
-// sum + weight * value, product and sum rounded separately: a fused multiply-add would break ties differently on
-// different machines. (Host code is compiled with -ffp-contract=off.)
-TETRIS_FUNCTION float add_product(float sum, float weight, float value) {
-#if defined(__CUDA_ARCH__)
-    return __fadd_rn(sum, __fmul_rn(weight, value));
-#else
-    return sum + weight * value;
-#endif
-}
-
 }  // namespace tetris

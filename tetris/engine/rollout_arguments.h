@@ -24,7 +24,7 @@ using torch::stable::Tensor;
 struct RolloutArguments {
     GameRules rules;
     PieceStream pieces;             // of stream 0
-    const float* weights;           // (candidates, features)
+    const int32_t* weights;         // (candidates, features), whole (tetris/whole_weights.py)
     uint32_t* boards;               // (games, width) columns, bit y is row y; carried on
     int64_t *lines, *games, *made;  // (games,): lines removed, games ended, decisions; added to
     int64_t total, streams;         // games, and those of a candidate
@@ -68,8 +68,8 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
     using Tensors = std::initializer_list<const Tensor*>;
     using torch::headeronly::ScalarType;
     const auto check = [](bool condition, const char* message) { STD_TORCH_CHECK(condition, message); };
-    check(weights.scalar_type() == ScalarType::Float && boards.scalar_type() == ScalarType::Int,
-          "expected float32 weights and int32 boards");
+    check(weights.scalar_type() == ScalarType::Int && boards.scalar_type() == ScalarType::Int,
+          "expected int32 weights and boards");
     check(weights.dim() == 2 && weights.size(1) == List::COUNT, "expected weights of shape (population, features)");
     check(boards.dim() == 3 && boards.size(0) == weights.size(0), "expected boards of shape (population, streams, width)");
     const Tensor& known = known_in.has_value() ? *known_in : made;
@@ -91,7 +91,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
         RolloutArguments{
             {static_cast<int>(width), static_cast<int>(height), clear_on_overflow},
             {PieceSource::of(pieces, piece_count, bag), static_cast<uint64_t>(seed), 0},
-            weights.const_data_ptr<float>(),
+            weights.const_data_ptr<int32_t>(),
             reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),
             lines.mutable_data_ptr<int64_t>(),
             games.mutable_data_ptr<int64_t>(),

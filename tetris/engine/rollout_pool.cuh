@@ -87,7 +87,7 @@ struct PoolMemory {
     PieceQueues<POOL> queues;
     struct alignas(16) Tasks {
         uint16_t task[WARP];  // lane and place
-        float score[WARP];
+        int score[WARP];
     } tasks[MAX_WARPS];
     // What each warp keeps of its boards follows.
     __device__ unsigned char* kept(const PoolJob& job) {
@@ -123,7 +123,7 @@ struct PoolRollout {
     }
 
     // The placements that complete a row: those of all lanes, one a lane.
-    __device__ __forceinline__ void score_rest(const Ground<L>& ground, const float* weights, uint64_t rest, int piece,
+    __device__ __forceinline__ void score_rest(const Ground<L>& ground, const int32_t* weights, uint64_t rest, int piece,
                                                Choice& choice) {
         auto& tasks = memory.tasks[threadIdx.x / WARP];
         const int count = __popcll(rest);
@@ -151,14 +151,14 @@ struct PoolRollout {
                 TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) cells.slot[i] = theirs[i];
                 const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
                 const Board<L> board(geometry, cells);
-                tasks.score[lane] = whole_score<List>(board, reinterpret_cast<const float*>(address), piece, task & 255,
+                tasks.score[lane] = whole_score<List>(board, reinterpret_cast<const int32_t*>(address), piece, task & 255,
                                                       job.rules.clear_on_overflow)
                                         .score;
             }
             __syncwarp();
             at = before;
             for (rest = unscored; rest != 0 && at < base + WARP; rest &= rest - 1, ++at) {
-                const float score = tasks.score[at - base];
+                const int score = tasks.score[at - base];
                 if (score > NEVER) choice.consider({score, lowest_bit(rest)});
             }
             before = at;
@@ -168,7 +168,7 @@ struct PoolRollout {
 
     // One decision; whether it ends the game.
     __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
-        const float* weights = job.weights + int64_t(job.candidate_of(index)) * List::COUNT;
+        const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::COUNT;
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
         const Decision decision(geometry, weights, job.rules.clear_on_overflow);
         const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(job), lane});
@@ -183,10 +183,6 @@ struct PoolRollout {
             }
         }
         Choice choice = L::first_best(search.best);
-        if (!in_range<List>(weights)) {
-            choice = NO_CHOICE;
-            rest = all_places(piece, job.rules.width);
-        }
         score_rest(search.ground, weights, rest, piece, choice);
         ++game.made;
         return land(board, piece, choice, job.rules.clear_on_overflow, game);

@@ -31,7 +31,7 @@ struct WarpRollout {
     }
 
     // Of the threads' placements, those whose flag is set, one after the other: all threads work on one.
-    __device__ __forceinline__ void score_rest(const Board<L>& board, const float* weights, bool flag, int piece,
+    __device__ __forceinline__ void score_rest(const Board<L>& board, const int32_t* weights, bool flag, int piece,
                                                Choice& choice) {
         for (unsigned rest = __ballot_sync(~0u, flag); rest != 0; rest &= rest - 1) {
             const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
@@ -42,20 +42,16 @@ struct WarpRollout {
     template <int WIDTH>
     __device__ __forceinline__ void score_all(const Decision& decision, typename Decision::Search& search, int piece,
                                               Choice& choice) {
-        const bool completes = score<WIDTH>(decision, search, piece);
-        if (scored_in_place) score_rest(search.board, decision.weights, completes, piece, choice);
+        score_rest(search.board, decision.weights, score<WIDTH>(decision, search, piece), piece, choice);
     }
 
     // The best of what each thread found: the highest score, and of equals the first place.
     __device__ __forceinline__ Choice best_of_all(const Choice& own) {
-        const bool found = own.score > NEVER;
-        const auto bits = static_cast<unsigned>(__float_as_int(own.score + 0.0f));  // -0 becomes 0
-        const unsigned key = found ? (bits >> 31 != 0 ? ~bits : bits | 0x80000000u) : 0u;
+        const unsigned key = static_cast<unsigned>(own.score) ^ 0x80000000u;  // in the order of scores; 0 is NEVER's
         const unsigned highest = greatest_of_warp(key);
         if (highest == 0) return NO_CHOICE;
         const auto first = static_cast<int>(~greatest_of_warp(key == highest ? ~static_cast<unsigned>(own.place) : 0u));
-        const unsigned score = highest >> 31 != 0 ? highest & 0x7FFFFFFFu : ~highest;
-        return {__int_as_float(static_cast<int>(score)), first};
+        return {static_cast<int>(highest ^ 0x80000000u), first};
     }
 
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
@@ -66,14 +62,7 @@ struct WarpRollout {
         if (has(2)) score_all<2>(decision, search, piece, choice);
         if (has(3)) score_all<3>(decision, search, piece, choice);
         if (has(4)) score_all<4>(decision, search, piece, choice);
-        if (scored_in_place) {
-            choice.consider(best_of_all(search.best.choice));
-        } else {
-            for (uint64_t places = all_places(piece, job.rules.width); places != 0; places &= places - 1) {
-                choice.consider(
-                    whole_score<List>(board, decision.weights, piece, lowest_bit(places), job.rules.clear_on_overflow));
-            }
-        }
+        choice.consider(best_of_all(search.best.choice));
         return choice;
     }
 
@@ -84,7 +73,6 @@ struct WarpRollout {
         const Geometry<L> geometry(job.rules.width, job.rules.height);
         const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT,
                                 job.rules.clear_on_overflow);
-        scored_in_place = in_range<List>(decision.weights);
         const int column = L::lane() - FIRST_COLUMN;
         const bool inside = column >= 0 && column < job.rules.width;
         uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
@@ -120,7 +108,6 @@ struct WarpRollout {
         }
     }
 
-    bool scored_in_place = true;
     int place = 0;
 };
 

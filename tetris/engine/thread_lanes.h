@@ -62,30 +62,6 @@ struct ThreadLanes : ScalarLanes {
     }
     // Threads that branch apart wait for each other.
     TETRIS_FUNCTION static bool worthwhile(bool) { return true; }
-    // A conversion is a quarter as fast as other instructions, so there is none: an integer v below 2^22 in the last bits of
-    // the float 2^23 makes it 2^23 + v. Times the weight, less the weight times 2^23, which is exact, this is the product,
-    // rounded once, unless something overflows or underflows.
-    static constexpr float MAX_WEIGHT = 0x1p100f, MIN_WEIGHT = 0x1p-100f;
-    struct Weight {
-        float scaled, offset;  // weight / DENOMINATOR and -2^23 times that
-    };
-    TETRIS_FUNCTION static bool in_range(float weight) {
-        const float size = weight < 0 ? -weight : weight;
-        return (size >= MIN_WEIGHT && size <= MAX_WEIGHT) || size == 0;
-    }
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Weight weight(float value) {
-        const float scaled = value * (1.0f / DENOMINATOR);
-        return {scaled, scaled * -0x1p23f};
-    }
-    template <int DENOMINATOR>
-    TETRIS_FUNCTION static Floats add_product(Floats sum, Weight weight, Ints value) {
-#if defined(__CUDA_ARCH__)
-        return __fadd_rn(sum, __fmaf_rn(weight.scaled, __int_as_float(value + 0x4B000000), weight.offset));
-#else
-        return sum + weight.scaled * static_cast<float>(value);
-#endif
-    }
     // The row in which the bottom of a shape comes to rest with its left edge over column x. Six bits a height fit into a
     // register, which a variable may shift.
     TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
@@ -102,7 +78,7 @@ struct ThreadLanes : ScalarLanes {
     }
     // Of equals the first seen.
     template <class Group>
-    TETRIS_FUNCTION static void consider(Best& best, Floats score, bool candidate, const Group& group) {
+    TETRIS_FUNCTION static void consider(Best& best, Scores score, bool candidate, const Group& group) {
         const bool better = candidate && score > best.choice.score;
         best.choice.score = better ? score : best.choice.score;
         best.choice.place = better ? group.order[0] : best.choice.place;

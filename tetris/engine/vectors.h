@@ -157,17 +157,9 @@ template <class C, class V>
 TETRIS_FUNCTION V choose(C condition, V a, V b) {
     return map([](auto c, auto x, auto y) TETRIS_INLINE { return c ? x : y; }, condition, a, b);
 }
-// The greater ones; of NaN and a number that of `b`.
 template <class V>
 TETRIS_FUNCTION V greater_of(V a, V b) {
-    const auto greater = [](auto x, auto y) TETRIS_INLINE {
-        using R = decltype(x);
-        if constexpr (!std::is_same_v<NumberOf<R>, float>) return x > y ? x : y;
-        else TETRIS_512(return (R)_mm512_max_ps((__m512)x, (__m512)y);)
-        TETRIS_256(return (R)_mm256_max_ps((__m256)x, (__m256)y);)
-        return (R)_mm_max_ps((__m128)x, (__m128)y);
-    };
-    return map(greater, a, b);
+    return map([](auto x, auto y) TETRIS_INLINE { return x > y ? x : y; }, a, b);
 }
 // a & ~b in one instruction: the compiler computes ~b apart, for all that want it.
 template <class V>
@@ -336,6 +328,14 @@ TETRIS_FUNCTION V united_down(V a) {
     a = a | window<2>(a, V{});
     a = a | window<4>(a, V{});
     return a | window<8>(a, V{});
+}
+
+// The products of the lower halves of 32-bit numbers and those of the upper halves, added up.
+template <class R>
+TETRIS_FUNCTION R multiply_add(R a, R b) {
+    TETRIS_512(return (R)_mm512_madd_epi16((__m512i)a, (__m512i)b);)
+    TETRIS_256(return (R)_mm256_madd_epi16((__m256i)a, (__m256i)b);)
+    return (R)_mm_madd_epi16((__m128i)a, (__m128i)b);
 }
 
 // The number of bits of each number, over several vectors; of a whole vector, in the first number.

@@ -119,7 +119,7 @@ struct WarpLanes : ThreadLanes {
 
     // A thread's placements do not come in the order of the search.
     template <class Group>
-    __device__ static void consider(Best& best, Floats score, bool candidate, const Group& group) {
+    __device__ static void consider(Best& best, Scores score, bool candidate, const Group& group) {
         if (candidate) best.choice.consider({score, group.order[0]});
     }
 

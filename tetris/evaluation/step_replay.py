@@ -28,7 +28,7 @@ def play_steps(
     began = time.perf_counter()
     played: list[Step] = []
     score, seconds = Score(0, 0, 0), 0.0
-    for step in steps((), pieces, controller.float32_weights, names, rules, 0, sys.maxsize, pieces_known):
+    for step in steps((), pieces, controller.played_weights, names, rules, 0, sys.maxsize, pieces_known):
         played.append(step)
         score += Score(step.lines, int(step.game_over), 1)
         seconds = time.perf_counter() - began

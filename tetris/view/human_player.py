@@ -160,7 +160,7 @@ class HumanPlayer:
         """Draw, and return whether there is room for the board."""
         scene, size = self._scene(), self.terminal.size
         rows, names = self.tracker.rows, self.controller.names_on(self.rules)
-        weights = self.controller.float32_weights
+        weights = self.controller.played_weights
         known = scene.next_piece if self.pieces_known > 1 else None
         hint = choose(rows, self._piece, weights, names, self.rules, known) if self._hint else None
         rival = self.controller.name or "controller"

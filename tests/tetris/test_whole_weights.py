@@ -1,0 +1,96 @@
+"""Weights as whole numbers."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from tetris.controller import published
+from tetris.feature_sets import feature_names
+from tetris.features import DENOMINATORS, FEATURES, feature_values
+from tetris.game import Rows, after_states, choose, weighted_sums
+from tetris.rules import Rules
+from tetris.whole_weights import BITS, played_weights, whole_weights
+
+NAMES = feature_names("dt_columns")
+
+
+def _weights(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_weights_are_the_nearest_multiples_of_a_power_of_two() -> None:
+    weights = _weights(50, len(NAMES))
+    whole, step = whole_weights(weights, NAMES)
+    assert whole.dtype == torch.int32
+    assert step.shape == (50, 1)
+    assert torch.equal(torch.frexp(step).mantissa, torch.full_like(step, 0.5))
+    denominators = torch.tensor([DENOMINATORS.get(name, 1) for name in NAMES])
+    assert ((weights.double() / denominators - whole * step).abs() <= step / 2).all()
+    greatest = whole.abs().amax(1)
+    assert greatest.min() >= 1 << (BITS - 1)
+    assert greatest.max() < 1 << BITS
+    assert torch.equal(played_weights(weights, NAMES), whole * step * denominators)
+
+
+def test_the_length_of_a_weight_vector_does_not_matter() -> None:
+    weights = _weights(8, len(NAMES))
+    for scale in (2.0**-120, 0.5, 2.0**100):
+        assert torch.equal(whole_weights(weights * scale, NAMES)[0], whole_weights(weights, NAMES)[0])
+
+
+def test_each_candidate_is_rounded_on_its_own() -> None:
+    weights = _weights(8, len(NAMES)) * torch.logspace(-30, 30, 8).unsqueeze(1)
+    alone = [whole_weights(each, NAMES)[0] for each in weights]
+    assert torch.equal(whole_weights(weights, NAMES)[0], torch.stack(alone))
+
+
+@pytest.mark.parametrize(
+    ("weights", "whole"),
+    [
+        ((0.0, 0.0), (0, 0)),
+        ((1e-45, 0.0), (1 << 14, 0)),  # the least float32
+        ((3e38, -3e38), (28889, -28889)),
+        ((1.0, 2.0**-20), (1 << 14, 0)),
+        ((1.99999, -1.0), (32767, -(1 << 14))),  # rounded up it would be 2^15
+        ((3.0, 0.0), (24576, 0)),
+    ],
+)
+def test_the_greatest_weight_has_15_bits(weights: tuple[float, ...], whole: tuple[int, ...]) -> None:
+    assert tuple(whole_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
+
+
+def test_half_a_row_counts_as_a_whole_number() -> None:
+    whole, step = whole_weights(torch.tensor([2.0, 1.0]), ("landing_height", "holes"))
+    assert whole.tolist() == [1 << 14, 1 << 14]
+    assert step.item() == 2.0**-14
+
+
+def test_features_times_their_denominators_are_whole() -> None:
+    names = tuple(FEATURES)
+    denominators = [DENOMINATORS.get(name, 1) for name in names]
+    for after in after_states((0b1011101111, 0b0011001100), 3, Rules()):
+        numbers = np.array(feature_values(after, names)) * denominators
+        assert (numbers == numbers.round()).all()
+
+
+def test_a_sum_is_the_same_in_any_order() -> None:
+    weights = played_weights(_weights(len(NAMES)), NAMES).numpy()
+    rows: Rows = ()
+    rng = random.Random(0)
+    order = list(range(len(NAMES)))
+    for _ in range(50):
+        after = choose(rows, rng.randrange(7), weights, NAMES, Rules())
+        rows = () if after.game_over else after.rows
+        values = np.array([feature_values(after, NAMES)], dtype=np.float64)
+        rng.shuffle(order)
+        assert sum(values[0, i] * weights[i] for i in order) == weighted_sums(values, weights).item()
+
+
+@pytest.mark.parametrize("name", ["dt20", "bcts", "dellacherie"])
+def test_a_published_controller_plays_with_its_weights(name: str) -> None:
+    controller = published(name)
+    assert controller.played_weights == pytest.approx(controller.weights, abs=2.0**-10)
