@@ -52,7 +52,7 @@ class LinearController:
 
     Attributes:
         features: Name of a feature set, or feature names separated by commas.
-        weights: One finite number a feature, in summation order. Kept in float64, played as `played_weights`.
+        weights: One finite number a feature, in their order. Kept in float64, played as `played_weights`.
         rules: The rules it was made for. It plays by others, too, if its features exist for them.
         name: Its name in tables; may be empty.
         provenance: Its origin, as plain JSON values.
@@ -87,7 +87,7 @@ class LinearController:
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
-        """Return the names of the features on a board, in summation order.
+        """Return the names of the features on a board, in their order.
 
         Raises:
             TypeError: If they are no `Rules`.

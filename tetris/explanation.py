@@ -27,7 +27,7 @@ class Explanation:
     """The features, the value and the margin of a placement under a controller.
 
     Attributes:
-        names: Names of the features, in summation order.
+        names: Names of the features, in their order.
         features: Their values.
         leads: What each feature adds to the margin: its weighted value minus the best other placement's;
             without a margin the weighted value alone.

@@ -21,7 +21,7 @@ def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
 
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return the feature sets by name, each in summation order; ``du`` is another name for ``bcts``.
+    """Return the feature sets by name, each in its order; ``du`` is another name for ``bcts``.
 
     Args:
         width: Columns of the board; ``dt_columns``, ``bertsekas`` and ``bdu`` depend on it.
@@ -81,7 +81,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
 
 
 def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the features of a set, in summation order.
+    """Return the names of the features of a set, in their order.
 
     Examples:
         >>> feature_names("holes, wells")

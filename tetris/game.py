@@ -47,7 +47,7 @@ class Step:
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
         rows: Rows of the stack afterwards, from the bottom; bit c is column c. After a game over,
             the stack that overflowed the board.
-        features: Feature values of the after-state, in summation order.
+        features: Feature values of the after-state, in their order.
         value: Their weighted sum.
         game_over: Whether the game ended; the next piece then falls on an empty board.
     """
@@ -147,7 +147,7 @@ def choose(
         rows: The stack.
         piece: Number of the piece that falls.
         weights: Shape (features,), float64.
-        names: Names of the features, in summation order.
+        names: Names of the features, in their order.
         rules: The rules of the game.
         next_piece: Number of the piece that falls after it; None: not known.
     """
@@ -234,7 +234,7 @@ def steps(
         rows: The stack before the first of them.
         pieces: ``pieces[t]`` is the piece of decision t.
         weights: Shape (features,), float64.
-        names: Names of the features, in summation order.
+        names: Names of the features, in their order.
         rules: The rules of the game.
         start: Number of the first decision.
         decisions: Number of decisions.
@@ -275,7 +275,7 @@ def play(
     Args:
         rows: The stack before the first decision.
         weights: Shape (features,), float64.
-        names: Names of the features, in summation order.
+        names: Names of the features, in their order.
         rules: The rules of the game.
         seed: Seed of the pieces, unsigned 64-bit.
         stream: Number of the stream, unsigned 64-bit.

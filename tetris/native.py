@@ -86,7 +86,7 @@ def extension(names: tuple[str, ...], *, native: bool = True, pieces_known: int 
     """Return the library of a list of features.
 
     Args:
-        names: Feature names in summation order, as `tetris.feature_sets.feature_names` gives them.
+        names: Feature names in their order, as `tetris.feature_sets.feature_names` gives them.
         native: Whether to use all that this machine's processor can do; otherwise it runs on any
             of this architecture (x86-64: of any since 2011).
         pieces_known: See `tetris.Rollout`; each number has a library of its own.

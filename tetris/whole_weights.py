@@ -30,7 +30,7 @@ def whole_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor
 
     Args:
         weights: Shape (..., features), finite.
-        names: Names of the features, in summation order.
+        names: Names of the features, in their order.
 
     Returns:
         The whole numbers, shape (..., features), int32, from -2^15 + 1 to 2^15 - 1; and the steps, shape
@@ -51,12 +51,15 @@ def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
 
     Args:
         weights: Shape (..., features), finite.
-        names: Names of the features, in summation order.
+        names: Names of the features, in their order.
     """
     whole, step = whole_weights(weights, names)
     return whole * step * _denominators(names, weights.device)
 
 
 def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
-    numbers = [DENOMINATORS.get(name, 1) for name in names]
-    return torch.tensor(numbers, dtype=torch.float64, device="cpu").to(device, non_blocking=True)
+    numbers = torch.ones(len(names), dtype=torch.float64, device=device)
+    for index, name in enumerate(names):
+        if name in DENOMINATORS:
+            numbers[index] = DENOMINATORS[name]  # on a GPU nothing is copied, which would wait for it
+    return numbers

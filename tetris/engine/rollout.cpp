@@ -1,6 +1,6 @@
 // The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
 //
-// Compiled once a feature set and number of known pieces: TETRIS_FEATURES is the list of feature structs in summation order,
+// Compiled once a feature set and number of known pieces: TETRIS_FEATURES is the list of feature structs in their order,
 // TETRIS_PIECES_KNOWN 1 or, where the next piece is known, 2, TETRIS_LIBRARY the namespace under torch.ops. See
 // tetris/native.py, which calls it.
 

@@ -34,7 +34,7 @@ def check_twins(names: tuple[str, ...], rules: Rules, device: str, seed: int = 1
     environments, and to choose the same placements, by the engine that will play.
 
     Args:
-        names: The features, in summation order; those of no header are trusted.
+        names: The features, in their order; those of no header are trusted.
         rules: The rules of the games.
         device: ``"cpu"`` or ``"cuda"``.
         seed: Chooses weights and pieces.
