@@ -53,6 +53,16 @@ def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None
     assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), decisions=120)
 
 
+@pytest.mark.parametrize("board", [(4, 9), (7, 24), (10, 12)], ids=lambda board: f"{board[0]}x{board[1]}")
+@pytest.mark.parametrize(
+    "features",
+    ["column_height_1", "bumpiness, height_difference_2", "height_difference_0, holes, column_height_3"],
+)
+def test_features_of_columns_agree_in_any_company(features: str, board: tuple[int, int]) -> None:
+    weights = torch.randn(3, len(feature_names(features)), generator=torch.Generator().manual_seed(5))
+    assert_equal(*all_engines(weights, Rules(*board), 2, 8, features=features), decisions=60)
+
+
 @pytest.mark.parametrize("board", [(10, 12), (4, 9), (7, 24)], ids=lambda board: f"{board[0]}x{board[1]}")
 def test_each_feature_alone_decides_as_in_python(board: tuple[int, int]) -> None:
     alone = torch.eye(len(feature_names("dt_full")))

@@ -1,6 +1,7 @@
 // The decision: every placement of a piece scored, the first best one taken (see tetris/game.py, which it equals).
 #pragma once
 
+#include "column_scores.h"
 #include "own_features.h"
 #include "row_features.h"
 #include "surface_features.h"
@@ -36,12 +37,21 @@ struct WithSources<Slots<L, Sources...>, F, More...> {
     using Known = typename WithSources<Both, More...>::Known;
 };
 
+// In place of ColumnScores where there are none.
+struct Nothing {
+    template <class... Any>
+    TETRIS_FUNCTION explicit Nothing(const Any&...) {}
+};
+
 // A list of features with their weights. `Features...` are distinct. Weights are whole numbers of at most 15 bits and a sign
 // (tetris/whole_weights.py), and so are the numerators of features: a sum is the same in any order.
 template <class... Features>
 struct FeatureList {
     static constexpr int COUNT = sizeof...(Features);
     static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
+    template <class F>
+    static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;  // scored by ColumnScores
+    static constexpr bool has_columns = (by_column<Features> || ...);
 
     template <class L>
     using Prepared = typename WithSources<Slots<L>, Features...>::Known;
@@ -49,6 +59,14 @@ struct FeatureList {
     template <class L>
     TETRIS_FUNCTION static void load_weights(const int32_t* from, typename L::Weight (&to)[COUNT]) {
         TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) to[i] = L::weight(from[i]);
+    }
+
+    template <class L>
+    TETRIS_FUNCTION static ColumnWeights<L> column_weights(const int32_t* from) {
+        int32_t heights[MAX_WIDTH] = {}, steps[MAX_WIDTH] = {};
+        int i = 0;
+        (set_column<Features>(heights, steps, from[i++]), ...);
+        return {heights, steps};
     }
 
     // The weighted sum over a whole board.
@@ -67,7 +85,7 @@ struct FeatureList {
         return sum;
     }
 
-    // The weighted sums of the after-states of a drop that completes no row.
+    // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores scores.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Scores values(const typename L::Weight* weights, const Prepared<L>& prepared,
                                                      const Drop<L, WIDTH>& drop) {
@@ -106,6 +124,11 @@ struct FeatureList {
     TETRIS_FUNCTION static void add_of_placement(int& sum, int32_t weight, const Board<L>& board) {
         if constexpr (F::of_placement) sum += weight * F::of(board);
     }
+    template <class F>
+    TETRIS_FUNCTION static void set_column(int32_t (&heights)[MAX_WIDTH], int32_t (&steps)[MAX_WIDTH], int32_t weight) {
+        if constexpr (F::column_height >= 0) heights[F::column_height] = weight;
+        if constexpr (F::column_step >= 0) steps[F::column_step] = weight;
+    }
     template <class F, class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after_drop(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
         return after_drop_of<F>(static_cast<const Slot<L, SourceOf<F>>&>(prepared).prepared,
@@ -120,11 +143,12 @@ struct FeatureList {
     TETRIS_FUNCTION static void add(typename L::Scores& sums, const typename L::Weight& weight, const typename L::Ints& early,
                                     const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, int& next) {
         ++next;
-        if constexpr (F::zero_without_lines) return;
-        typename L::Ints value;
-        if constexpr (F::loops) value = early;
-        else value = after_drop<F>(prepared, drop);
-        sums = L::add_product(sums, weight, value);
+        if constexpr (!F::zero_without_lines && !by_column<F>) {
+            typename L::Ints value;
+            if constexpr (F::loops) value = early;
+            else value = after_drop<F>(prepared, drop);
+            sums = L::add_product(sums, weight, value);
+        }
     }
 };
 
@@ -178,11 +202,13 @@ struct Chooser {
     const int32_t* weights;
     bool clear_on_overflow;
     typename L::Weight lane_weights[List::COUNT];
+    ColumnWeights<L> column_weights;
     typename L::Ints too_high;             // where no piece that fits the board ends
     typename L::Ints too_high_to_survive;  // nor one that completes a row
 
     TETRIS_FUNCTION Chooser(const Geometry<L>& g, const int32_t* w, bool clear)
-        : geometry(g), weights(w), clear_on_overflow(clear), too_high(L::ints(g.height + 1)),
+        : geometry(g), weights(w), clear_on_overflow(clear),
+          column_weights(List::template column_weights<L>(w)), too_high(L::ints(g.height + 1)),
           too_high_to_survive(L::ints(g.height + 1 + (clear ? MAX_PIECE_SIZE : 0))) {
         List::template load_weights<L>(w, lane_weights);
     }
@@ -192,14 +218,16 @@ struct Chooser {
         const Board<L>& board;
         const Ground<L> ground;
         const Prepared prepared;
+        const std::conditional_t<List::has_columns, ColumnScores<L>, Nothing> columns;
         typename L::Best best;  // among the placements that complete no row
         uint64_t rest = 0;      // the placements to be scored by their whole after-state: a bit a place in the order
-        TETRIS_FUNCTION explicit Search(const Board<L>& b) : board(b), ground(b), prepared(b) {}
+        TETRIS_FUNCTION Search(const Chooser& chooser, const Board<L>& b)
+            : board(b), ground(b), prepared(b), columns(b, chooser.column_weights) {}
     };
 
     // NO_CHOICE where every placement ends the game.
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece) const {
-        Search search(board);
+        Search search(*this, board);
         const Plan<L>& plan = plan_of<L>(piece);
         for (int i = 0; i < plan.ones.count; ++i) score_group(search, plan.ones.group[i]);
         for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
@@ -221,9 +249,8 @@ struct Chooser {
     // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
     // after-state.
     template <int WIDTH>
-    TETRIS_FUNCTION unsigned score(const Ground<L>& ground, const Prepared& prepared, typename L::Best& best,
-                                   const Group<L, WIDTH>& group) const {
-        const Drop<L, WIDTH> drop(ground, group.shapes);
+    TETRIS_FUNCTION unsigned score(Search& search, const Group<L, WIDTH>& group) const {
+        const Drop<L, WIDTH> drop(search.ground, group.shapes);
         // A lane without a placement ends higher than any: its shape is too high, or it touches a column beside the board.
         const auto end = drop.end();
         const auto completed = drop.completed();
@@ -232,7 +259,9 @@ struct Chooser {
             const auto incomplete = completed == L::bits(0);
             const auto plain = incomplete & (end < too_high);
             if (L::worthwhile(plain)) {
-                L::consider(best, List::values(lane_weights, prepared, drop), plain, group);
+                typename L::Scores scores = List::values(lane_weights, search.prepared, drop);
+                if constexpr (List::has_columns) scores = search.columns.after(scores, drop);
+                L::consider(search.best, scores, plain, group);
             }
             return L::lanes(L::without(whole, incomplete));
         } else {
@@ -247,12 +276,12 @@ struct Chooser {
     // Vectors fit the registers better in a function of their own.
     template <int WIDTH>
     TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
-        if constexpr (L::LANES == 1) search.rest |= group.in_order(score(search.ground, search.prepared, search.best, group));
+        if constexpr (L::LANES == 1) search.rest |= group.in_order(score(search, group));
         else search.rest |= group.in_order(score_apart(search, group));
     }
     template <int WIDTH>
     TETRIS_OUTLINE unsigned score_apart(Search& search, const Group<L, WIDTH>& group) const {
-        return score(search.ground, search.prepared, search.best, group);
+        return score(search, group);
     }
 };
 

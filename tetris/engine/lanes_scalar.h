@@ -122,6 +122,14 @@ struct ScalarLanes {
     // As `add_product` wants it.
     TETRIS_FUNCTION static Weight weight(int32_t value) { return value; }
     TETRIS_FUNCTION static Scores add_product(Scores sum, Weight weight, Ints value) { return sum + weight * value; }
+    // The same with a weight a lane, of columns whose slots `weight_word` made.
+    TETRIS_FUNCTION static Scores add_products(Scores sum, Ints weights, Ints values) { return sum + weights * values; }
+    TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight); }
+    // Over all columns.
+    TETRIS_FUNCTION static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values,
+                                                  const ColumnInts& more_weights, const ColumnInts& more_values) {
+        return sum(weights * values + more_weights * more_values);
+    }
 
     TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
@@ -170,6 +178,11 @@ struct ScalarLanes {
     TETRIS_FUNCTION static ColumnBits without(const ColumnBits& a, const ColumnBits& b) { return a & ~b; }
     TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
     TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
+    TETRIS_FUNCTION static ColumnInts maximum(const ColumnInts& a, const ColumnInts& b) {
+        ColumnInts result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = maximum(a.slot[i], b.slot[i]);
+        return result;
+    }
     TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
     TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
     TETRIS_FUNCTION static Bits select(bool condition, Bits a, Bits b) { return condition ? a : b; }

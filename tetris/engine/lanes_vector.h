@@ -113,6 +113,18 @@ struct VectorLanes {
         else return map(add, sum, value);
     }
 
+    TETRIS_FUNCTION static Scores add_products(Scores sum, Ints weights, Ints values) {
+        const auto add = [](auto x, auto y, auto z) TETRIS_INLINE { return x + multiply_add(y, z); };
+        if constexpr (SHORT) return map(add, sum, interleaved(values, Ints{}), interleaved(weights, Ints{}));
+        else return map(add, sum, values, weights);
+    }
+    TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight & 0xFFFF); }
+    TETRIS_FUNCTION static Scores sum_of_products(ColumnInts weights, ColumnInts values, ColumnInts more_weights,
+                                                  ColumnInts more_values) {
+        const Scores all = add_products(add_products(scores(0), weights, values), more_weights, more_values);
+        return repeat<Scores>(reduced(all, ADD)[0]);
+    }
+
     TETRIS_FUNCTION static Ints popcount(Bits value) { return count_bits_in({value}); }
     template <int COUNT>
     TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {

@@ -97,7 +97,8 @@ struct ShapeLanes {
     typename L::Constant first_step;         // height of the leftmost column + STEP
     typename L::Constant last_step;          // height of the rightmost column - STEP
     typename L::Constant inner_flags;        // step_flag of the differences between its columns' tops
-    typename L::Constant inner_sum;          // of the sizes of these differences
+    typename L::Constant inner_sizes[WIDTH]; // of the differences from each of its columns to the next one; the last is 0
+    typename L::Constant inner_sum;          // of these sizes
     // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
     // column k - 1, in the upper half of a word that has room for both.
     static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
@@ -121,6 +122,7 @@ struct ShapeLanes {
             if (k > 0) {
                 const int difference = high - shape.top(k - 1);
                 if (difference >= -2 && difference <= 2) flags |= 1u << (difference + 2);
+                inner_sizes[k - 1].set(lane, difference < 0 ? -difference : difference);
                 sum += difference < 0 ? -difference : difference;
                 for (int n = 0; n < INNER_STEPS; ++n) {
                     falls[n] |= (difference < -n ? 1u : 0u) << k;

@@ -25,7 +25,9 @@ template <class List>
 int kept_bytes() {
     const Geometry<ThreadLanes> geometry(MAX_WIDTH, MAX_HEIGHT);
     const Board<ThreadLanes> board(geometry, geometry.walls);
-    const typename Chooser<ThreadLanes, List>::Search search(board);
+    const int32_t weights[List::COUNT] = {};
+    const Chooser<ThreadLanes, List> chooser(geometry, weights, false);
+    const typename Chooser<ThreadLanes, List>::Search search(chooser, board);
     return board.keeper.used;
 }
 
@@ -117,7 +119,7 @@ struct PoolRollout {
         for (int x = 0; x <= (BOARD_WIDTH > 0 ? BOARD_WIDTH : MAX_WIDTH) - WIDTH; ++x, bit *= 2) {
             group.shapes.column.value = x;
             group.order[0] = orientation * ORDER_STRIDE + x;
-            if (decision.score(search.ground, search.prepared, search.best, group) != 0) rest |= bit;
+            if (decision.score(search, group) != 0) rest |= bit;
         }
         return static_cast<uint64_t>(rest) << (orientation * ORDER_STRIDE);
     }
@@ -172,7 +174,7 @@ struct PoolRollout {
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
         const Decision decision(geometry, weights, job.rules.clear_on_overflow);
         const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(job), lane});
-        typename Decision::Search search(board);
+        typename Decision::Search search(decision, board);
         uint64_t rest = 0;
         for (int orientation = 0; orientation < WIDTHS.count[piece]; ++orientation) {
             switch (WIDTHS.width[piece][orientation]) {

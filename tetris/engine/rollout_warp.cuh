@@ -27,7 +27,7 @@ struct WarpRollout {
             group.shapes.column.value = L::lane() % PLACES;
         }
         group.order[0] = place = orientation * ORDER_STRIDE + group.shapes.column.value;
-        return decision.score(search.ground, search.prepared, search.best, group) != 0;
+        return decision.score(search, group) != 0;
     }
 
     // Of the threads' placements, those whose flag is set, one after the other: all threads work on one.
@@ -55,7 +55,7 @@ struct WarpRollout {
     }
 
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
-        typename Decision::Search search(board);
+        typename Decision::Search search(decision, board);
         Choice choice = NO_CHOICE;
         const auto has = [&](int width) { return WIDTHS.of_width[piece][width][0] >= 0; };
         if (has(1)) score_all<1>(decision, search, piece, choice);

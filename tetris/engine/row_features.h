@@ -9,22 +9,16 @@ namespace tetris {
 // The rows that hold a hole, for features of these.
 struct HoleRows {
     template <class L>
-    struct Prepared {
-        typename L::Bits rows;
-        typename L::template Kept<typename L::Word, typename L::ColumnBits> tops;  // the topmost cell of each column
-    };
-    template <class L>
-    TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-        const auto tops = board.cells & -board.cells;
-        return {L::or_all(board.holes()), board.template keep<typename L::Word>(tops)};
+    TETRIS_FUNCTION static typename L::Bits prepare(const Board<L>& board) {
+        return L::or_all(board.holes());
     }
     // Covered are the cells from the board's topmost one up to the piece. Its bit is the one above (numerically) those of
     // the rows over it, and of the row below the piece.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Bits after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        typename L::Bits rows = prepared.rows;
+    TETRIS_FUNCTION static typename L::Bits after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-            rows = rows | (drop.at(prepared.tops, k) - drop.rows(drop.shape.floor[k]));
+            const typename L::Bits topmost = drop.before(k) & -drop.before(k);
+            rows = rows | (topmost - drop.rows(drop.shape.floor[k]));
         }
         return rows;
     }
@@ -37,8 +31,8 @@ struct RowsWithHoles : FeatureBase {
         return popcount(L::or_columns(board.holes()));
     }
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        return L::popcount(HoleRows::after(prepared, drop));
+    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+        return L::popcount(HoleRows::after<L>(before, drop));
     }
 };
 
@@ -50,8 +44,8 @@ struct AdjacentRowsWithHoles : FeatureBase {
         return popcount(rows & (rows >> 1));
     }
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        const typename L::Bits rows = HoleRows::after(prepared, drop);
+    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+        const typename L::Bits rows = HoleRows::after<L>(before, drop);
         return L::popcount(rows & (rows >> 1));
     }
 };
@@ -65,8 +59,8 @@ struct HighestHole : FeatureBase {
         return run_length(static_cast<typename L::Word>(rows | (0u - rows)));
     }
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        const typename L::Bits rows = HoleRows::after(prepared, drop);
+    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+        const typename L::Bits rows = HoleRows::after<L>(before, drop);
         return L::run_length(rows | -rows);
     }
 };
@@ -85,8 +79,8 @@ struct UpperHoleRows : FeatureBase {
         return popcount(among_upper(static_cast<uint32_t>(L::or_columns(board.holes()))));
     }
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-        return L::popcount(among_upper(HoleRows::after(prepared, drop)));
+    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
+        return L::popcount(among_upper(HoleRows::after<L>(before, drop)));
     }
 };
 
@@ -152,9 +146,9 @@ struct GapsOverHoleRows : FeatureBase {
         return RowGaps::of(board, Self::covers(static_cast<uint32_t>(L::or_columns(board.holes()))));
     }
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(const HoleRows::Prepared<L>& holes, const RowGaps::Prepared<L>& gaps,
+    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const RowGaps::Prepared<L>& gaps,
                                                   const Drop<L, WIDTH>& drop) {
-        return RowGaps::count<L>(gaps, drop, Self::covers(HoleRows::after(holes, drop)));
+        return RowGaps::count<L>(gaps, drop, Self::covers(HoleRows::after<L>(before, drop)));
     }
 };
 

@@ -324,6 +324,7 @@ struct FitsZ : StepFeature<FitsZ> {
 
 template <int COLUMN>
 struct ColumnHeight : FeatureBase {
+    static constexpr int column_height = COLUMN;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         return board.heights[FIRST_COLUMN + COLUMN];
@@ -336,6 +337,7 @@ struct ColumnHeight : FeatureBase {
 
 template <int COLUMN>
 struct HeightDifference : FeatureBase {
+    static constexpr int column_step = COLUMN;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         const int difference = board.heights[FIRST_COLUMN + COLUMN + 1] - board.heights[FIRST_COLUMN + COLUMN];

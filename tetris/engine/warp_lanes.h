@@ -53,6 +53,7 @@ struct WarpLanes : ThreadLanes {
 
     using ScalarLanes::any;
     using ScalarLanes::as_ints;
+    using ScalarLanes::maximum;
     using ScalarLanes::popcount;
     using ScalarLanes::run_length;
     using ScalarLanes::step_flag;
@@ -92,6 +93,11 @@ struct WarpLanes : ThreadLanes {
         return {lane() + 1 < SLOTS ? value : T(0)};
     }
     __device__ static int sum(const ColumnInts& columns) { return sum_of_warp(columns.own); }
+    __device__ static ColumnInts maximum(const ColumnInts& a, const ColumnInts& b) { return {maximum(a.own, b.own)}; }
+    __device__ static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values, const ColumnInts& more_weights,
+                                             const ColumnInts& more_values) {
+        return sum(weights * values + more_weights * more_values);
+    }
     __device__ static Ints total(const ColumnInts& columns) { return sum(columns); }
     __device__ static int count_bits(const ColumnBits& columns) { return sum(popcount(columns)); }
     __device__ static Ints count_bits_everywhere(const ColumnBits& columns) { return count_bits(columns); }
