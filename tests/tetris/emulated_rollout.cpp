@@ -10,6 +10,7 @@ namespace tetris {
 inline void* shared_memory() { return cuda_emulation::block->shared.data(); }
 inline void barrier(int number, int threads) { emulated_barrier(number, threads); }
 }
+#include "rollout_pairs.cuh"
 #include "rollout_pool.cuh"
 #include "rollout_warp.cuh"
 
@@ -25,15 +26,22 @@ void launch_as(int64_t blocks, int64_t warps) {
 struct Emulated {
     template <class List>
     static void play(const RolloutArguments& all, const Tensor&) {
-        if (launched_warps == 0) {
-            cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0,
-                                   [&] { rollout_warp<List, TETRIS_PIECES_KNOWN>(all); });
-            return;
-        }
-        if constexpr (TETRIS_PIECES_KNOWN == 1) play_pool<List>(all);
+        if constexpr (TETRIS_PIECES_KNOWN == 2) play_pairs<List>(all);
+        else if (launched_warps > 0) play_pool<List>(all);
+        else cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
     }
 
    private:
+    template <class List>
+    static void play_pairs(const RolloutArguments& all) {
+        constexpr unsigned WARPS = 2;
+        const PairsJob job{all, kept_bytes<List>()};
+        const auto blocks = static_cast<unsigned>((all.total + WARPS - 1) / WARPS);
+        cuda_emulation::launch(blocks, WARPS * WARP, WARPS * (sizeof(WarpTasks) + job.kept), [&] {
+            if (all.rules.width == MAX_WIDTH) rollout_pairs<List, MAX_WIDTH>(job);
+            else rollout_pairs<List, 0>(job);
+        });
+    }
     template <class List>
     static void play_pool(const RolloutArguments& all) {
         std::vector<GameState> states(all.total);

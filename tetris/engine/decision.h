@@ -155,8 +155,9 @@ struct FeatureList {
 // The after-state of a placement that does not end the game, full rows removed.
 template <class L>
 struct AfterState : Board<L> {
-    TETRIS_FUNCTION AfterState(const Board<L>& board, const Landing<L>& landing, int piece, int place)
-        : Board<L>(board.geometry, landing.cells) {
+    TETRIS_FUNCTION AfterState(const Board<L>& board, const Landing<L>& landing, int piece, int place,
+                               typename L::Keeper keeper = {})
+        : Board<L>(board.geometry, landing.cells, keeper) {
         this->twice_landing_height = 2 * landing.row + shape_of(piece, orientation_of(place)).height - 1;
         this->eroded_cells = landing.eroded_cells;
     }

@@ -3,6 +3,7 @@
 
 #include "decision.h"
 #include "thread_lanes.h"
+#include "warp.cuh"
 
 namespace tetris {
 
@@ -39,5 +40,26 @@ struct Widths {
     }
 };
 __constant__ const Widths WIDTHS = Widths();
+
+// The placements of a piece on a board of a width that need not fit its height, and one of them by number.
+__device__ inline int placements_of(int piece, int width) {
+    int count = 0;
+    for (int i = 0; i < WIDTHS.count[piece]; ++i) count += width + 1 - WIDTHS.width[piece][i];
+    return count;
+}
+__device__ inline int nth_place(int piece, int width, int nth) {
+    int orientation = 0;
+    for (; nth > width - WIDTHS.width[piece][orientation]; ++orientation) nth -= width + 1 - WIDTHS.width[piece][orientation];
+    return orientation * ORDER_STRIDE + nth;
+}
+
+// The best of what each thread of a warp found: the highest score, and of equals the first place.
+__device__ inline Choice best_of_warp(const Choice& own) {
+    const unsigned key = static_cast<unsigned>(own.score) ^ 0x80000000u;  // in the order of scores; 0 is NEVER's
+    const unsigned highest = greatest_of_warp(key);
+    if (highest == 0) return NO_CHOICE;
+    const auto first = static_cast<int>(~greatest_of_warp(key == highest ? ~static_cast<unsigned>(own.place) : 0u));
+    return {static_cast<int>(highest ^ 0x80000000u), first};
+}
 
 }  // namespace tetris

@@ -7,6 +7,7 @@
 
 #include "common.cuh"
 #include "rollout_arguments.h"
+#include "rollout_pairs.cuh"
 #include "rollout_pool.cuh"
 #include "rollout_warp.cuh"
 
@@ -21,6 +22,19 @@ constexpr int64_t FEW = 108;
     int bytes = 0;
     STD_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     return bytes;
+}
+
+// A warp a game, side by side in blocks of as many as there is memory for, unless there are few.
+template <class List, int BOARD_WIDTH>
+void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
+    constexpr auto kernel = rollout_pairs<List, BOARD_WIDTH>;
+    const int each = static_cast<int>(sizeof(WarpTasks)) + job.kept;
+    const int64_t spread = (job.total + cem_tetris::multiprocessors(device) - 1) / cem_tetris::multiprocessors(device);
+    const int warps = static_cast<int>(std::min<int64_t>({MAX_WARPS, block_memory(device) / each, spread}));
+    STD_TORCH_CHECK(warps > 0, "expected a GPU with ", each, " bytes of shared memory a block");
+    STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, warps * each));
+    kernel<<<static_cast<unsigned>((job.total + warps - 1) / warps), warps * WARP, warps * each, stream>>>(job);
+    STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 // A thread a game, in as many warps as there is memory for.
@@ -44,13 +58,16 @@ struct Cuda {
         const int device = boards.get_device_index();
         const cem_tetris::DeviceGuard guard(device);
         const cudaStream_t stream = cem_tetris::current_stream(boards);
-        // Where the next piece is known, 32 games that wait for one piece still wait for different next ones: a warp to each.
-        if (TETRIS_PIECES_KNOWN == 2 || all.total < FEW * cem_tetris::multiprocessors(device)) {
-            rollout_warp<List, TETRIS_PIECES_KNOWN><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
+        if constexpr (TETRIS_PIECES_KNOWN == 2) {
+            const PairsJob job{all, kept_bytes<List>()};
+            if (all.rules.width == MAX_WIDTH) launch_pairs<List, MAX_WIDTH>(job, device, stream);
+            else launch_pairs<List, 0>(job, device, stream);
+        } else if (all.total < FEW * cem_tetris::multiprocessors(device)) {
+            rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
             STD_CUDA_KERNEL_LAUNCH_CHECK();
-            return;
+        } else {
+            play_pool<List>(all, boards, device, stream);
         }
-        if constexpr (TETRIS_PIECES_KNOWN == 1) play_pool<List>(all, boards, device, stream);
     }
 
    private:

@@ -7,8 +7,7 @@
 
 namespace tetris {
 
-// PIECES_KNOWN: 1, the piece that falls, or 2, the next one, too.
-template <class List, int PIECES_KNOWN>
+template <class List>
 struct WarpRollout {
     using L = WarpLanes;
     using Decision = Chooser<L, List>;
@@ -45,15 +44,6 @@ struct WarpRollout {
         score_rest(search.board, decision.weights, score<WIDTH>(decision, search, piece), piece, choice);
     }
 
-    // The best of what each thread found: the highest score, and of equals the first place.
-    __device__ __forceinline__ Choice best_of_all(const Choice& own) {
-        const unsigned key = static_cast<unsigned>(own.score) ^ 0x80000000u;  // in the order of scores; 0 is NEVER's
-        const unsigned highest = greatest_of_warp(key);
-        if (highest == 0) return NO_CHOICE;
-        const auto first = static_cast<int>(~greatest_of_warp(key == highest ? ~static_cast<unsigned>(own.place) : 0u));
-        return {static_cast<int>(highest ^ 0x80000000u), first};
-    }
-
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
         typename Decision::Search search(decision, board);
         Choice choice = NO_CHOICE;
@@ -62,7 +52,7 @@ struct WarpRollout {
         if (has(2)) score_all<2>(decision, search, piece, choice);
         if (has(3)) score_all<3>(decision, search, piece, choice);
         if (has(4)) score_all<4>(decision, search, piece, choice);
-        choice.consider(best_of_all(search.best.choice));
+        choice.consider(best_of_warp(search.best.choice));
         return choice;
     }
 
@@ -83,17 +73,9 @@ struct WarpRollout {
         for (; made < job.decisions && ended < games_left; ++made) {
             // Each thread knows the piece of one of 32 decisions.
             if (made % WARP == 0) pieces = stream.piece(job.start + made + L::lane());
-            int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
+            const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
             const Board<L> board(geometry, cells);
-            Choice choice;
-            if constexpr (PIECES_KNOWN == 2) {
-                if (made == 0) piece = job.first_piece(index);
-                const int next = stream.piece(job.start + made + 1);
-                choice = choose_by_pairs<List>(board, decision.weights, piece, next, job.rules.clear_on_overflow,
-                                               [&](const Board<L>& on, int falls) { return choose(decision, on, falls); });
-            } else {
-                choice = choose(decision, board, piece);
-            }
+            const Choice choice = choose(decision, board, piece);
             const Landing<L> landing(board, piece, choice.place == Choice::NONE ? 0 : choice.place,
                                      job.rules.clear_on_overflow);
             lines += landing.lines;
@@ -111,9 +93,9 @@ struct WarpRollout {
     int place = 0;
 };
 
-template <class List, int PIECES_KNOWN>
+template <class List>
 __global__ void __launch_bounds__(WARP) rollout_warp(const __grid_constant__ RolloutArguments job) {
-    WarpRollout<List, PIECES_KNOWN>{job}.play(blockIdx.x);
+    WarpRollout<List>{job}.play(blockIdx.x);
 }
 
 }  // namespace tetris
