@@ -26,9 +26,12 @@ MODULES = (
     "reliability",
     "sanitizers",
     "scale",
+    "second_chance",
     "soak",
     "time_to_target",
     "training",
+    "what_kills",
+    "worst_pieces",
 )
 
 if __name__ == "__main__":
