@@ -63,7 +63,7 @@ def test_a_measurement_tells_shares_runs_and_stacks(monkeypatch: pytest.MonkeyPa
     shares = np.array(found["shares"]["mean"])
     assert shares.shape == (len(what_kills.WINDOWS), 7)
     assert shares.sum(1) == pytest.approx(1)
-    assert sum(found["runs"]["mean"]) == sum(found["alternations"]["mean"]) == pytest.approx(1)
+    assert [sum(found[each]["mean"]) for each in ("runs", "alternations")] == pytest.approx([1, 1])
     assert found["excess"]["mean"][39] == pytest.approx(
         40 * (figures["what_kills.10x8.uniform.dt20.split.snakes_40"] - 2 / 7)
     )
