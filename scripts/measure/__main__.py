@@ -17,6 +17,8 @@ MODULES = (
     "compare_mdptetris",
     "compare_peers",
     "equality",
+    "heights",
+    "kills",
     "limits",
     "next_piece",
     "other_rules",
@@ -30,7 +32,6 @@ MODULES = (
     "soak",
     "time_to_target",
     "training",
-    "what_kills",
     "worst_pieces",
 )
 

@@ -152,7 +152,7 @@ def ends(
     measured = []
     for batch, each in enumerate(found):
         chosen = each
-        if len(each) > SAMPLED:
+        if each and (split or len(each) > SAMPLED):
             weights = torch.tensor([weight for weight, _, _ in each], dtype=torch.float64)
             chosen = [each[i] for i in weights.multinomial(SAMPLED, True, generator=generator).tolist()]
         heights, holes, sources = (

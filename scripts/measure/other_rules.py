@@ -5,8 +5,7 @@ python scripts/measure other_rules --device cuda --json other_rules.json
 
 The survey of Thiery and Scherrer (2009) scores the game in which a piece appears inside the board of 10x20.
 Its uppermost rows are then no room for the stack, and the simplified game on 10x16 stands for it. A bag holds
-every piece once. By the published rule; twelve minutes on two
-cores.
+every piece once. By the published rule; ten minutes on two cores.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from measure import ends
-from measure.what_kills import mean_and_error, snakes
+from measure.kills import mean_and_error, snakes
 
 from tetris import Rules, published
 from tetris.feature_sets import feature_names

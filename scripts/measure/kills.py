@@ -1,7 +1,7 @@
 """Measure what comes before the end of a game: the pieces, the height of the stack, its holes.
 
-python scripts/measure what_kills
-python scripts/measure what_kills --boards 10x10 --json what_kills.json
+python scripts/measure kills
+python scripts/measure kills --boards 10x10 --json kills.json
 
 Where games end often they are played. On higher boards streams near an end are continued many times, with
 weights, as importance splitting does it (`tetris.splitting`); on 10x10 and 10x12 both are measured. Errors
@@ -27,7 +27,7 @@ from tetris.evaluation.estimates import ESTIMATES
 from tetris.progress import progress
 from tetris.rules import PIECE_LETTERS
 
-WINDOWS = (5, 10, 20, 40, 80, LAST)
+WINDOWS = (1, 5, 10, 20, 40, 80, LAST)
 """Numbers of last pieces whose shares are told."""
 
 RUN_WINDOW = 40
@@ -36,6 +36,7 @@ RUN_WINDOW = 40
 ANYWHERE = 20_000
 """Stretches of pieces from anywhere, for comparison."""
 
+_DECIMALS = 6  # of the data; errors are a thousand times as large
 _S, _Z = PIECE_LETTERS.index("S"), PIECE_LETTERS.index("Z")
 
 
@@ -109,7 +110,7 @@ def told(batches: Sequence[Ends]) -> dict[str, Any]:
 
     def over(value: Callable[[Ends], Any]) -> dict[str, Any]:
         mean, error = mean_and_error([value(each) for each in looked_at], weights)
-        return {"mean": mean.tolist(), "error": error.tolist()}
+        return {"mean": mean.round(_DECIMALS).tolist(), "error": error.round(_DECIMALS).tolist()}
 
     return {
         "ends": sum(each.games for each in batches),
@@ -161,10 +162,10 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
                     step=show,
                 )
         found.append({**plan._asdict(), **told(batches)})
-        figures[f"what_kills.{name}.ends"] = found[-1]["ends"]
+        figures[f"kills.{name}.ends"] = found[-1]["ends"]
         for window, share in zip(WINDOWS, found[-1]["shares"]["mean"], strict=True):
-            figures[f"what_kills.{name}.snakes_{window}"] = share[_S] + share[_Z]
-        print(f"{name}: {figures[f'what_kills.{name}.snakes_{RUN_WINDOW}']:.4f}", flush=True)
+            figures[f"kills.{name}.snakes_{window}"] = share[_S] + share[_Z]
+        print(f"{name}: {figures[f'kills.{name}.snakes_{RUN_WINDOW}']:.4f}", flush=True)
     compared = {}
     for pieces in dict.fromkeys(plan.pieces for plan in plans):
         stretches = anywhere(Rules(pieces=pieces), ANYWHERE)[:, :RUN_WINDOW]
