@@ -1,12 +1,14 @@
-"""scripts/measure/heights.py: what is played is what rollouts give, and estimates lie beside it."""
+"""scripts/measure/heights.py: it is what rollouts give, estimates beside it; its block of a page."""
 
 from __future__ import annotations
 
 import argparse
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from measure import heights
+from pages import limits_blocks
 
 from tetris import Rules, published, rollout
 from tetris.evaluation import DEFAULT_SEED
@@ -38,3 +40,22 @@ def test_it_is_what_rollouts_give_and_estimates_lie_beside_it(monkeypatch: pytes
 
 def test_every_height_up_to_20_is_measured() -> None:
     assert {int(board[3:]) for board in heights.BOARDS if board[:3] == "10x"} == set(range(4, 21))
+
+
+def test_the_page_shows_estimates_in_italics_below_what_most_games_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = {"controller": "dt20", "board": "10x5", "pieces": "uniform", "ci95": [1900.0, 2100.0]}
+    played = [{**one, "lines_per_game": lines, "games": games} for lines, games in ((2000, 90), (1950, 9))]
+    others = [{**played[0], **other} for other in ({"pieces": "bag"}, {"board": "5x5"})]
+    estimates = [{**one, "lines_per_game": 2050.0}]
+    files = [
+        SimpleNamespace(name="m/heights", data={"measurements": played, "estimates": estimates}),
+        SimpleNamespace(name="m/record_score", data={"score": [{**played[0], "controller": "learned"}]}),
+        SimpleNamespace(name="m/other_rules", data={"measurements": others}),
+    ]
+    monkeypatch.setattr(limits_blocks, "_of_heights", lambda: files)
+    monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
+    (row,) = limits_blocks.heights()
+    assert row[0] == "5"
+    assert row[1:] == ["2,000 (1,900-2,100)<br>*2,050 (1,900-2,100)*", "2,000 (1,900-2,100)", "-", "-"]
