@@ -88,8 +88,9 @@ def _draw_wide(axes: Any) -> None:
         "ten columns; filled: played, hollow: estimated,\nbars: 95 % intervals", loc="left", fontsize="medium"
     )
     axes.legend(fontsize="small", loc="upper left")
-    text = f"S and Z alone: no bound below $10^{{{alternating_bound():,}}}$\nis known on 10x20"
-    axes.text(0.98, 0.02, text.replace(",", "{,}", 1), transform=axes.transAxes, ha="right", fontsize="small")
+    power = f"{alternating_bound():,}".replace(",", "{,}")
+    text = f"S and Z would bound any player on 10x20\nat $10^{{{power}}}$ lines: far off the picture"
+    axes.text(0.98, 0.02, text, transform=axes.transAxes, ha="right", fontsize="small")
 
 
 def _draw_narrow(axes: Any) -> None:
@@ -97,11 +98,11 @@ def _draw_narrow(axes: Any) -> None:
         style = {each: value for each, value in _NARROW[name].items() if each != "label"}
         for width, color in _WIDTHS.items():
             line = {height: value for (w, height), value in sorted(lines.items()) if w == width}
-            axes.plot(list(line), list(line.values()), color=color, markersize=6, **style)
+            axes.plot(list(line), list(line.values()), color=color, markersize=5, **style)
         axes.plot([], [], color=_BLACK, **_NARROW[name])
     for width, color in _WIDTHS.items():
         axes.plot([], [], color=color, linewidth=4, label=f"{width} columns")
     axes.set_xticks(range(4, 9))
     axes.set_title("few columns, exactly", loc="left", fontsize="medium")
-    axes.set_ylim(4, 1e8)
-    axes.legend(fontsize="small", loc="center right", bbox_to_anchor=(1.0, 0.6))
+    axes.set_ylim(4, 1e9)
+    axes.legend(fontsize="small", loc="upper right")
