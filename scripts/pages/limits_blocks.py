@@ -28,8 +28,8 @@ def heights() -> str:
     for height in every:
         row = [str(height)]
         for played, estimated in found.values():
-            cells = [score(played[height])] if height in played else []
-            cells += [f"*{score(estimated[height])}*"] if height in estimated else []
+            cells = [_cell(played[height])] if height in played else []
+            cells += [f"*{_cell(estimated[height])}*"] if height in estimated else []
             row.append("<br>".join(cells) or "-")
         rows.append(row)
     return table_block(["rows", *COLUMNS.values()], rows, *_of_heights())
@@ -153,6 +153,10 @@ def other_rules() -> str:
         for each in result.data["measurements"]
     ]
     return table_block(["board", "pieces", "controller", "lines a game"], rows, *results)
+
+
+def _cell(found: dict[str, Any]) -> str:
+    return _interval(found) if found["lines_per_game"] < 1000 else score(found)
 
 
 def _with_interval(score: dict[str, Any]) -> str:
