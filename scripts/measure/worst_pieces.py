@@ -9,8 +9,9 @@ can be placed before the end, whatever the player does, where
 - S and Z alternate (H. Burgiel, How to Lose at Tetris, Mathematical Gazette 81, 1997);
 - each piece is the worse of S and Z for the board (J. Brzustowski, Can You Win at Tetris?, 1992);
 
-and the greatest probability to place n pieces, each S or Z at random. With pieces drawn uniformly from seven,
-a run of n pieces of S and Z comes with probability (2/7)^n wherever a game is, so that for any player
+and the greatest probability to place n pieces, each S or Z at random, with one piece known or two. With
+pieces drawn uniformly from seven, a run of n pieces of S and Z comes with probability (2/7)^n wherever a game
+is, so that for any player
 
     pieces a game <= n / [(2/7)^n P(the game ends within n random pieces of S and Z, from the best board)].
 
@@ -119,32 +120,35 @@ class Survival(NamedTuple):
     alternating: tuple[int | None, int | None]  # from the empty board, and from the best one
     adaptive: tuple[int | None, int | None]  # the same where the worse one comes
     probabilities: list[float]  # to place 1, 2, ... random ones from the best board
+    next_known: list[
+        float
+    ]  # the same where the next piece is known, and the first one before the first board
 
 
 def survival(game: Game) -> Survival:
     """Return how many pieces of S and Z can be placed before the end."""
     alive = np.append(np.ones(len(game.boards), dtype=bool), False)
-    after_s, after_z, worse = (
-        alive,
-        alive,
-        alive,
-    )  # whether n pieces can be placed: S first, Z first, the worse
+    after_s = after_z = worse = alive  # whether n pieces can be placed: S first, Z first, the worse
     random = alive.astype(np.float64)
+    known = {_S: random, _Z: random}  # by the piece that falls; the best placement depends on the next one
     most: list[list[int | None]] = [[None, None], [None, None]]
     probabilities: list[float] = []
+    next_known: list[float] = []
     for n in range(MOST):
         after_s, after_z = game.best(_S, after_z), game.best(_Z, after_s)
         worse = game.best(_S, worse) & game.best(_Z, worse)
         random = (game.best(_S, random) + game.best(_Z, random)) / 2
+        known = {piece: (game.best(piece, known[_S]) + game.best(piece, known[_Z])) / 2 for piece in (_S, _Z)}
         probabilities.append(float(random.max()))
+        next_known.append(float(known[_S].max() + known[_Z].max()) / 2)
         for last, now in zip(most, (after_s | after_z, worse), strict=True):
             for i, some in enumerate((now[0], now.any())):
                 if last[i] is None and not some:
                     last[i] = n
-        if not after_s.any() and not after_z.any() and probabilities[-1] < NEGLIGIBLE:
+        if not after_s.any() and not after_z.any() and next_known[-1] < NEGLIGIBLE:
             break
     (empty, best), (worse_empty, worse_best) = most
-    return Survival((empty, best), (worse_empty, worse_best), probabilities)
+    return Survival((empty, best), (worse_empty, worse_best), probabilities, next_known)
 
 
 def bound(probabilities: Sequence[float]) -> tuple[float, int]:
@@ -163,7 +167,9 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         game = Game(rules)
         lasts = survival(game)
         pieces, ahead = bound(lasts.probabilities)
-        lines, perfect = _CELLS / rules.width * pieces, solve(rules, device=device).lines_per_game
+        pieces_next, _ = bound(lasts.next_known)
+        lines, lines_next = (_CELLS / rules.width * each for each in (pieces, pieces_next))
+        perfect = solve(rules, device=device).lines_per_game
         found.append(
             {
                 "board": board,
@@ -173,6 +179,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
                 "probabilities": lasts.probabilities,
                 "ahead": ahead,
                 "bound": lines,
+                "next_known": lasts.next_known,
+                "bound_next_known": lines_next,
                 "perfect": perfect,
             }
         )
@@ -182,6 +190,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
                 ("adaptive", lasts.adaptive[1]),
                 ("alternating", lasts.alternating[1]),
                 ("bound_lines", lines),
+                ("bound_lines_next_known", lines_next),
                 ("perfect_lines", perfect),
             )
             if value is not None

@@ -66,6 +66,31 @@ def test_survivals_are_those_of_a_plain_search() -> None:
     assert found.adaptive[0] == lasts((), rules, 8, None)
 
 
+def chance(rows: Rows, rules: Rules, pieces: tuple[int, ...], most: int) -> float:
+    """Return the greatest probability to place ``most`` pieces of S and Z, the first of which are known."""
+    if most == 0:
+        return 1.0
+    found = 0.0
+    for drawn in (worst_pieces._S, worst_pieces._Z):
+        now, *then = (*pieces, drawn)
+        after = [each.rows for each in after_states(rows, now, rules) if not each.game_over]
+        found += max((chance(each, rules, tuple(then), most - 1) for each in after), default=0.0)
+    return found / 2
+
+
+@pytest.mark.parametrize("next_known", [False, True])
+def test_chances_are_those_of_a_plain_search(next_known: bool) -> None:
+    rules = Rules(4, 4)
+    game = worst_pieces.Game(rules)
+    boards = [stack(int(board), rules) for board in game.boards]
+    found = worst_pieces.survival(game)
+    pieces = [(worst_pieces._S,), (worst_pieces._Z,)] if next_known else [()]
+    for n in (1, 3):
+        best = [max(chance(rows, rules, first, n) for rows in boards) for first in pieces]
+        expected = sum(best) / len(best)
+        assert (found.next_known if next_known else found.probabilities)[n - 1] == pytest.approx(expected)
+
+
 def test_two_lanes_take_s_and_z_in_turns_for_ever() -> None:
     """On four columns S goes to the one pair of columns, Z to the other; five columns have no such way."""
     four, five = (worst_pieces.survival(worst_pieces.Game(Rules(width, 4))) for width in (4, 5))
