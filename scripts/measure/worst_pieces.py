@@ -120,9 +120,7 @@ class Survival(NamedTuple):
     alternating: tuple[int | None, int | None]  # from the empty board, and from the best one
     adaptive: tuple[int | None, int | None]  # the same where the worse one comes
     probabilities: list[float]  # to place 1, 2, ... random ones from the best board
-    next_known: list[
-        float
-    ]  # the same where the next piece is known, and the first one before the first board
+    next_known: list[float]  # the same where the next piece is known
 
 
 def survival(game: Game) -> Survival:

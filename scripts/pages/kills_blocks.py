@@ -134,13 +134,13 @@ def worst_pieces() -> str:
                     each["board"],
                     *(_lasting(each[name]) for name in ("alternating", "adaptive")),
                     f"{each['probabilities'][11]:.2g}" if len(each["probabilities"]) > 11 else "0",
-                    count(each["bound"]),
-                    f"{each['perfect']:.4g}",
+                    *(count(each["bound"]), f"{each['perfect']:.4g}"),
+                    *(count(each["bound"] / each["perfect"]), count(each["bound_next_known"])),
                 ]
             )
     header = [
         *("board", "S and Z in turns", "the worse of the two", "12 random ones"),
-        *("bound, lines a game", "perfect play"),
+        *("bound, lines a game", "perfect play", "times", "bound, the next piece known"),
     ]
     return table_block(header, rows, *results)
 

@@ -71,11 +71,18 @@ def test_what_never_ends_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
         "measurements": [
             {
                 **{"board": "4x4", "alternating": [None, None], "adaptive": [3, 4]},
-                **{"probabilities": [1.0] * 11 + [0.1836], "bound": 4802.0, "perfect": 7.0672},
+                **{
+                    "probabilities": [1.0] * 11 + [0.1836],
+                    "bound": 4802.0,
+                    "perfect": 7.0672,
+                    "bound_next_known": 9e6,
+                },
             }
         ]
     }
-    assert shown(monkeypatch, data, "worst_pieces") == [["4x4", "for ever", "3; 4", "0.18", "4,800", "7.067"]]
+    assert shown(monkeypatch, data, "worst_pieces") == [
+        ["4x4", "for ever", "3; 4", "0.18", "4,800", "7.067", "679", "9 M"]
+    ]
 
 
 def test_the_bound_of_alternating_pieces_is_a_power_of_ten() -> None:
