@@ -5,7 +5,7 @@ python scripts/measure heights --boards 10x4 10x14 --json heights.json
 
 `dt20` and `best` on boards ten columns wide, one piece known; on the lowest one the next piece, too, which
 `next_piece` measures on higher ones. `dt20` also on narrow boards whose perfect play is known. By the
-published rule; eight minutes on two cores.
+published rule; five minutes on two cores.
 """
 
 from __future__ import annotations

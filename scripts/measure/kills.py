@@ -5,8 +5,8 @@ python scripts/measure kills --boards 10x10 --json kills.json
 
 Where games end often they are played. On higher boards streams near an end are continued many times, with
 weights, as importance splitting does it (`tetris.splitting`); on 10x10 and 10x12 both are measured. Errors
-are standard errors over independent batches of streams. By the published rule; a quarter of an hour on two
-cores.
+are standard errors over independent batches of streams. By the published rule; seven minutes on
+two cores.
 """
 
 from __future__ import annotations

@@ -103,6 +103,8 @@ def _draw_narrow(axes: Any) -> None:
     for width, color in _WIDTHS.items():
         axes.plot([], [], color=color, linewidth=4, label=f"{width} columns")
     axes.set_xticks(range(4, 9))
-    axes.set_title("few columns, exactly", loc="left", fontsize="medium")
+    axes.set_title(
+        "few columns; bound and perfect play: exactly,\ndt20: played", loc="left", fontsize="medium"
+    )
     axes.set_ylim(4, 1e9)
     axes.legend(fontsize="small", loc="upper right")
