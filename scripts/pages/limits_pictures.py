@@ -23,7 +23,7 @@ _STYLES: Mapping[tuple[str, int], dict[str, Any]] = {
 }
 _WIDTHS = {4: _BLUE, 5: _VERMILION, 6: _GREEN}
 _NARROW: Mapping[str, dict[str, Any]] = {
-    "bound": {"label": "no player clears more: runs of S and Z", "marker": "v", "linestyle": ":"},
+    "bound": {"label": "bound by runs of S and Z, one piece known", "marker": "v", "linestyle": ":"},
     "perfect2": {"label": "perfect play, the next piece known", "marker": "*", "linestyle": ""},
     "perfect1": {"label": "perfect play, one piece known", "marker": "s", "linestyle": "-"},
     "dt20": {"label": "dt20", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
@@ -74,7 +74,7 @@ def _draw_wide(axes: Any) -> None:
     for who, (played, estimated) in lines_by_height().items():
         style = _STYLES[who]
         color, shape = style["color"], style["marker"]
-        drawn = {height: each["lines_per_game"] for height, each in sorted({**estimated, **played}.items())}
+        drawn = {height: each["lines_per_game"] for height, each in sorted({**played, **estimated}.items())}
         axes.plot(list(drawn), list(drawn.values()), linewidth=1.2, color=color, linestyle=style["linestyle"])
         for scores, filled in ((estimated, "white"), (played, color)):
             for height, each in scores.items():
