@@ -17,6 +17,8 @@ MODULES = (
     "compare_mdptetris",
     "compare_peers",
     "equality",
+    "heights",
+    "kills",
     "limits",
     "next_piece",
     "other_rules",
@@ -26,9 +28,11 @@ MODULES = (
     "reliability",
     "sanitizers",
     "scale",
+    "second_chance",
     "soak",
     "time_to_target",
     "training",
+    "worst_pieces",
 )
 
 if __name__ == "__main__":
