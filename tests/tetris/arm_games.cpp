@@ -23,7 +23,7 @@ void play(const GameRules& rules, uint64_t stream, uint64_t decisions) {
     for (int i = 10; i < List::COUNT; ++i) weights[i] += 0.03125f * static_cast<float>((7 * i) % 11 - 5);
     StreamRollout<L, Tall, List, PIECES_KNOWN> games(rules, weights);
     StoredBoard board{};
-    Pieces<PIECES_KNOWN> pieces(PieceStream{PieceSource::of(0x6543210, PIECES, stream % 3 == 2), 1, stream}, 0);
+    PieceReader pieces(PieceStream{PieceSource::of(0x6543210, PIECES, stream % 3 == 2), 1, stream}, 0);
     Totals totals;
     games.play(board, pieces, {decisions, int64_t{1} << 60}, totals);
     std::printf("%lld lines, %lld games", static_cast<long long>(totals.lines), static_cast<long long>(totals.games));

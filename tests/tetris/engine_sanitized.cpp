@@ -48,7 +48,7 @@ Totals play() {
                     const GameRules rules{width, height, clear_on_overflow};
                     StreamRollout<L, Tall, Features, PIECES_KNOWN> games(rules, weights);
                     const PieceSource source{0x6543210, PIECES, clear_on_overflow};
-                    Pieces<PIECES_KNOWN> pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
+                    PieceReader pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
                     StoredBoard board{};
                     games.play(board, pieces, {PIECES_KNOWN == 1 ? 200 : 50, int64_t{1} << 62}, all);
                 }

@@ -70,6 +70,8 @@ def solve(
     cells = rules.width * rules.height
     if cells > MOST_CELLS:
         raise ValueError(f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}")
+    if rules.original:
+        raise ValueError("expected the published rule or clear-on-overflow, got original")
     if rules.pieces == "bag":
         raise ValueError("expected pieces that are drawn uniformly: a bag would be part of the state")
     if not 0 < tolerance < 1:
