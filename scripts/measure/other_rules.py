@@ -1,11 +1,11 @@
-"""Measure controllers by rules that other reports use: a board of 10x16, and pieces from bags of seven.
+"""Measure controllers by rules that other reports use: the original game's, and pieces from bags of seven.
 
 python scripts/measure other_rules
 python scripts/measure other_rules --device cuda --json other_rules.json
 
-The survey of Thiery and Scherrer (2009) scores the game in which a piece appears inside the board of 10x20.
-Its uppermost rows are then no room for the stack, and the simplified game on 10x16 stands for it. A bag holds
-every piece once. By the published rule; five minutes on two cores.
+The survey of Thiery and Scherrer (2009) scores the original game, in which a piece appears inside the board
+of 10x20. Its uppermost rows are then little room for the stack, and the simplified game on 10x16 is near it.
+A bag holds every piece once. Fifteen minutes on two cores.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tetris.evaluation.scores import measure as measure_score
 
 MILLION = 10**6
 DECISIONS = {
-    ("10x16", "uniform"): {"dellacherie": 400 * MILLION, "bcts": 600 * MILLION, "dt20": 800 * MILLION},
-    ("10x10", "bag"): {"dellacherie": 60 * MILLION, "dt20": 200 * MILLION, "best": 200 * MILLION},
-    ("10x10", "uniform"): {"dellacherie": 20 * MILLION, "dt20": 20 * MILLION, "best": 20 * MILLION},
+    ("10x20", "original", "uniform"): {"dellacherie": 800, "bcts": 1600, "dt20": 2000},
+    ("10x16", "published", "uniform"): {"dellacherie": 400, "bcts": 600, "dt20": 800},
+    ("10x10", "published", "bag"): {"dellacherie": 60, "dt20": 200, "best": 200},
+    ("10x10", "published", "uniform"): {"dellacherie": 20, "dt20": 20, "best": 20},
 }
-"""Decisions by board, pieces and controller, in which some hundreds of games end on two cores."""
+"""Millions of decisions by board, rule, pieces and controller, in which some hundreds of games end."""
 TIMES_ON_CUDA = 100
 """What a GPU plays more of."""
 
@@ -35,19 +36,21 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return lines a game of each controller by each of the rules."""
     measured: list[dict[str, Any]] = []
     figures: dict[str, float] = {}
-    for (board, pieces), controllers in DECISIONS.items():
-        rules = Rules(*Rules.parse_board(board), pieces=pieces)
-        for name, decisions in controllers.items():
-            limit = Limit(decisions=decisions * (TIMES_ON_CUDA if device == "cuda" else 1))
+    for (board, rule, pieces), controllers in DECISIONS.items():
+        rules = Rules.of(*Rules.parse_board(board), rule, pieces)
+        for name, millions in controllers.items():
+            limit = Limit(decisions=millions * MILLION * (TIMES_ON_CUDA if device == "cuda" else 1))
             controller = published(name)
-            with progress_bar(f"{name} on {board}, {pieces}", limit) as show:
+            with progress_bar(f"{name} on {board}, {rule}, {pieces}", limit) as show:
                 score, seconds = measure_score(controller, rules, limit, DEFAULT_SEED, device, show)
             found = Measurement(
                 *(name, controller, rules, pieces, DEFAULT_SEED, device, score, seconds)
             ).to_dict()
             measured.append(found)
             if found["games"]:
-                figures[f"other_rules.{board}.{pieces}.{name}.lines_per_game"] = found["lines_per_game"]
+                figures[f"other_rules.{board}.{rule}.{pieces}.{name}.lines_per_game"] = found[
+                    "lines_per_game"
+                ]
     return figures, {"measurements": measured}, {}
 
 

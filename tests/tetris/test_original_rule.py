@@ -162,13 +162,23 @@ def test_play_counts_what_the_steps_did_and_goes_on_where_it_stopped() -> None:
     ids=["uniform", "bags", "two known"],
 )
 def test_splitting_finds_the_rate_of_long_play(rules: Rules, known: int) -> None:
-    # As in test_splitting.py, with a probability below 1e-5 to fail. A board is copied with its next piece.
+    # As in test_splitting.py, with a probability below 1e-5 to fail.
     repeats = 12
     played = rollout([DT20], rules, 256, 20_000 // known**2, 1, pieces_known=known)
     rate = int(played.games) / int(played.decisions)
     split = split_rollout([DT20] * repeats, rules, 256, 803, 2, share_streams=False, pieces_known=known).rate
     error = (rate**2 / int(played.games) + float(split.var()) / repeats) ** 0.5
     assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
+
+
+@pytest.mark.parametrize("device", ["cpu", "python"])
+def test_a_board_is_copied_with_its_next_piece(device: str) -> None:
+    for original in (True, False):
+        games = Rollout([DT20], Rules(10, 20, original=original), 2, 4, device)
+        games.play_on(6)
+        games.branch(torch.tensor([[0, 0]]))
+        games.play_on(1)
+        assert torch.equal(games.boards[0, 0], games.boards[0, 1]) == original
 
 
 @pytest.mark.parametrize("pieces", ["uniform", "bag"])
