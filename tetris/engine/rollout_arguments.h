@@ -31,7 +31,7 @@ struct RolloutArguments {
     uint64_t first_stream, start;
     int64_t decisions, last_game;
     bool share_streams;
-    const int64_t* known_in;  // (games,): the stream of a candidate in which the piece that falls first was known; null: its own
+    const int64_t* known_in;  // (games,): the stream of a candidate whose piece falls first; null: its own
 
     // A GPU has fewer games than 2^31, and divides numbers of 32 bits.
     template <class Index>
@@ -47,9 +47,8 @@ struct RolloutArguments {
     // The piece that falls first.
     template <class Index>
     TETRIS_FUNCTION int first_piece(Index game) const {
-        if (known_in == nullptr) return pieces_of(game).piece(start);
-        const Index from = game - game % static_cast<Index>(streams) + static_cast<Index>(known_in[game]);
-        return pieces_of(from).piece(start);
+        const Index first = game - game % static_cast<Index>(streams);
+        return pieces_of(known_in == nullptr ? game : first + static_cast<Index>(known_in[game])).piece(start);
     }
     // How many games may end on a stream from here on; none if it has stopped.
     template <class Index>
