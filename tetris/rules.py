@@ -17,6 +17,9 @@ PIECE_LETTERS = "IOTZSJL"
 RULES = ("published", "clear-on-overflow", "original")
 """The names of the game-over rules; see ``clear_on_overflow`` and ``original`` of `Rules`."""
 
+PLACEMENT_RULES = RULES[:2]
+"""Those by which a placement alone tells whether the game is over; the exact solver knows no others."""
+
 SOURCES = ("uniform", "bag")
 """The named piece sources; others are letters of `PIECE_LETTERS`."""
 

@@ -217,7 +217,9 @@ def test_a_replay_without_a_seed_does_not_know_the_piece_after_it() -> None:
 
 
 def test_what_has_no_such_rule_says_so() -> None:
-    with pytest.raises(ValueError, match="expected the published rule or clear-on-overflow, got original"):
+    with pytest.raises(
+        ValueError, match="expected the rule to be published or clear-on-overflow, got original"
+    ):
         solve(SMALL)
 
 
