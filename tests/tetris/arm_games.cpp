@@ -33,7 +33,8 @@ void play(const GameRules& rules, uint64_t stream, uint64_t decisions) {
 
 template <class L, class Tall>
 void play_all() {
-    for (const GameRules rules : {GameRules{10, 20, false}, GameRules{10, 10, true}, GameRules{6, 12, false}, GameRules{10, 24, true}}) {
+    for (const GameRules rules : {GameRules{10, 20, false}, GameRules{10, 10, true}, GameRules{6, 12, false}, GameRules{10, 24, true},
+                                  GameRules{10, 17, false, true}}) {
         for (uint64_t stream = 0; stream < 6; ++stream) play<L, Tall, 1>(rules, stream, DECISIONS);
         play<L, Tall, 2>(rules, 0, DECISIONS / 20);
     }
