@@ -17,8 +17,11 @@ MODULES = (
     "compare_mdptetris",
     "compare_peers",
     "equality",
+    "heights",
+    "kills",
     "limits",
     "next_piece",
+    "original_rule",
     "other_rules",
     "planner",
     "ppo",
@@ -26,9 +29,11 @@ MODULES = (
     "reliability",
     "sanitizers",
     "scale",
+    "second_chance",
     "soak",
     "time_to_target",
     "training",
+    "worst_pieces",
 )
 
 if __name__ == "__main__":

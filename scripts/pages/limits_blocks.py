@@ -4,8 +4,69 @@ from __future__ import annotations
 
 from typing import Any
 
-from pages.result_files import load_all, table_block
+from pages.result_files import Result, load, load_all, table_block
+from pages.wording import score
 from tetris import Rules
+
+COLUMNS = {
+    ("dt20", 1): "dt20, one piece known",
+    ("best", 1): "best, one piece known",
+    ("dt20", 2): "dt20, the next piece known",
+    ("best", 2): "best, the next piece known",
+}
+"""Controllers and pieces known whose lines by height are shown."""
+
+Scores = dict[int, dict[str, Any]]
+"""Scores by the height of the board."""
+
+
+def heights() -> str:
+    """Return lines a game by the height of boards ten columns wide, estimates in italics."""
+    found = lines_by_height()
+    every = sorted({height for scores in found.values() for each in scores for height in each})
+    rows = []
+    for height in every:
+        row = [str(height)]
+        for played, estimated in found.values():
+            cells = [_cell(played[height])] if height in played else []
+            cells += [f"*{_cell(estimated[height])}*"] if height in estimated else []
+            row.append("<br>".join(cells) or "-")
+        rows.append(row)
+    return table_block(["rows", *COLUMNS.values()], rows, *_of_heights())
+
+
+def lines_by_height() -> dict[tuple[str, int], tuple[Scores, Scores]]:
+    """Return played scores and estimates on boards ten columns wide, by controller and pieces known.
+
+    Of several scores the one of most games.
+    """
+    played: list[dict[str, Any]] = []
+    estimated: list[dict[str, Any]] = []
+    for result in _of_heights():
+        played += result.data.get("measurements", [])
+        estimated += result.data["estimates"] if result.name.endswith(("heights", "next_piece")) else []
+        played += [  # `best` is who learned the record
+            {**each, "controller": {"learned": "best"}.get(each["controller"], each["controller"])}
+            for each in result.data.get("score", [])
+        ]
+    return {key: (_scores(played, *key), _scores(estimated, *key)) for key in COLUMNS}
+
+
+def _scores(every: list[dict[str, Any]], name: str, known: int) -> Scores:
+    """Return one score for each height."""
+    found: Scores = {}
+    for each in sorted(every, key=lambda score: score.get("games", 0)):
+        width, height = Rules.parse_board(each["board"])
+        who = (each["controller"], each.get("pieces_known", 1), each["pieces"], width)
+        if who == (name, known, "uniform", 10):
+            found[height] = each
+    return dict(sorted(found.items()))
+
+
+def _of_heights() -> list[Result]:
+    names = ("heights", "next_piece", "other_rules", "best_scores")
+    found = [result for name in names for result in load_all(name)]
+    return [*found, load("h200/published"), load("h200/record_score")]
 
 
 def small_boards() -> str:
@@ -85,13 +146,17 @@ def next_piece_estimated() -> str:
 
 def other_rules() -> str:
     """Return lines a game of published controllers by the rules that other reports use."""
-    results = load_all("other_rules")
+    results = [*load_all("original_rule"), *load_all("other_rules")]
     rows = [
         [each["board"], each["rule"], each["pieces"], each["controller"], _with_interval(each)]
         for result in results
         for each in result.data["measurements"]
     ]
     return table_block(["board", "rule", "pieces", "controller", "lines a game"], rows, *results)
+
+
+def _cell(found: dict[str, Any]) -> str:
+    return _interval(found) if found["lines_per_game"] < 1000 else score(found)
 
 
 def _with_interval(score: dict[str, Any]) -> str:

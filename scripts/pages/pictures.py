@@ -13,6 +13,8 @@ from measure.benchmark_sampling import LABELS, median, speedups
 from pages import planner_blocks
 from pages.cem_pictures import draw_cem_pictures
 from pages.gpu_pictures import draw_gpu_pictures
+from pages.kills_pictures import draw_kills_pictures
+from pages.limits_pictures import draw_limits_pictures
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load, load_all
 from pages.score_blocks import PROCESSOR, arrivals, median_run
@@ -57,6 +59,8 @@ def draw_pictures(folder: Path) -> None:
     write_movie(folder / "search.gif")
     draw_cem_pictures(folder)
     draw_gpu_pictures(folder)
+    draw_kills_pictures(folder)
+    draw_limits_pictures(folder)
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     record = load("h200/record_training")

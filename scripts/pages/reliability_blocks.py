@@ -52,8 +52,9 @@ def soak() -> str:
         rows = [["duration, s; rounds", f"{told['seconds']:,.0f}; {told['rounds']:,.0f}"]]
         for name, label in _GROWTH.items():
             if name in told:
-                low, high = ranges[f"soak.{name}"]
-                rows.append([f"growth of {label}", f"{told[name]:.2f} ({low:.2f} to {high:.2f})"])
+                numbers = told[name], *ranges[f"soak.{name}"]
+                growth, low, high = (round(number, 2) + 0.0 for number in numbers)  # never -0
+                rows.append([f"growth of {label}", f"{growth:.2f} ({low:.2f} to {high:.2f})"])
         ends = f"{told['resident_mib_after_warm_up']:.0f}, {told['resident_mib_at_the_end']:.0f}"
         rows.append(["resident memory after the first tenth and at the end, MiB", ends])
         blocks.append(table_block(["soak", result.hardware], rows, result))
