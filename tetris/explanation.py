@@ -15,8 +15,7 @@ from tetris.game import (
     Weights,
     after_states,
     best_next,
-    choose,
-    known_next,
+    decide,
     weighted_sums,
 )
 from tetris.rules import Rules
@@ -61,7 +60,7 @@ def decisions(
     rows: Rows = ()
     t = 0
     while True:
-        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
+        after = decide(rows, pieces, t, weights, names, rules, pieces_known)
         yield after
         rows = () if after.game_over else after.rows
         t += 1

@@ -7,7 +7,7 @@ from the bottom. Bit c of a row is column c. The top row is not empty, so that t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,7 +46,7 @@ class Step:
         lines: Lines removed.
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
         rows: Rows of the stack afterwards, from the bottom; bit c is column c. After a game over,
-            the stack that overflowed the board.
+            the stack that overflowed the board, or in which the next piece does not appear.
         features: Feature values of the after-state, in their order.
         value: Their weighted sum.
         game_over: Whether the game ended; the next piece then falls on an empty board.
@@ -100,6 +100,35 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
         stack = [cells for cells in stack if cells != full]
     game_over = len(stack) > rules.height
     return AfterState(rules, shape, column, row, tuple(stack), len(removed), sum(removed), game_over)
+
+
+def appears(rows: Rows, piece: int, rules: Rules) -> bool:
+    """Return whether a piece appears inside the board: none of the cells that it takes is full.
+
+    It appears in its first orientation, its uppermost cells in the top row, in the middle columns: the left
+    edge is (width - the piece's width) // 2, rounded down.
+
+    Args:
+        rows: The stack, no higher than the board.
+        piece: Number of the piece.
+        rules: The rules of the game.
+    """
+    shape = PIECES[piece][0]
+    column = (rules.width - shape.width) // 2
+    taken = rows[rules.height - shape.height :]
+    return not any(row & cells << column for row, cells in zip(taken, shape.rows, strict=False))
+
+
+def with_next(after: AfterState, next_piece: int | None) -> AfterState:
+    """Return an after-state when the next piece is known; by the original rule that piece has to appear.
+
+    Args:
+        after: The after-state of a placement.
+        next_piece: Number of the next piece; None: not known.
+    """
+    if not after.rules.original or after.game_over or next_piece is None:
+        return after
+    return after if appears(after.rows, next_piece, after.rules) else replace(after, game_over=True)
 
 
 def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
@@ -182,7 +211,7 @@ def best_next(
     after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]
 ) -> AfterState | None:
     """Return the after-state of the next piece's best placement; None where the game ends with either."""
-    if after.game_over:
+    if with_next(after, next_piece).game_over:
         return None
     candidates = list(after_states(after.rows, next_piece, after.rules))
     best = _first_best(_values(candidates, weights, names))
@@ -218,6 +247,30 @@ def known_next(pieces: Pieces, t: int, pieces_known: int) -> int | None:
         return None
 
 
+def decide(
+    rows: Rows,
+    pieces: Pieces,
+    t: int,
+    weights: Weights,
+    names: tuple[str, ...],
+    rules: Rules,
+    pieces_known: int = 1,
+) -> AfterState:
+    """Return the after-state of decision t: what `choose` plays, `with_next` piece of the stream.
+
+    Args:
+        rows: The stack.
+        pieces: ``pieces[t]`` is the piece of decision t.
+        t: Number of the decision.
+        weights: Shape (features,), float32.
+        names: Names of the features, in their order.
+        rules: The rules of the game.
+        pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
+    """
+    after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
+    return with_next(after, known_next(pieces, t, 2)) if rules.original else after
+
+
 def steps(
     rows: Rows,
     pieces: Pieces,
@@ -241,7 +294,7 @@ def steps(
         pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
     """
     for t in range(start, start + decisions):
-        after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
+        after = decide(rows, pieces, t, weights, names, rules, pieces_known)
         features = feature_values(after, names)
         yield Step(
             piece=after.shape.piece,
@@ -296,6 +349,7 @@ def play(
         t = start + made
         after = choose(rows, falls, weights, names, rules, known_next(pieces, t, pieces_known))
         falls = pieces[t + 1]
+        after = with_next(after, falls)
         lines += after.lines
         games += after.game_over
         rows = () if after.game_over else after.rows

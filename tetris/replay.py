@@ -16,6 +16,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from kernels.files import read_bytes, write_text
 from tetris.controller import LinearController
 from tetris.features import AfterState, column_heights
-from tetris.game import Rows, landing_row, place
+from tetris.game import Rows, landing_row, place, with_next
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers, placements_on
 from tetris.rules import PIECE_LETTERS, Rules, check_rules
@@ -60,14 +61,15 @@ class Replay:
         placements: The number of every placement, a byte each.
         lines: Lines removed, those of an unfinished game included.
         games: Games that ended.
-        seed: Seed of the pieces; None for pieces of another source.
+        seed: Seed of the pieces; None for pieces of another source. The original rule needs one, for
+            the piece after the last placement.
         stream: Number of their stream; None where there is no seed.
         controller: The controller that played; None for a person.
 
     Raises:
         TypeError: If rules, placements or controller have the wrong type.
-        ValueError: If a placement does not exist under the rules, the controller cannot play by them, or the
-            seed or stream is no unsigned 64-bit integer.
+        ValueError: If a placement does not exist under the rules, the controller cannot play by them, the
+            seed or stream is no unsigned 64-bit integer, or the original rule has none.
     """
 
     rules: Rules
@@ -102,6 +104,8 @@ class Replay:
             raise ValueError(
                 f"expected a seed and a stream or neither, got {self.seed!r} and {self.stream!r}"
             )
+        if self.rules.original and self.seed is None:
+            raise ValueError("expected a seed and a stream by the original rule, got neither")
         for what, value in (("seed", self.seed), ("stream", self.stream)):
             if value is not None and not (type(value) is int and 0 <= value < 1 << 64):
                 raise ValueError(f"expected the {what} to be 0 to 2^64 - 1 or null, got {value!r}")
@@ -135,7 +139,7 @@ class Replay:
                 lines and games are not those of the replay.
         """
         table = placements_on(self.rules.width)
-        pieces = None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
+        pieces = self._pieces
         rows: Rows = ()
         lines = games = 0
         for t, number in enumerate(self.placements):
@@ -147,6 +151,8 @@ class Replay:
                 )
             row = landing_row(column_heights(rows, self.rules.width), shape, column)
             after = place(rows, shape, column, row, self.rules)
+            if self.rules.original:
+                after = with_next(after, self.piece_after(t))
             lines += after.lines
             games += after.game_over
             yield after
@@ -154,6 +160,14 @@ class Replay:
         if (lines, games) != (self.lines, self.games):
             told = f"{self.lines} lines and {self.games} games"
             raise DamagedReplayError(f"expected {told} from the placements, got {lines} and {games}")
+
+    def piece_after(self, t: int) -> int | None:
+        """Return the piece after placement t of the seed; None where there is no seed."""
+        return None if self._pieces is None else self._pieces[t + 1]
+
+    @cached_property
+    def _pieces(self) -> PieceStream | None:
+        return None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the replay as plain values, for JSON."""

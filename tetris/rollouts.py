@@ -24,7 +24,7 @@ from tetris.feature_sets import feature_names
 from tetris.game import MOST_PIECES_KNOWN, Rows, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
-from tetris.rules import Rules, check_rules
+from tetris.rules import RULES, Rules, check_rules
 from tetris.whole_weights import played_weights, whole_weights
 
 _SLICE_SECONDS = 0.2
@@ -131,7 +131,7 @@ class Rollout:
         self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
         self._games = torch.zeros(shape, dtype=torch.int64, device=place)
         self._made = torch.zeros(shape, dtype=torch.int64, device=place)
-        # Where the next piece is known, it goes with a board that is copied.
+        # Where the next piece is drawn, it goes with a board that is copied.
         self._known_in: torch.Tensor | None = None
 
     def _load(self) -> None:
@@ -188,11 +188,16 @@ class Rollout:
         """Games that ended on each stream: shape (population, streams), int64, on the device that plays."""
         return self._games.clone()
 
+    @property
+    def next_drawn(self) -> bool:
+        """Whether a board depends on the next piece: a controller knows it, or it had to appear inside."""
+        return self.pieces_known > 1 or self.rules.original
+
     def branch(self, source: torch.Tensor) -> None:
         """Copy boards between streams of a candidate; pieces and counts stay those of the stream.
 
-        Where the next piece is known, it goes with the board, which was placed knowing it: it falls first,
-        and the pieces after it are the stream's own.
+        Where `next_drawn`, the next piece goes with the board: it falls first, and the pieces after it are
+        the stream's own.
 
         Args:
             source: Shape (population, streams), int64, on the device that plays: the stream of the same
@@ -213,7 +218,7 @@ class Rollout:
             raise ValueError(f"expected streams from 0 to {self.streams - 1} in source")
         index = source.unsqueeze(-1).expand_as(self._columns)
         self._columns = self._columns.gather(1, index)
-        if self.pieces_known > 1:
+        if self.next_drawn:
             known_in = self._known_in
             self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)
 
@@ -264,7 +269,7 @@ class Rollout:
             self._made,
             self._known_in,
             self.rules.height,
-            self.rules.clear_on_overflow,
+            RULES.index(self.rules.rule),
             *packed_source(self.rules),
             self.seed if self.seed < 1 << 63 else self.seed - (1 << 64),
             self.first_stream,

@@ -14,8 +14,11 @@ from kernels.names import did_you_mean
 PIECE_LETTERS = "IOTZSJL"
 """The seven pieces in the order of their numbers, 0 to 6."""
 
-RULES = ("published", "clear-on-overflow")
-"""The names of the game-over rules; see ``clear_on_overflow`` of `Rules`."""
+RULES = ("published", "clear-on-overflow", "original")
+"""The names of the game-over rules; see ``clear_on_overflow`` and ``original`` of `Rules`."""
+
+PLACEMENT_RULES = RULES[:2]
+"""Those by which a placement alone tells whether the game is over; the exact solver knows no others."""
 
 SOURCES = ("uniform", "bag")
 """The named piece sources; others are letters of `PIECE_LETTERS`."""
@@ -45,23 +48,29 @@ class Rules:
             time, each piece once in a random order. Letters of ``IOTZSJL`` such as ``"SZ"``: these pieces
             alone, uniformly; they are kept in the order of the piece numbers, and all seven are
             ``"uniform"``.
+        original: The rule of the original game, which goes beyond the published one: after a landing the next
+            piece has to appear inside the board, or the game is over; see `tetris.game.appears`.
 
     Raises:
         TypeError: If a value has the wrong type.
-        ValueError: If the board is out of range, or the piece source is unknown.
+        ValueError: If the board is out of range, the piece source is unknown, or two rules are asked for.
     """
 
     width: int = 10
     height: int = 20
     clear_on_overflow: bool = False
     pieces: str = "uniform"
+    original: bool = False
 
     def __post_init__(self) -> None:
         """Validate, and put the piece source into its canonical form."""
         width = check_integer("the board's width", self.width, MIN_WIDTH, MAX_WIDTH)
         height = check_integer("the board's height", self.height, MIN_HEIGHT, MAX_HEIGHT)
-        if not isinstance(self.clear_on_overflow, bool):
-            raise TypeError(f"expected clear_on_overflow to be a bool, got {self.clear_on_overflow!r}")
+        for name in ("clear_on_overflow", "original"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"expected {name} to be a bool, got {getattr(self, name)!r}")
+        if self.clear_on_overflow and self.original:
+            raise ValueError("expected clear_on_overflow or original, got both")
         canonical = {"width": width, "height": height, "pieces": _canonical_pieces(self.pieces)}
         for name, value in canonical.items():
             object.__setattr__(self, name, value)
@@ -73,8 +82,8 @@ class Rules:
 
     @property
     def rule(self) -> str:
-        """Name of the game-over rule: ``"published"`` or ``"clear-on-overflow"``."""
-        return RULES[self.clear_on_overflow]
+        """Name of the game-over rule: one of `RULES`."""
+        return RULES[2 if self.original else self.clear_on_overflow]
 
     @cached_property
     def full_row(self) -> int:
@@ -87,6 +96,18 @@ class Rules:
         if self.pieces in SOURCES:
             return tuple(range(len(PIECE_LETTERS)))
         return tuple(PIECE_LETTERS.index(letter) for letter in self.pieces)
+
+    @classmethod
+    def of(cls, width: int, height: int, rule: str, pieces: str = "uniform") -> Rules:
+        """Return the rules with the game-over rule of a name.
+
+        Raises:
+            TypeError: See the class.
+            ValueError: If the name is none of `RULES`, or see the class.
+        """
+        if rule not in RULES:
+            raise ValueError(f"expected rule to be {' or '.join(RULES)}, got {rule!r}")
+        return cls(width, height, rule == "clear-on-overflow", pieces, original=rule == "original")
 
     @staticmethod
     def parse_board(text: str) -> tuple[int, int]:
@@ -109,8 +130,9 @@ class Rules:
         return size.width, size.height
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the rules as plain values, for JSON."""
-        return asdict(self)
+        """Return the rules as plain values, for JSON; ``original`` only where it is true."""
+        values = asdict(self)
+        return values if self.original else {name: values[name] for name in _WRITTEN}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Rules:
@@ -122,12 +144,14 @@ class Rules:
         """
         if not isinstance(values, Mapping):
             raise TypeError(f"expected the rules as a mapping, got {values!r}")
-        expected = [field.name for field in fields(cls)]
-        if set(values) != set(expected):
+        if set(values) - {"original"} != set(_WRITTEN):
             raise ValueError(
-                f"expected the rules to hold {', '.join(expected)}; got {', '.join(map(str, values))}"
+                f"expected the rules to hold {', '.join(_WRITTEN)}; got {', '.join(map(str, values))}"
             )
         return cls(**values)
+
+
+_WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "original")
 
 
 def guideline_points(lines: int) -> int:

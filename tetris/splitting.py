@@ -163,7 +163,7 @@ def split_rollout(
     burn_in, steps = -(-BURN_IN // size), decisions // size
     generator = random.Random(f"splitting {seed} {first_stream}")
     weighted = (_CudaStreamWeights if device == "cuda" else StreamWeights)(games)
-    known = pieces_known - 1  # of the pieces to come; that of the last decision of a bag goes with its board
+    known = int(games.next_drawn)  # of the pieces to come; that of a bag's last decision goes with its board
     for step in range(steps):
         games.play_on((step + 1) * size - known - games.decisions, check)
         games.branch(weighted.resample(generator.getrandbits(_RANDOM_BITS), counts=step >= burn_in))

@@ -21,6 +21,7 @@ MODULES = (
     "kills",
     "limits",
     "next_piece",
+    "original_rule",
     "other_rules",
     "planner",
     "ppo",

@@ -21,7 +21,7 @@ from measure.cli import measurement
 from measure.engines import build_engines, good_weights
 from measure.provenance import Measured
 from tetris import Rollout, Rules, feature_names
-from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
+from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 CONFIGURATIONS = 280
 NEXT_KNOWN = 30
@@ -92,7 +92,7 @@ def configurations(
         boards = [*product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT)), (10, 20)]
         if lap >= len(boards):
             boards.append((chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT)))
-        rules = Rules(*boards[min(lap, len(boards) - 1)], chance.random() < 0.5, chance.choice(PIECES))
+        rules = Rules.of(*boards[min(lap, len(boards) - 1)], chance.choice(RULES), chance.choice(PIECES))
         population, streams, decisions = shapes[(lap + place) % len(shapes)]
         weights = chance.choice(WEIGHTS)
         # Calls: one, halves, a few and none before the rest, or anything.

@@ -4,16 +4,18 @@ python scripts/measure other_rules
 python scripts/measure other_rules --device cuda --json other_rules.json
 
 The survey of Thiery and Scherrer (2009) scores the game in which a piece appears inside the board of 10x20.
-Its uppermost rows are then no room for the stack, and the simplified game on 10x16 stands for it. A bag holds
-every piece once. By the published rule; ten minutes on two cores.
+Its uppermost rows are then little room for the stack, and the simplified game on 10x16 is near it.
+The measurement original_rule has that game itself. A bag holds every piece once. By the published rule; ten
+minutes on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
-from measure.cli import measurement
+from measure import cli
 from measure.provenance import Measured
 from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
@@ -41,13 +43,21 @@ DECISIONS = {
 TIMES_ON_CUDA = 100
 """What a GPU plays more of."""
 
+Table = Mapping[tuple[str, str], Mapping[str, int]]
+"""Decisions by board, pieces and controller."""
+
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return lines a game of each controller by each of the rules."""
+    return measure_all("other_rules", DECISIONS, device)
+
+
+def measure_all(measurement: str, table: Table, device: str, rule: str = "published") -> Measured:
+    """Return lines a game of each controller of a table, as figures of a measurement."""
     measured: list[dict[str, Any]] = []
     figures: dict[str, float] = {}
-    for (board, pieces), controllers in DECISIONS.items():
-        rules = Rules(*Rules.parse_board(board), pieces=pieces)
+    for (board, pieces), controllers in table.items():
+        rules = Rules.of(*Rules.parse_board(board), rule, pieces)
         for name, decisions in controllers.items():
             limit = Limit(decisions=decisions * (TIMES_ON_CUDA if device == "cuda" else 1))
             controller = published(name)
@@ -58,8 +68,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             ).to_dict()
             measured.append(found)
             if found["games"]:
-                figures[f"other_rules.{board}.{pieces}.{name}.lines_per_game"] = found["lines_per_game"]
+                figures[f"{measurement}.{board}.{pieces}.{name}.lines_per_game"] = found["lines_per_game"]
     return figures, {"measurements": measured}, {}
 
 
-main = measurement(measure, __doc__)
+main = cli.measurement(measure, __doc__)

@@ -62,6 +62,7 @@ _ALL = (
     Measurement("limits_large", "measure limits --device cuda --boards 4x8:1 8x4:1 4x7:2", 3600.0, _GPU),
     Measurement("next_piece", "measure next_piece --device {device}", 1800.0),
     Measurement("other_rules", "measure other_rules --device {device}", 1800.0),
+    Measurement("original_rule", "measure original_rule --device {device}", 1800.0),
     Measurement("heights", "measure heights --device {device}", 1800.0),
     Measurement("kills", "measure kills", 3600.0, _CPU),
     Measurement("second_chance", "measure second_chance --device {device}", 1800.0),

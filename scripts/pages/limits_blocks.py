@@ -146,13 +146,13 @@ def next_piece_estimated() -> str:
 
 def other_rules() -> str:
     """Return lines a game of published controllers by the rules that other reports use."""
-    results = load_all("other_rules")
+    results = [*load_all("original_rule"), *load_all("other_rules")]
     rows = [
-        [each["board"], each["pieces"], each["controller"], _with_interval(each)]
+        [each["board"], each["rule"], each["pieces"], each["controller"], _with_interval(each)]
         for result in results
         for each in result.data["measurements"]
     ]
-    return table_block(["board", "pieces", "controller", "lines a game"], rows, *results)
+    return table_block(["board", "rule", "pieces", "controller", "lines a game"], rows, *results)
 
 
 def _cell(found: dict[str, Any]) -> str:

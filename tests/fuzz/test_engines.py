@@ -9,7 +9,7 @@ import torch
 from fuzzing import fuzz, st
 
 from tetris import Rollout, Rules, feature_names
-from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH
+from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
 EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
@@ -21,7 +21,8 @@ STREAMS = 2
 def rules(draw: Any) -> Rules:
     width, height = draw(st.integers(MIN_WIDTH, MAX_WIDTH)), draw(st.integers(MIN_HEIGHT, MAX_HEIGHT))
     letters = st.lists(st.sampled_from("IOTZSJL"), min_size=1, max_size=7, unique=True).map("".join)
-    return Rules(width, height, draw(st.booleans()), draw(st.sampled_from(["uniform", "bag"]) | letters))
+    rule = draw(st.sampled_from(RULES))
+    return Rules.of(width, height, rule, draw(st.sampled_from(["uniform", "bag"]) | letters))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ void play(const GameRules& rules, uint64_t stream, uint64_t decisions) {
     for (int i = 10; i < List::COUNT; ++i) weights[i] += 31 * ((7 * i) % 11 - 5);
     StreamRollout<L, Tall, List, PIECES_KNOWN> games(rules, weights);
     StoredBoard board{};
-    Pieces<PIECES_KNOWN> pieces(PieceStream{PieceSource::of(0x6543210, PIECES, stream % 3 == 2), 1, stream}, 0);
+    PieceReader pieces(PieceStream{PieceSource::of(0x6543210, PIECES, stream % 3 == 2), 1, stream}, 0);
     Totals totals;
     games.play(board, pieces, {decisions, int64_t{1} << 60}, totals);
     std::printf("%lld lines, %lld games", static_cast<long long>(totals.lines), static_cast<long long>(totals.games));
@@ -33,7 +33,8 @@ void play(const GameRules& rules, uint64_t stream, uint64_t decisions) {
 
 template <class L, class Tall>
 void play_all() {
-    for (const GameRules rules : {GameRules{10, 20, false}, GameRules{10, 10, true}, GameRules{6, 12, false}, GameRules{10, 24, true}}) {
+    for (const GameRules rules : {GameRules{10, 20, false}, GameRules{10, 10, true}, GameRules{6, 12, false}, GameRules{10, 24, true},
+                                  GameRules{10, 17, false, true}}) {
         for (uint64_t stream = 0; stream < 6; ++stream) play<L, Tall, 1>(rules, stream, DECISIONS);
         play<L, Tall, 2>(rules, 0, DECISIONS / 20);
     }

@@ -39,16 +39,16 @@ bool removes_full_rows() {
 template <class L, class Tall, int PIECES_KNOWN>
 Totals play() {
     Totals all;
-    for (const bool clear_on_overflow : {false, true}) {
+    for (const int64_t rule : {0, 1, 2}) {
         for (int height = 4; height <= MAX_HEIGHT; height += 5) {
             for (int width = 4; width <= MAX_WIDTH; width += 3) {
                 for (const int scale : {-6553, 0, 6553}) {  // weights as great as they get
                     int32_t weights[Features::COUNT];
                     for (int i = 0; i < Features::COUNT; ++i) weights[i] = scale * (1 + i % 5);
-                    const GameRules rules{width, height, clear_on_overflow};
+                    const GameRules rules = GameRules::of(width, height, rule);
                     StreamRollout<L, Tall, Features, PIECES_KNOWN> games(rules, weights);
-                    const PieceSource source{0x6543210, PIECES, clear_on_overflow};
-                    Pieces<PIECES_KNOWN> pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
+                    const PieceSource source{0x6543210, PIECES, rule == 1};
+                    PieceReader pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
                     StoredBoard board{};
                     games.play(board, pieces, {PIECES_KNOWN == 1 ? 200 : 50, int64_t{1} << 62}, all);
                 }

@@ -39,7 +39,7 @@ struct Steps {
     static void play(const int32_t* weights, int width, int height, bool clear_on_overflow, const int32_t* board, int piece,
                      int32_t& place, int32_t* after, int32_t* result, float* values) {
         const Geometry<L> geometry(width, height);
-        const Chooser<L, List> chooser(geometry, weights, clear_on_overflow);
+        const Chooser<L, List> chooser(geometry, weights, {width, height, clear_on_overflow});
         const Board<L> before(geometry, columns_of<L>(geometry, board));
         if (place < 0) {
             const Choice choice = chooser.choose(before, piece);

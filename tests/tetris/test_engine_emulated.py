@@ -82,6 +82,8 @@ BOTH_WAYS = pytest.mark.parametrize("warps", [0, 2], ids=["a warp a game", "a th
         (Rules(10, 20, clear_on_overflow=True), 7, 1, {}),
         (Rules(5, 8, pieces="bag"), 9, 3, {"share_streams": False}),
         (Rules(4, 4), 33, 1, {"first_stream": 1 << 40}),
+        (Rules(10, 6, original=True), 40, 2, {}),
+        (Rules(5, 8, pieces="bag", original=True), 9, 3, {"games_per_stream": 2}),
     ],
 )
 @pytest.mark.parametrize("scale", [1.0, 1e33, 1e-33])
@@ -101,6 +103,7 @@ def test_it_plays_what_the_cpu_plays(
         (Rules(10, 10), {}),
         (Rules(5, 8, clear_on_overflow=True, pieces="bag"), {"share_streams": False}),
         (Rules(4, 4), {"first_stream": 1 << 40, "games_per_stream": 2}),
+        (Rules(6, 5, original=True), {}),
     ],
     ids=str,
 )

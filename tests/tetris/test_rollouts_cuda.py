@@ -10,6 +10,7 @@ import torch
 
 from tetris import Rollout, Rules, published, rollout
 from tetris.feature_sets import feature_names
+from tetris.rules import RULES
 
 pytestmark = [
     pytest.mark.cuda,
@@ -55,9 +56,9 @@ def test_every_feature_set_plays_as_on_the_cpu(features: str, games: int) -> Non
 
 @pytest.mark.parametrize("games", [FEW, MANY])
 @pytest.mark.parametrize("pieces", ["uniform", "bag", "SZ", "I"])
-@pytest.mark.parametrize("clear_on_overflow", [False, True])
-def test_every_rule_is_played_as_on_the_cpu(games: int, pieces: str, clear_on_overflow: bool) -> None:
-    rules = Rules(10, 10, clear_on_overflow=clear_on_overflow, pieces=pieces)
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_played_as_on_the_cpu(games: int, pieces: str, rule: str) -> None:
+    rules = Rules.of(10, 10, rule, pieces)
     assert_equal(*both(weights_for("dt", 10, 2), rules, games // 2, 4, features="dt"), 80)
 
 

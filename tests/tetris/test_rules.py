@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tetris.rules import Rules
+from tetris.rules import RULES, Rules
 
 
 def test_defaults_are_the_published_game() -> None:
@@ -26,7 +26,7 @@ def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> N
 
 
 @pytest.mark.parametrize(
-    "values", [{"width": 10.0}, {"height": True}, {"clear_on_overflow": 1}, {"pieces": 7}]
+    "values", [{"width": 10.0}, {"height": True}, {"clear_on_overflow": 1}, {"original": 1}, {"pieces": 7}]
 )
 def test_values_of_the_wrong_type_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="expected"):
@@ -93,9 +93,25 @@ def test_the_piece_source_that_was_meant_is_named() -> None:
         Rules(pieces="unifrom")
 
 
-def test_dict_round_trip() -> None:
-    rules = Rules(8, 12, clear_on_overflow=True, pieces="SZ")
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_by_its_name(rule: str) -> None:
+    rules = Rules.of(8, 12, rule, "SZ")
+    assert (rules.rule, rules.board, rules.pieces) == (rule, "8x12", "ZS")
     assert Rules.from_dict(rules.to_dict()) == rules
+
+
+def test_an_unknown_rule_and_two_rules_are_refused() -> None:
+    with pytest.raises(ValueError, match="published or clear-on-overflow or original, got 'modern'"):
+        Rules.of(10, 20, "modern")
+    with pytest.raises(ValueError, match="expected clear_on_overflow or original, got both"):
+        Rules(clear_on_overflow=True, original=True)
+
+
+def test_the_original_rule_is_written_where_it_holds_only() -> None:
+    old = {"width": 10, "height": 20, "clear_on_overflow": False, "pieces": "uniform"}
+    assert Rules().to_dict() == old
+    assert Rules.from_dict(old) == Rules()
+    assert Rules(original=True).to_dict() == {**old, "original": True}
 
 
 @pytest.mark.parametrize("change", [{"gravity": 1}, {"width": None}])

@@ -40,10 +40,10 @@ def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:
     group.add_argument("--board", metavar="WxH", help=f"columns x rows, {sizes}{_by_default(default)}")
 
 
-def add_rule(group: Group, *, default: str | None = RULES[0]) -> None:
-    """Add ``--rule``; see `add_board`."""
-    text = f"when a game ends: {' or '.join(RULES)}{_by_default(default)}"
-    group.add_argument("--rule", metavar="NAME", type=one_of("rule", RULES), help=text)
+def add_rule(group: Group, known: Sequence[str] = RULES, *, default: str | None = RULES[0]) -> None:
+    """Add ``--rule`` with the known names, by which a game ends; see `add_board`."""
+    text = ", ".join(f"{rule} (default)" if rule == default else rule for rule in known)
+    group.add_argument("--rule", metavar="NAME", type=one_of("rule", known), help=text)
 
 
 def add_pieces(group: Group, *, default: str | None = "uniform") -> None:
@@ -95,7 +95,7 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
         ValueError: If the board is invalid, or the piece source is unknown.
     """
     width, height = Rules.parse_board(arguments.board or DEFAULT_BOARD)
-    return Rules(width, height, arguments.rule == "clear-on-overflow", arguments.pieces or "uniform")
+    return Rules.of(width, height, arguments.rule or RULES[0], arguments.pieces or "uniform")
 
 
 def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:

@@ -28,6 +28,7 @@ from tetris.commands.arguments import (
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
+from tetris.rules import PLACEMENT_RULES
 
 if TYPE_CHECKING:
     from tetris.solver import Sweep
@@ -40,7 +41,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
     add_board(game, default="5x5")
-    add_rule(game)
+    add_rule(game, PLACEMENT_RULES)
     game.add_argument("--pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ (default: all)")
     add_pieces_known(game)
     add_device(game, ("auto", *NATIVE), what="processor")

@@ -10,6 +10,10 @@ namespace tetris {
 struct GameRules {
     int width, height;
     bool clear_on_overflow;
+    bool original = false;  // after a landing the next piece has to appear
+
+    // `rule`: its place in RULES of tetris/rules.py.
+    static GameRules of(int width, int height, int64_t rule) { return {width, height, rule == 1, rule == 2}; }
 };
 
 // What depends on the size of the board alone.
@@ -133,6 +137,15 @@ struct Landing {
         if (exceeds) over = L::any(cells & geometry.inside & L::bits_everywhere(geometry.above));
     }
 };
+
+// Whether a piece appears inside the board (see `appears` of tetris/game.py): none of the cells that it takes is full.
+template <class L>
+TETRIS_FUNCTION bool appears(const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
+    const Shape& shape = shape_of(piece, 0);
+    const int row = geometry.height - shape.height;
+    if (row > L::TOP) return true;  // above all that these lanes hold
+    return !L::any(cells & L::piece_columns(piece, 0, (geometry.width - shape.width) / 2, row));
+}
 
 // A piece of WIDTH columns dropped on the board, one placement a lane. Nothing is removed yet.
 template <class L, int WIDTH>

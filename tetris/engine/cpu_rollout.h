@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <type_traits>
 
 #include "decision.h"
 #include "piece_stream.h"
@@ -13,16 +12,11 @@ struct Totals {
     int64_t lines = 0, games = 0;
 };
 
-// The pieces of a stream as a controller gets to know them.
-template <int PIECES_KNOWN>
-using Pieces = std::conditional_t<PIECES_KNOWN == 2, KnownPieces, PieceReader>;
-
 // Where a stream stops: before a decision, or when so many games have ended.
 struct Goal {
     uint64_t decision;
     int64_t games;
-    template <class Pieces>
-    TETRIS_FUNCTION bool reached(const Pieces& pieces, const Totals& totals) const {
+    TETRIS_FUNCTION bool reached(const PieceReader& pieces, const Totals& totals) const {
         return pieces.t == decision || totals.games == games;
     }
 };
@@ -39,12 +33,12 @@ class LaneRollout {
     using Word = typename L::Word;
     static constexpr int ROWS = L::TOP + 1;
     TETRIS_FUNCTION LaneRollout(const GameRules& rules, const int32_t* weights)
-        : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules.clear_on_overflow) {}
+        : geometry_(rules.width, rules.height), chooser_(geometry_, weights, rules) {}
     LaneRollout(const LaneRollout&) = delete;  // the chooser refers to the geometry
     LaneRollout& operator=(const LaneRollout&) = delete;
 
     // Plays until the goal is reached, while a column is higher than `limit` if `above`, and otherwise while none is.
-    TETRIS_FUNCTION void play(StoredBoard& stored, Pieces<PIECES_KNOWN>& pieces, const Goal& goal, int limit, bool above,
+    TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal, int limit, bool above,
                               Totals& totals) const {
         const Word high = limit >= ROWS ? Word(0) : static_cast<Word>((Word(1) << (ROWS - limit)) - 1);
         const typename L::ColumnBits higher = L::bits_everywhere(high) & geometry_.inside;
@@ -53,6 +47,10 @@ class LaneRollout {
             const int piece = pieces.next();
             if constexpr (PIECES_KNOWN == 2) cells = decide(cells, totals, piece, pieces.known);
             else cells = decide(cells, totals, piece);
+            if (chooser_.rules.original && !appears(geometry_, cells, pieces.known)) {
+                ++totals.games;
+                cells = geometry_.walls;
+            }
         }
         store(cells, stored);
     }
@@ -65,7 +63,7 @@ class LaneRollout {
         const Board<L> board(geometry_, cells);
         const Choice choice = chooser_.choose(board, piece, next...);
         const int place = choice.place == Choice::NONE ? 0 : choice.place;
-        const Landing<L> landing(board, piece, place, chooser_.clear_on_overflow);
+        const Landing<L> landing(board, piece, place, chooser_.rules.clear_on_overflow);
         totals.lines += landing.lines;
         totals.games += landing.over ? 1 : 0;
         return landing.over ? geometry_.walls : landing.cells;
@@ -98,7 +96,7 @@ class StreamRollout {
     StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
 
     // Plays until the goal is reached.
-    void play(StoredBoard& board, Pieces<PIECES_KNOWN>& pieces, const Goal& goal, Totals& totals) {
+    void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
         while (!goal.reached(pieces, totals)) {
             if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
             else made(low_).play(board, pieces, goal, highest(), false, totals);
@@ -134,7 +132,7 @@ template <class L, class Tall, class List, int PIECES_KNOWN>
 class StreamRollout<L, Tall, List, PIECES_KNOWN, true> {
    public:
     StreamRollout(const GameRules& rules, const int32_t* weights) : all_(rules, weights) {}
-    void play(StoredBoard& board, Pieces<PIECES_KNOWN>& pieces, const Goal& goal, Totals& totals) {
+    void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
         all_.play(board, pieces, goal, NO_LIMIT, false, totals);
     }
 

@@ -176,15 +176,15 @@ TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const int32_t* weights
 // pair ends the game. `choose(board, piece)` returns the best placement of a piece.
 template <class List, class L, class Choose>
 TETRIS_FUNCTION Choice choose_by_pairs(const Board<L>& board, const int32_t* weights, int piece, int next,
-                                       bool clear_on_overflow, const Choose& choose) {
+                                       const GameRules& rules, const Choose& choose) {
     Choice best = NO_CHOICE;
     for (int orientation = 0; orientation < MAX_ORIENTATIONS; ++orientation) {
         const int width = shape_of(piece, orientation).width;
         if (width == 0) break;  // it has no more orientations
         for (int column = 0; column <= board.geometry.width - width; ++column) {
             const int place = orientation * ORDER_STRIDE + column;
-            const Landing<L> landing(board, piece, place, clear_on_overflow);
-            if (landing.over) continue;
+            const Landing<L> landing(board, piece, place, rules.clear_on_overflow);
+            if (landing.over || (rules.original && !appears(board.geometry, landing.cells, next))) continue;
             const AfterState<L> after(board, landing, piece, place);
             const Choice second = choose(after, next);
             if (second.place == Choice::NONE) continue;
@@ -201,16 +201,15 @@ struct Chooser {
 
     const Geometry<L>& geometry;
     const int32_t* weights;
-    bool clear_on_overflow;
+    const GameRules rules;
     typename L::Weight lane_weights[List::COUNT];
     ColumnWeights<L> column_weights;
     typename L::Ints too_high;             // where no piece that fits the board ends
     typename L::Ints too_high_to_survive;  // nor one that completes a row
 
-    TETRIS_FUNCTION Chooser(const Geometry<L>& g, const int32_t* w, bool clear)
-        : geometry(g), weights(w), clear_on_overflow(clear),
-          column_weights(List::template column_weights<L>(w)), too_high(L::ints(g.height + 1)),
-          too_high_to_survive(L::ints(g.height + 1 + (clear ? MAX_PIECE_SIZE : 0))) {
+    TETRIS_FUNCTION Chooser(const Geometry<L>& g, const int32_t* w, const GameRules& r)
+        : geometry(g), weights(w), rules(r), column_weights(List::template column_weights<L>(w)), too_high(L::ints(g.height + 1)),
+          too_high_to_survive(L::ints(g.height + 1 + (r.clear_on_overflow ? MAX_PIECE_SIZE : 0))) {
         List::template load_weights<L>(w, lane_weights);
     }
 
@@ -243,7 +242,7 @@ struct Chooser {
 
     // The same where the next piece is known.
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, int next) const {
-        return choose_by_pairs<List>(board, weights, piece, next, clear_on_overflow,
+        return choose_by_pairs<List>(board, weights, piece, next, rules,
                                      [this](const Board<L>& on, int falls) { return choose(on, falls); });
     }
 
@@ -272,7 +271,7 @@ struct Chooser {
 
    private:
     TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-        return whole_score<List>(board, weights, piece, place, clear_on_overflow);
+        return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow);
     }
     // Vectors fit the registers better in a function of their own.
     template <int WIDTH>

@@ -55,40 +55,29 @@ struct PieceStream {
 // The pieces of a stream one after the other: a block or a bag is computed once.
 struct PieceReader : PieceStream {
     uint64_t t;           // of the next piece
+    int known;            // that piece; at first it may be another stream's
     philox::Block block;  // t's
     uint32_t order;       // the bag of t
 
     TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t) : PieceStream(pieces), t(first_t), block(), order(0) {
-        if (position() != 0) refill();
+        refill();
+        known = drawn();
     }
 
     TETRIS_FUNCTION int next() {
-        if (position() == 0) refill();
-        const int piece = source.bag ? nth(order, position()) : drawn_by(block.word[position()]);
+        const int falls = known;
         ++t;
-        return piece;
+        if (position() == 0) refill();
+        known = drawn();
+        return falls;
     }
 
    private:
+    TETRIS_FUNCTION int drawn() const { return source.bag ? nth(order, position()) : drawn_by(block.word[position()]); }
     TETRIS_FUNCTION int position() const { return static_cast<int>(t % (source.bag ? PIECES : 4)); }
     TETRIS_FUNCTION void refill() {
         if (source.bag) order = bag_of(t / PIECES);
         else block = block_of(t / 4);
-    }
-};
-
-// The pieces of a stream where the next one is known.
-struct KnownPieces : PieceStream {
-    uint64_t t;  // of the next piece
-    int known;   // that piece; at first it may be another stream's
-
-    TETRIS_FUNCTION KnownPieces(const PieceStream& pieces, uint64_t first_t)
-        : PieceStream(pieces), t(first_t), known(piece(first_t)) {}
-
-    TETRIS_FUNCTION int next() {
-        const int falls = known;
-        known = piece(++t);
-        return falls;
     }
 };
 

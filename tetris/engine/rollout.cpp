@@ -42,8 +42,8 @@ struct Cpu {
     static void play_stream(const RolloutArguments& all, int64_t i) {
         StreamRollout<FastestLanes, TallLanes, List, PIECES_KNOWN> games(
             all.rules, all.weights + all.candidate_of(i) * List::COUNT);
-        Pieces<PIECES_KNOWN> pieces(all.pieces_of(i), all.start);
-        if constexpr (PIECES_KNOWN == 2) pieces.known = all.first_piece(i);
+        PieceReader pieces(all.pieces_of(i), all.start);
+        pieces.known = all.first_piece(i);
         uint32_t* columns = all.boards + i * all.rules.width;
         StoredBoard board{};
         for (int c = 0; c < all.rules.width; ++c) board.columns[c] = turned(columns[c]);

@@ -16,7 +16,7 @@ using torch::stable::Tensor;
 
 #define TETRIS_ADVANCE_SCHEMA                                                                                           \
     "advance(Tensor weights, Tensor(a!) boards, Tensor(b!) lines, Tensor(c!) games, Tensor(d!) made, "                  \
-    "Tensor? known_in, int height, bool clear_on_overflow, int pieces, int piece_count, bool bag, int seed, "           \
+    "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "                         \
     "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
 
 // A rollout, or a part of one: decisions `start` to `start + decisions` - 1 of every game, fewer where a stream has had its
@@ -31,7 +31,7 @@ struct RolloutArguments {
     uint64_t first_stream, start;
     int64_t decisions, last_game;
     bool share_streams;
-    const int64_t* known_in;  // (games,): the stream of a candidate in which the piece that falls first was known; null: its own
+    const int64_t* known_in;  // (games,): the stream of a candidate whose piece falls first; null: its own
 
     // A GPU has fewer games than 2^31, and divides numbers of 32 bits.
     template <class Index>
@@ -44,12 +44,11 @@ struct RolloutArguments {
         own.stream = first_stream + static_cast<uint64_t>(share_streams ? game % static_cast<Index>(streams) : game);
         return own;
     }
-    // The piece that falls first, where the next one is known.
+    // The piece that falls first.
     template <class Index>
     TETRIS_FUNCTION int first_piece(Index game) const {
-        if (known_in == nullptr) return pieces_of(game).piece(start);
-        const Index from = game - game % static_cast<Index>(streams) + static_cast<Index>(known_in[game]);
-        return pieces_of(from).piece(start);
+        const Index first = game - game % static_cast<Index>(streams);
+        return pieces_of(known_in == nullptr ? game : first + static_cast<Index>(known_in[game])).piece(start);
     }
     // How many games may end on a stream from here on; none if it has stopped.
     template <class Index>
@@ -62,8 +61,8 @@ struct RolloutArguments {
 // (population, streams) int64. `Device::play<List>(arguments, boards)` plays.
 template <class List, class Device>
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
-             std::optional<Tensor> known_in, int64_t height, bool clear_on_overflow, int64_t pieces, int64_t piece_count,
-             bool bag, int64_t seed, int64_t first_stream, bool share_streams, int64_t start, int64_t decisions,
+             std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces, int64_t piece_count, bool bag,
+             int64_t seed, int64_t first_stream, bool share_streams, int64_t start, int64_t decisions,
              int64_t last_game) {
     using Tensors = std::initializer_list<const Tensor*>;
     using torch::headeronly::ScalarType;
@@ -84,12 +83,13 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
               "expected int64 lines, games, made and known_in of shape (population, streams)");
     }
     check(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT, "expected a board of 4..10 x 4..24");
+    check(rule >= 0 && rule <= 2, "expected a rule from 0 to 2");
     check(decisions >= 0 && start >= 0, "expected decisions and start not to be negative");
     check(last_game >= 1, "expected last_game to be at least 1");
     if (decisions == 0 || population * streams == 0) return;
     Device::template play<List>(
         RolloutArguments{
-            {static_cast<int>(width), static_cast<int>(height), clear_on_overflow},
+            GameRules::of(static_cast<int>(width), static_cast<int>(height), rule),
             {PieceSource::of(pieces, piece_count, bag), static_cast<uint64_t>(seed), 0},
             weights.const_data_ptr<int32_t>(),
             reinterpret_cast<uint32_t*>(boards.mutable_data_ptr<int32_t>()),

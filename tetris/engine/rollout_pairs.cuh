@@ -25,8 +25,7 @@ struct PairsRollout {
         if (games_left <= 0) return;
         const PieceStream stream = job.pieces_of(index);
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-        const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT,
-                                job.rules.clear_on_overflow);
+        const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT, job.rules);
         GameState game = first_state(job, index);
         int piece = job.first_piece(index);
         while (game.made < job.decisions && game.games < games_left) {
@@ -36,6 +35,7 @@ struct PairsRollout {
             if (choice.place == Choice::NONE) choice = search.choose(decision, board, piece);
             ++game.made;
             land(board, piece, choice, job.rules.clear_on_overflow, game);
+            if (job.rules.original) end_unless_it_appears(geometry, next, game);
             piece = next;
         }
         if (lane == 0) write_result(job, index, game);
@@ -54,7 +54,8 @@ struct PairsRollout {
             const Landing<L> landing(board, piece, place, job.rules.clear_on_overflow);
             const AfterState<L> after(board, landing, piece, place, keeper());
             const Choice second = search.choose(decision, after, next);  // threads without a board of their own search along
-            if (exists && !landing.over && second.place != Choice::NONE) {
+            const bool survives = !landing.over && !(job.rules.original && !appears(board.geometry, landing.cells, next));
+            if (exists && survives && second.place != Choice::NONE) {
                 best.consider({second.score + List::template placement_value<L>(decision.weights, after), place});
             }
         }

@@ -38,7 +38,7 @@ struct PoolRollout {
     __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
         const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::COUNT;
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-        const Decision decision(geometry, weights, job.rules.clear_on_overflow);
+        const Decision decision(geometry, weights, job.rules);
         const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(job), lane});
         ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory.tasks[threadIdx.x / WARP]};
         const Choice choice = search.choose(decision, board, piece);
@@ -57,7 +57,7 @@ struct PoolRollout {
             const bool stopped = exists && job.games_left(first + i) <= 0;
             const bool plays = exists && !stopped;
             if (plays) job.states[first + i] = first_state(job, first + i);
-            memory.queues.put(plays, static_cast<int>(i), plays ? piece_of(first + i, 0) : 0);
+            memory.queues.put(plays, static_cast<int>(i), plays ? job.first_piece(first + i) : 0);
             __syncwarp();
             memory.queues.finish(__popc(__ballot_sync(~0u, stopped)));
         }
@@ -69,13 +69,15 @@ struct PoolRollout {
             slot = __shfl_sync(~0u, slot, exists ? lane : 0);  // lanes without a game of their own play along
             const uint32_t index = first + slot;
             GameState game = job.states[index];
-            const bool over = decide(game, index, piece);
+            bool over = decide(game, index, piece);
+            const int next = piece_of(index, game.made);
+            if (job.rules.original && end_unless_it_appears(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
             // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
             const bool finished =
                 game.made == decisions || (over && exists && game.games >= job.games_left(index));
             if (exists && !finished) job.states[index] = game;
             if (exists && finished) write_result(job, index, game);
-            memory.queues.put(exists && !finished, slot, piece_of(index, game.made));
+            memory.queues.put(exists && !finished, slot, next);
             __syncwarp();
             memory.queues.finish(__popc(__ballot_sync(~0u, exists && finished)));
         }

@@ -62,7 +62,7 @@ struct WarpRollout {
         const PieceStream stream = job.pieces_of(index);
         const Geometry<L> geometry(job.rules.width, job.rules.height);
         const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT,
-                                job.rules.clear_on_overflow);
+                                job.rules);
         const int column = L::lane() - FIRST_COLUMN;
         const bool inside = column >= 0 && column < job.rules.width;
         uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
@@ -72,7 +72,10 @@ struct WarpRollout {
         int pieces = 0;
         for (; made < job.decisions && ended < games_left; ++made) {
             // Each thread knows the piece of one of 32 decisions.
-            if (made % WARP == 0) pieces = stream.piece(job.start + made + L::lane());
+            if (made % WARP == 0) {
+                pieces = stream.piece(job.start + made + L::lane());
+                if (made == 0 && L::lane() == 0) pieces = job.first_piece(index);
+            }
             const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
             const Board<L> board(geometry, cells);
             const Choice choice = choose(decision, board, piece);
@@ -81,6 +84,10 @@ struct WarpRollout {
             lines += landing.lines;
             ended += landing.over ? 1 : 0;
             cells = landing.over ? geometry.walls : landing.cells;
+            if (job.rules.original && !appears(geometry, cells, stream.piece(job.start + made + 1))) {
+                ++ended;
+                cells = geometry.walls;
+            }
         }
         if (inside) *stored = __brev(cells.own);
         if (L::lane() == 0) {

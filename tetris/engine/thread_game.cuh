@@ -14,6 +14,20 @@ struct alignas(16) GameState {
     uint32_t unused[3];
 };
 
+// Where the width is known when it is compiled, nothing is spent on the columns beside the board.
+template <int BOARD_WIDTH>
+__device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
+    return Geometry<ThreadLanes>(BOARD_WIDTH > 0 ? BOARD_WIDTH : rules.width, rules.height);
+}
+
+// A board's columns with side walls, from those of a game.
+__device__ inline ThreadLanes::ColumnBits with_walls(const Geometry<ThreadLanes>& geometry,
+                                                     const uint32_t (&columns)[MAX_WIDTH]) {
+    ThreadLanes::ColumnBits cells = geometry.walls;
+    TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) cells.slot[FIRST_COLUMN + i] |= columns[i];
+    return cells;
+}
+
 // The landing of the choice; whether it ends the game.
 __device__ inline bool land(const Board<ThreadLanes>& board, int piece, const Choice& choice, bool clear_on_overflow,
                             GameState& game) {
@@ -25,6 +39,14 @@ __device__ inline bool land(const Board<ThreadLanes>& board, int piece, const Ch
         game.columns[i] = landing.over ? 0 : landing.cells.slot[FIRST_COLUMN + i] & inside;
     }
     return landing.over;
+}
+
+// Ends the game if the next piece does not appear inside the board; whether it did.
+__device__ inline bool end_unless_it_appears(const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
+    if (appears(geometry, with_walls(geometry, game.columns), next)) return false;
+    ++game.games;
+    TETRIS_UNROLL for (uint32_t& column : game.columns) column = 0;
+    return true;
 }
 
 __device__ inline GameState first_state(const RolloutArguments& job, uint32_t i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "placements.cuh"
+#include "thread_game.cuh"
 #include "warp.cuh"
 
 namespace tetris {
@@ -12,23 +13,9 @@ int kept_bytes() {
     const Geometry<ThreadLanes> geometry(MAX_WIDTH, MAX_HEIGHT);
     const Board<ThreadLanes> board(geometry, geometry.walls);
     const int32_t weights[List::COUNT] = {};
-    const Chooser<ThreadLanes, List> chooser(geometry, weights, false);
+    const Chooser<ThreadLanes, List> chooser(geometry, weights, GameRules{});
     const typename Chooser<ThreadLanes, List>::Search search(chooser, board);
     return board.keeper.used;
-}
-
-// Where the width is known when it is compiled, nothing is spent on the columns beside the board.
-template <int BOARD_WIDTH>
-__device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
-    return Geometry<ThreadLanes>(BOARD_WIDTH > 0 ? BOARD_WIDTH : rules.width, rules.height);
-}
-
-// A board's columns with side walls, from those of a game.
-__device__ inline ThreadLanes::ColumnBits with_walls(const Geometry<ThreadLanes>& geometry,
-                                                     const uint32_t (&columns)[MAX_WIDTH]) {
-    ThreadLanes::ColumnBits cells = geometry.walls;
-    TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) cells.slot[FIRST_COLUMN + i] |= columns[i];
-    return cells;
 }
 
 constexpr int MAX_WARPS = 16;  // of a block

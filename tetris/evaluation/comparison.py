@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def boards(controller: LinearController, own: Rules) -> list[Rules]:
         controller: The controller.
         own: The rules it was trained for; the other boards have the same rule and pieces.
     """
-    known = [Rules(width, height, own.clear_on_overflow, own.pieces) for width, height in BOARDS]
+    known = [replace(own, width=width, height=height) for width, height in BOARDS]
     return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
 
 

@@ -213,7 +213,7 @@ class Recipe:
 
     def rules_on(self, width: int, height: int) -> Rules:
         """Return the rules of this run on another board."""
-        return Rules(width, height, self.rule == "clear-on-overflow", self.pieces)
+        return Rules.of(width, height, self.rule, self.pieces)
 
     def stage_at(self, generation: int) -> tuple[int, Stage]:
         """Return the number of a generation's stage, from 0, and the stage; generations count from 0."""

@@ -7,7 +7,7 @@ import time
 from tetris import LinearController, Rules
 from tetris.explanation import decisions, explain
 from tetris.features import AfterState, column_heights
-from tetris.game import Pieces, choose, landing_row, place
+from tetris.game import Pieces, choose, landing_row, place, with_next
 from tetris.pieces import PIECES
 from tetris.rules import PIECE_LETTERS
 from tetris.view.game_view import GameTracker, Scene
@@ -21,8 +21,8 @@ FOOTER = "arrows move, turn, lower   space drop   c hold   h hint   q quit"
 class HumanPlayer:
     """A person at the keyboard; the controller plays the same pieces beside it, one whenever the person does.
 
-    A piece can be kept for later once before it is placed, and comes back in exchange for another one. The
-    controller keeps none.
+    A piece can be kept for later once before it is placed, and comes back in exchange for another one; not by
+    the original rule, which asks where the next piece of the stream appears. The controller keeps none.
 
     Attributes:
         tracker: The person's games.
@@ -138,12 +138,13 @@ class HumanPlayer:
 
     def _hold(self) -> None:
         """Keep the piece for later, and take the one that was kept, or the next one."""
-        if self._may_hold:
+        if self._may_hold and not self.rules.original:
             held, self._held = self._held, self._piece
             self.in_order = False
             self._take(self._next_piece() if held is None else held, may_hold=False)
 
     def _drop(self) -> None:
+        self._after = with_next(self._after, self.pieces[self._drawn])
         scene = self._scene()
         self.tracker.carry_out(scene)
         self.played.append(self._after)

@@ -22,6 +22,9 @@ async function unpack(text) {
 class Games {
   constructor(replay, numbers) {
     Object.assign(this, { width: replay.width, height: replay.height, clears: replay.clear_on_overflow });
+    this.lastNext = replay.last_next; // a piece by the original rule, otherwise null
+    this.first = []; // orientation of each piece
+    for (const shape of replay.shapes) this.first[shape.piece] ??= shape;
     this.numbers = numbers;
     this.all = placements(replay.shapes, replay.width);
     this.snapshots = [];
@@ -64,14 +67,35 @@ class Games {
       for (let x = 0; x < this.width; x++) count += cells[y * this.width + x] > 0;
       if (count === this.width) full.push(y);
     }
-    const over = row + shape.height - full.length > this.height;
-    return { shape, column, row, full, over, piece: shape.piece };
+    const placed = { shape, column, row, full, piece: shape.piece };
+    return { ...placed, over: row + shape.height - full.length > this.height || this.blocks(placed) };
+  }
+
+  /** By the original rule: whether the next piece does not appear, in the middle of the uppermost rows. */
+  blocks(placed) {
+    if (this.lastNext === null) return false;
+    const following = this.numbers[this.state.index + 1];
+    const next = this.first[following === undefined ? this.lastNext : this.all[following].shape.piece];
+    const left = Math.floor((this.width - next.width) / 2), bottom = this.height - next.height;
+    const cells = this.after(placed);
+    return next.cells.some(([x, y]) => cells[(bottom + y) * this.width + left + x]);
+  }
+
+  /** The cells after a placement. */
+  after({ shape, column, row, full, piece }) {
+    const { width } = this, cells = this.state.cells.slice();
+    for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = piece + 1;
+    for (const y of [...full].reverse()) {
+      cells.copyWithin(y * width, (y + 1) * width);
+      cells.fill(0, -width);
+    }
+    return cells;
   }
 
   carryOut() {
     this.keep();
-    const { state, width } = this;
-    const { shape, column, row, full, over, piece } = this.look();
+    const { state } = this;
+    const placed = this.look(), { full, over } = placed;
     state.index++;
     state.lines += full.length;
     state.gameLines += full.length;
@@ -81,10 +105,6 @@ class Games {
       state.cells.fill(0);
       return;
     }
-    for (const [x, y] of shape.cells) state.cells[(row + y) * width + column + x] = piece + 1;
-    for (const y of full.reverse()) {
-      state.cells.copyWithin(y * width, (y + 1) * width);
-      state.cells.fill(0, -width);
-    }
+    state.cells = this.after(placed);
   }
 }

@@ -83,6 +83,8 @@ def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> 
         "width": rules.width,
         "height": rules.height,
         "clear_on_overflow": rules.clear_on_overflow,
+        # By the original rule the next piece has to appear: that after the last placement, too.
+        "last_next": replay.piece_after(len(replay.placements) - 1) if rules.original else None,
         "speed": speed,
         "shapes": _shapes(),
         "placements": base64.b64encode(zlib.compress(replay.placements, 9)).decode("ascii"),

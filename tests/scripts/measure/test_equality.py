@@ -25,6 +25,7 @@ from measure.equality import (
 )
 
 from tetris import Rollout, Rules
+from tetris.rules import RULES
 
 SMALL = ((1, 3, 40), (3, 1, 40), (2, 2, 25))
 
@@ -43,7 +44,7 @@ def test_configurations_cover_all_that_a_rollout_can_be_asked_for() -> None:
         boards = {(each.rules.width, each.rules.height) for each in those}
         assert {*product((widths[0], widths[-1]), (4, 24)), (10, 20)} <= boards
         assert {each.rules.width for each in those} == set(widths)
-        assert {each.rules.clear_on_overflow for each in those} == {False, True}
+        assert {each.rules.rule for each in those} == set(RULES)
         assert {each.rules.pieces for each in those} == {Rules(pieces=pieces).pieces for pieces in PIECES}
         assert {each.weights for each in those} == set(WEIGHTS)
         assert {each.share_streams for each in those} == {False, True}

@@ -27,8 +27,10 @@ def test_it_is_what_rollouts_give_and_the_page_shows_it(monkeypatch: pytest.Monk
     lines = int(played.lines) / int(played.games)
     assert dict(figures) == {"other_rules.10x6.bag.dellacherie.lines_per_game": lines}
 
-    monkeypatch.setattr(limits_blocks, "load_all", lambda name: [SimpleNamespace(data=data)])
+    monkeypatch.setattr(
+        limits_blocks, "load_all", lambda name: [SimpleNamespace(data=data)] if name == "other_rules" else []
+    )
     monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
-    ((board, pieces, name, shown),) = limits_blocks.other_rules()
-    assert (board, pieces, name) == ("10x6", "bag", "dellacherie")
+    ((board, rule, pieces, name, shown),) = limits_blocks.other_rules()
+    assert (board, rule, pieces, name) == ("10x6", "published", "bag", "dellacherie")
     assert shown.startswith(f"{float(f'{lines:.4g}'):g} (")

@@ -68,6 +68,7 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
     [
         ((), Rules(6, 6), 1),
         (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True), 1),
+        (("--rule", "original"), Rules(6, 6, original=True), 1),
         (("--pieces", "SZ"), Rules(6, 6, pieces="SZ"), 1),
         (("--pieces-known", "2"), Rules(6, 6), 2),
     ],

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tetris import Rules
+from tetris.rules import RULES
 from tetris.training.curriculum import cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
 from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings
@@ -141,9 +142,10 @@ def test_population_keeps_the_share_of_elites() -> None:
 
 
 def test_rule_and_pieces_hold_on_every_board() -> None:
-    recipe = make_recipe("cpu", {"rule": "clear-on-overflow", "pieces": "zs", "board": "8x7"})
-    assert {stage.rules for stage in recipe.stages} == {Rules(8, 7, True, "SZ")}
-    assert recipe.pieces == Rules(pieces="SZ").pieces
+    for rule in RULES:
+        recipe = make_recipe("cpu", {"rule": rule, "pieces": "zs", "board": "8x7"})
+        assert {stage.rules for stage in recipe.stages} == {Rules.of(8, 7, rule, "SZ")}
+        assert recipe.pieces == Rules(pieces="SZ").pieces
 
 
 def test_texts_are_kept_in_canonical_form() -> None:

@@ -114,7 +114,9 @@ STATE = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("rules", [RULES, Rules(10, 5), Rules(5, 7, pieces="bag")])
+@pytest.mark.parametrize(
+    "rules", [RULES, Rules(10, 5), Rules(5, 7, pieces="bag"), Rules(6, 6, original=True)]
+)
 def test_a_browser_shows_what_the_engine_plays(rules: Rules, tmp_path: Path, browser_page: Page) -> None:
     replay = recorded(rules, 300)
     (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")

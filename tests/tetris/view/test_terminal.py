@@ -19,6 +19,7 @@ import pytest
 
 from tetris import Rules, published
 from tetris.explanation import decisions
+from tetris.game import appears
 from tetris.piece_stream import PieceStream
 from tetris.view.game_view import GameTracker, Scene, scenes
 from tetris.view.human_player import HumanPlayer
@@ -244,6 +245,19 @@ def test_a_piece_is_kept_once_and_comes_back_for_another(person: Pty) -> None:
     player._press(" ")
     assert [after.shape.piece for after in player.played] == [pieces[1], pieces[0]]
     assert player._held == pieces[2]
+
+
+def test_no_piece_is_kept_by_the_original_rule(person: Pty) -> None:
+    rules = Rules(6, 6, original=True)
+    pieces = PieceStream(rules, 3, 0)
+    player = HumanPlayer(Terminal(person.output, person.side), rules, pieces, DT20, ["you"])
+    player._press("c")
+    assert (player._piece, player._held, player.in_order) == (pieces[0], None, True)
+    while not player.played or not player.played[-1].game_over:
+        player._press(" ")
+    last = player.played[-1]
+    assert not appears(last.rows, pieces[len(player.played)], rules)
+    assert len(last.rows) <= rules.height
 
 
 def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
