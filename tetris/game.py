@@ -262,7 +262,7 @@ def decide(
         rows: The stack.
         pieces: ``pieces[t]`` is the piece of decision t.
         t: Number of the decision.
-        weights: Shape (features,), float32.
+        weights: Shape (features,), float64.
         names: Names of the features, in their order.
         rules: The rules of the game.
         pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
