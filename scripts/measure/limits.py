@@ -5,8 +5,8 @@ python scripts/measure limits --device cuda --boards 5x6:1 4x8:1 --json limits.j
 
 Every board is solved by value iteration, with one piece known or with two (WxH:2); games of the solution
 check it. Then games of DT-20 and of a controller that the preset quick learns on that board with all its
-features, all from the same pieces, by the C++ engine. Training takes a fixed number of generations, and no
-choice is made. On a GPU boards of 32 cells need 120 GB of its memory.
+features, knowing as many pieces, all from the same pieces. Training takes a fixed number of generations, and
+no choice is made. On a GPU boards of 32 cells need 120 GB of its memory.
 """
 
 from __future__ import annotations
@@ -46,21 +46,29 @@ GAMES, STREAMS, SEED = 1_000_000, 10_000, 1
 GENERATIONS, DECISIONS = 20, 400
 
 
-def learned(board: str) -> LinearController:
-    """Return the controller that the preset quick learns on a board."""
+def learned(board: str, known: int) -> LinearController:
+    """Return the controller that the preset quick learns on a board, with so many pieces known."""
     with tempfile.TemporaryDirectory() as folder:
-        curriculum = f"{board}:{GENERATIONS}:{DECISIONS}"
         return train(
-            "quick", seed=SEED, out=Path(folder) / "run", device="cpu", board=board, curriculum=curriculum
+            "quick",
+            seed=SEED,
+            out=Path(folder) / "run",
+            device="cpu",
+            board=board,
+            curriculum=f"{board}:{GENERATIONS}:{DECISIONS}",
+            pieces_known=known,
         )
 
 
-def score(controller: LinearController, rules: Rules) -> tuple[float, float]:
+def score(controller: LinearController, rules: Rules, known: int, device: str) -> tuple[float, float]:
     """Return lines a game of a controller and the standard error."""
     weights = torch.tensor([controller.weights])
     names = ",".join(controller.names_on(rules))
     played = rollout(
-        weights, rules, STREAMS, 1 << 40, SEED, features=names, games_per_stream=GAMES // STREAMS
+        *(weights, rules, STREAMS, 1 << 40, SEED, device),
+        features=names,
+        games_per_stream=GAMES // STREAMS,
+        pieces_known=known,
     )
     lines, games = int(played.lines[0]), int(played.games[0])
     return lines / games, lines / games / math.sqrt(games)  # the length of a game is nearly exponential
@@ -86,14 +94,14 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             f"{key}.played_error": float(played.std()) / math.sqrt(GAMES),
         }
         print(f"{text}: {solution.lines_per_game:.6g} in {solution.seconds:.1f} s", flush=True)
+        pieces_known = solution.pieces_known
         del solution, played
-        if f"limits.{board}.dt20.lines_per_game" not in figures:
-            controllers = {"dt20": published("dt20"), "learned": learned(board)}
-            data[f"learned.{board}"] = controllers["learned"].to_dict()
-            for name, controller in controllers.items():
-                found = score(controller, rules)
-                figures[f"limits.{board}.{name}.lines_per_game"], error = found
-                figures[f"limits.{board}.{name}.error"] = error
+        controllers = {"dt20": published("dt20"), "learned": learned(board, pieces_known)}
+        data[f"learned.{text}"] = controllers["learned"].to_dict()
+        for name, controller in controllers.items():
+            of = f"limits.{board}.{name}" + ("" if pieces_known == 1 else "_known2")
+            lines, error = score(controller, rules, pieces_known, device)
+            figures |= {f"{of}.lines_per_game": lines, f"{of}.error": error}
     return figures, data, {}
 
 

@@ -83,8 +83,9 @@ def small_boards() -> str:
             played = f"{figures[f'{key}.played']:.3f} ± {figures[f'{key}.played_error']:.3f}"
             shares = []
             for controller in ("learned", "dt20"):
-                lines = figures[f"limits.{board}.{controller}.lines_per_game"]
-                shares.append(f"{lines:.2f}" + (f", {lines / perfect:.0%}" if known == "known1" else ""))
+                who = controller if known == "known1" else f"{controller}_{known}"
+                lines = figures.get(f"limits.{board}.{who}.lines_per_game")
+                shares.append("-" if lines is None else f"{lines:.2f}, {lines / perfect:.0%}")
             rows.append(
                 [
                     *(board, known.removeprefix("known"), f"{perfect:.4f}", played, *shares),
