@@ -101,8 +101,8 @@ struct WarpRollout {
             const int piece = __shfl_sync(~0u, pieces, static_cast<int>(made % WARP));
             const Board<L> board(geometry, cells);
             Choice choice;
+            const int next = PIECES_KNOWN == 2 || job.rules.original ? stream.piece(job.start + made + 1) : 0;
             if constexpr (PIECES_KNOWN == 2) {
-                const int next = stream.piece(job.start + made + 1);
                 choice = choose_by_pairs<List>(board, decision.weights, piece, next, job.rules,
                                                [&](const Board<L>& on, int falls) { return choose(decision, on, falls); });
             } else {
@@ -113,7 +113,7 @@ struct WarpRollout {
             lines += landing.lines;
             ended += landing.over ? 1 : 0;
             cells = landing.over ? geometry.walls : landing.cells;
-            if (job.rules.original && !appears(geometry, cells, stream.piece(job.start + made + 1))) {
+            if (job.rules.original && !appears(geometry, cells, next)) {
                 ++ended;
                 cells = geometry.walls;
             }
