@@ -83,7 +83,7 @@ class LinearController:
     @property
     def played_weights(self) -> npt.NDArray[np.float64]:
         """The weights it plays with, rounded by `tetris.whole_weights`: shape (features,), float64."""
-        weights = torch.tensor(self.weights, dtype=torch.float32)
+        weights = torch.tensor(self.weights, dtype=torch.float32, device="cpu")
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:

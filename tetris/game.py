@@ -142,8 +142,9 @@ def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
 def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDArray[np.float64]:
     """Return the value of each after-state: the sum of its features times the weights.
 
-    It is exact under weights that `tetris.whole_weights.played_weights` made, so that all engines choose the
-    same placement, in whatever order they add.
+    With features that are whole numbers, or halves of them, it is exact under weights that
+    `tetris.whole_weights.played_weights` made: all engines choose the same placement, in whatever order they
+    add.
 
     Args:
         values: Feature values, shape (after-states, features), float64.

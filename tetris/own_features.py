@@ -23,6 +23,7 @@ MOST_BYTES = 1 << 20
 
 _BUILT_IN = frozenset(features.FEATURES)
 _LARGEST = float(np.finfo(np.float32).max)
+_LARGEST_WHOLE = (1 << 15) - 1  # that the engines multiply by a weight
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
 _COMMENT = re.compile(r"//.*?$|/\*.*?\*/", re.MULTILINE | re.DOTALL)
 _headers: dict[str, tuple[Path, str]] = {}  # by C++ name: the header, and its text
@@ -42,8 +43,9 @@ def feature(definition: Feature) -> Feature:
         ('holes', 'empty_columns')
 
     Args:
-        definition: Maps a `tetris.features.AfterState` to a number that is finite in float32; a game in which
-            it gives anything else ends with a ValueError that names the feature.
+        definition: Maps a `tetris.features.AfterState` to a number that is finite in float32, and with a
+            header to a whole number from -32767 to 32767; a game in which it gives anything else ends with a
+            ValueError that names the feature.
 
     Raises:
         TypeError: If it is no function with a name.
@@ -74,9 +76,16 @@ def _checked(name: str, definition: Feature) -> Feature:
         if not abs(number) <= _LARGEST:  # so written, NaN fails too
             got = printable(reprlib.repr(value))
             raise ValueError(f"feature {name}: expected a finite number (float32), got {got}")
+        if (abs(number) > _LARGEST_WHOLE or number % 1) and name in map(_name_of, _headers):
+            wanted = f"a whole number of at most {_LARGEST_WHOLE} in size, which its header can give"
+            raise ValueError(f"feature {name}: expected {wanted}, got {number:g}")
         return number
 
     return checked
+
+
+def _name_of(struct: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
 
 
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -98,7 +107,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")
-    names = tuple(re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower() for struct in structs)
+    names = tuple(map(_name_of, structs))
     for struct, name in zip(structs, names, strict=True):
         if name not in features.FEATURES or name in _BUILT_IN:
             raise ValueError(

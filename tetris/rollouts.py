@@ -124,7 +124,6 @@ class Rollout:
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
         self._portable = portable
-        self._whole = whole_weights(self.weights, self.names)[0]
         self._load()
         place, shape = self.weights.device, (len(self.weights), self.streams)
         self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
@@ -135,7 +134,9 @@ class Rollout:
         self._known_in: torch.Tensor | None = None
 
     def _load(self) -> None:
-        """Load the engine."""
+        """Load the engine, and round the weights as it wants them."""
+        python = self.device == "python"
+        self._rounded = (played_weights if python else _whole_weights)(self.weights, self.names)
         cuda, boards = self.device == "cuda", len(self.weights) * self.streams
         self._operators = (
             native.operators(
@@ -152,7 +153,8 @@ class Rollout:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
-        return {name: value for name, value in vars(self).items() if name not in ("_operators", "_pacer")}
+        loaded = ("_operators", "_pacer", "_rounded")
+        return {name: value for name, value in vars(self).items() if name not in loaded}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -262,7 +264,7 @@ class Rollout:
     def _play_native(self, decisions: int) -> None:
         assert self._operators is not None
         self._operators.advance(
-            self._whole,
+            self._rounded,
             self._columns,
             self._lines,
             self._games,
@@ -281,7 +283,7 @@ class Rollout:
         self._played(decisions)
 
     def _play_python(self, decisions: int) -> None:
-        for candidate, weights in enumerate(played_weights(self.weights, self.names).numpy()):
+        for candidate, weights in enumerate(self._rounded.numpy()):
             for index in range(self.streams):
                 known_in = None if self._known_in is None else int(self._known_in[candidate, index])
                 rows, lines, games, made = play(
@@ -371,6 +373,10 @@ def rollout(
         pieces_known=pieces_known,
     )
     return games.advance(decisions, check)
+
+
+def _whole_weights(weights: torch.Tensor, names: tuple[str, ...]) -> torch.Tensor:
+    return whole_weights(weights, names)[0]
 
 
 def _rows(columns: list[int]) -> Rows:

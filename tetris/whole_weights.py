@@ -25,18 +25,18 @@ _MANTISSA_BITS = 52  # of float64; the exponent is above them
 def whole_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Return weights as whole numbers, and what 1 stands for.
 
-    A weight is about ``whole * step * denominator`` of its feature, the nearest such number, and of two the
-    even one. IEEE operations alone, so that every processor has the same.
+    A weight is about ``whole * step * denominator`` of its feature: the nearest such number, of two the even
+    one, but never one of 16 bits. IEEE operations alone, so that every processor has the same.
 
     Args:
-        weights: Shape (..., features), finite.
+        weights: Shape (..., features), finite; NaN counts as 0.
         names: Names of the features, in their order.
 
     Returns:
         The whole numbers, shape (..., features), int32, from -2^15 + 1 to 2^15 - 1; and the steps, shape
         (..., 1), float64, powers of two.
     """
-    parts = weights.double() / _denominators(names, weights.device)
+    parts = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
     greatest = parts.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)
     exponent = greatest.view(torch.int64) >> _MANTISSA_BITS  # of its highest bit, and the format's bias
     step = ((exponent - (BITS - 1)) << _MANTISSA_BITS).view(torch.float64)

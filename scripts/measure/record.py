@@ -86,6 +86,7 @@ def train(kept: Path, stop_after_s: float | None) -> Measured:
         "record.training_seconds": seconds,
         "record.training_decisions": provenance["decisions"],
         "record.generations": played,
+        "train.split.decisions_per_second": provenance["decisions"] / seconds,
     }
     data = {
         "command": COMMAND,

@@ -53,7 +53,7 @@ _ALL = (
     Measurement("generation", "benchmark_generation.py --device {device}"),
     Measurement("optimizers", "compare_optimizers.py quality behaviour", 7200.0, _CPU),
     Measurement("operators", "benchmark_operators.py --device {device}", 1200.0),
-    Measurement("rollout", "benchmark_tetris.py dt20 bcts bdu bertsekas"),
+    Measurement("rollout", "benchmark_tetris.py dt20 best bcts bdu bertsekas"),
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
     Measurement("planner", "measure planner --device {device}", 3600.0),

@@ -114,6 +114,11 @@ def test_it_knows_the_next_piece_as_the_cpu_does(rules: Rules, options: dict[str
     play_both(weights, rules, 2, "dt", 0, splits=(1, 33), pieces_known=2, **options)
 
 
+def test_it_knows_the_next_piece_with_features_of_columns_and_an_odd_number_of_games() -> None:
+    weights = torch.randn(1, len(feature_names("bertsekas")), generator=torch.Generator().manual_seed(4))
+    play_both(weights, Rules(10, 8), 3, "bertsekas", 0, splits=(1, 25), pieces_known=2)
+
+
 def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
     weights = torch.tensor([published("dt10").weights])
     play_both(weights, Rules(4, 4), 2100, "dt", warps=2)

@@ -77,7 +77,7 @@ def test_lines_go_first_and_count_where_the_next_piece_does_not_appear(stack: St
     assert (after.lines, after.game_over) == (1, False)
     assert with_next(after, SQUARE) == with_next(after, None) == after
     assert with_next(after, BAR) == replace(after, game_over=True)
-    weights = np.array([-1], dtype=np.float32)
+    weights = np.array([-1], dtype=np.float64)
     names = ("landing_height",)
     first, second = steps(rows, [BAR, BAR], weights, names, SMALL, 0, 2)
     assert (first.column, first.lines, first.game_over, first.rows) == (3, 1, True, after.rows)
@@ -93,7 +93,7 @@ def test_a_piece_that_overflows_ends_the_game_and_clears_nothing(stack: Stack) -
 
 
 def test_who_knows_the_next_piece_leaves_room_for_it() -> None:
-    weights, names = np.array([1], dtype=np.float32), ("max_height",)
+    weights, names = np.array([1], dtype=np.float64), ("max_height",)
     columns = [
         choose((), SQUARE, weights, names, rules, known).column
         for rules, known in ((Rules(4, 4), BAR), (SMALL, BAR), (SMALL, None))

@@ -135,6 +135,14 @@ def test_what_a_comment_holds_is_no_feature(header: Path) -> None:
     assert "nothing" not in names
 
 
+@pytest.mark.parametrize("value", [0.5, 40_000, -40_000])
+def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) -> None:
+    run_header(header)
+    feature(function_of("empty_columns", value))
+    with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 32767"):
+        Rollout([[1.0]], Rules(4, 4), device="python", features="empty_columns").advance(1)
+
+
 @pytest.mark.parametrize("text", ["def broken(:\n", "import no_such_module_of_mine\n", "1 / 0\n"])
 def test_a_twin_that_does_not_run_is_named_in_a_line(header: Path, script: Any, text: str) -> None:
     header.with_suffix(".py").write_text(text)

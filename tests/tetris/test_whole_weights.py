@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 
 import numpy as np
 import pytest
 import torch
 
+from tetris import Rollout
 from tetris.controller import published
 from tetris.feature_sets import feature_names
 from tetris.features import DENOMINATORS, FEATURES, feature_values
@@ -23,7 +25,7 @@ def _weights(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def test_weights_are_the_nearest_multiples_of_a_power_of_two() -> None:
-    weights = _weights(50, len(NAMES))
+    weights = _weights(50, len(NAMES))  # none of which is above 32767 steps
     whole, step = whole_weights(weights, NAMES)
     assert whole.dtype == torch.int32
     assert step.shape == (50, 1)
@@ -61,6 +63,22 @@ def test_each_candidate_is_rounded_on_its_own() -> None:
 )
 def test_the_greatest_weight_has_15_bits(weights: tuple[float, ...], whole: tuple[int, ...]) -> None:
     assert tuple(whole_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
+
+
+def test_what_is_no_number_counts_as_nothing() -> None:
+    assert whole_weights(torch.tensor([1.0, torch.nan]), ("holes", "wells"))[0].tolist() == [1 << 14, 0]
+
+
+def test_a_controller_plays_whatever_the_default_device_is() -> None:
+    with torch.device("meta"):
+        assert published("dt20").played_weights.shape == (9,)
+
+
+def test_a_copy_plays_on_with_the_same_weights() -> None:
+    games = Rollout([[-1.0, 0.5]], Rules(6, 6), features="holes,wells", device="python")
+    copy = pickle.loads(pickle.dumps(games))
+    assert "_rounded" not in games.__getstate__()
+    assert torch.equal(copy.advance(50).lines, games.advance(50).lines)
 
 
 def test_half_a_row_counts_as_a_whole_number() -> None:

@@ -48,10 +48,12 @@ struct Nothing {
 template <class... Features>
 struct FeatureList {
     static constexpr int COUNT = sizeof...(Features);
+    static_assert(((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>)&&...),
+                  "expected a feature that is a whole number: double it here and in its Python twin");
     static constexpr bool all_follow_drops = (follows_drops<Features>() & ...);
     template <class F>
     static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;  // scored by ColumnScores
-    static constexpr bool has_columns = (by_column<Features> || ...);
+    static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
 
     template <class L>
     using Prepared = typename WithSources<Slots<L>, Features...>::Known;

@@ -1,12 +1,12 @@
 // The features of an after-state (definitions in tetris/features.py, whose values these equal).
 //
 // A feature is a struct with
-//   denominator     its value is an integer divided by this power of two
+//   denominator     its value is an integer divided by this; 1 but for LandingHeight (DENOMINATORS of tetris/features.py)
 //   of(board)       the integer, from a whole board
 //   of_placement    true where it tells of the placement, not of the board: PLACEMENT_FEATURES of tetris/features.py
 // and, for speed,
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
-//   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; not negative
+//   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; from 0 to 32767
 //   column_height, column_step  the column whose height it is, or the size of whose step to the next one; else -1. These
 //                   features are scored together (column_scores.h)
 // A feature that cannot be told from the columns that a drop touches has no `after`, and says so: whole_board_only = true.

@@ -1,4 +1,4 @@
-// What host and device code need alike: function qualifiers, a population count, a multiply-add that rounds twice.
+// What host and device code need alike: function qualifiers and operations on bits.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ from kernels.files import write_bytes
 from tetris.features import AfterState
 from tetris.game import after_states
 from tetris.piece_stream import packed_source
-from tetris.rules import PIECE_LETTERS, Rules
+from tetris.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
 from tetris.solver.native import operators
 
 KNOWN_PIECES = 8  # values of a board, if the piece to be placed is known; one of them is not used
@@ -138,5 +138,11 @@ class Solution:
 
 
 def problem(rules: Rules) -> tuple[int, int, bool, int]:
-    """Return the rules as the operators take them: width, height, rule, a bit a piece."""
+    """Return the rules as the operators take them: width, height, rule, a bit a piece.
+
+    Raises:
+        ValueError: If the rule is not one of `PLACEMENT_RULES`.
+    """
+    if rules.rule not in PLACEMENT_RULES:
+        raise ValueError(f"expected the rule to be {' or '.join(PLACEMENT_RULES)}, got {rules.rule}")
     return rules.width, rules.height, rules.clear_on_overflow, sum(1 << piece for piece in rules.piece_set)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kernels.checks import check_integer
-from tetris.rules import PLACEMENT_RULES, Rules, check_rules
+from tetris.rules import Rules, check_rules
 from tetris.solver.native import operators
 from tetris.solver.solution import KNOWN_PIECES, Solution, problem
 
@@ -70,8 +70,6 @@ def solve(
     cells = rules.width * rules.height
     if cells > MOST_CELLS:
         raise ValueError(f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}")
-    if rules.rule not in PLACEMENT_RULES:
-        raise ValueError(f"expected the rule to be {' or '.join(PLACEMENT_RULES)}, got {rules.rule}")
     if rules.pieces == "bag":
         raise ValueError("expected pieces that are drawn uniformly: a bag would be part of the state")
     if not 0 < tolerance < 1:
