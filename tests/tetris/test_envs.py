@@ -199,7 +199,7 @@ def test_features_are_those_of_every_after_state(rules: Rules) -> None:
 
 def test_a_controller_that_looks_at_the_features_plays_as_in_a_rollout() -> None:
     rules, controller = Rules(8, 8), published("dellacherie")
-    weights = np.array(controller.weights, dtype=np.float32)
+    weights = controller.played_weights
     names = feature_names("dellacherie")
     env = PlacementFeatures(make(rules), "dellacherie")
     observation, info = env.reset(seed=7, options={"stream": 3})

@@ -142,7 +142,7 @@ def test_its_rewards_are_those_of_single_environments(reward: str, mode: Autores
 @pytest.mark.parametrize("rules", RULES[:4], ids=str)
 def test_its_games_are_those_of_a_rollout_when_the_same_placements_are_chosen(rules: Rules) -> None:
     controller = published("dellacherie")
-    weights = np.array(controller.weights, dtype=np.float32)
+    weights = controller.played_weights
     names = controller.names_on(rules)
     seed, first, count, decisions = (1 << 64) - 5, 9, 4, 60
     envs = TetrisVectorEnv(

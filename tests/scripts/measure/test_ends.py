@@ -21,7 +21,7 @@ def test_played_ends_are_those_of_the_reference_implementation(monkeypatch: pyte
         monkeypatch.setattr(ends, name, value)
     dt20, rules = published("dt20"), Rules(10, 5)
     (found,) = ends.ends(dt20, rules, DECISIONS, split=False, streams=STREAMS, batches=1, seed=SEED)
-    weights, names = np.array(dt20.weights, dtype=np.float32), feature_names("dt", 10)
+    weights, names = dt20.played_weights, feature_names("dt", 10)
     expected = set()
     games = 0
     for stream in range(STREAMS):
