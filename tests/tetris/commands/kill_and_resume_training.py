@@ -8,6 +8,7 @@ A process of its own, so that it can fork: a fork from pytest would inherit its 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -52,6 +53,8 @@ def main(root: Path, kills: int) -> None:
     training.CHECKPOINT_SECONDS = 0.0
     sys.modules["matplotlib.figure"] = None  # type: ignore[assignment]  # a picture takes longer than the run
     training_run.report = lambda folder, **options: None  # so does a report
+    gc.collect()
+    gc.freeze()  # or a child may look through all that was imported before it begins
     began = time.monotonic()
     assert os.waitpid(start(*RECIPE, "--out", str(root / "whole")), 0)[1] == 0
     duration = time.monotonic() - began
