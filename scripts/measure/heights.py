@@ -15,12 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from measure.cli import Options, measurement
+from measure.played import played
 from measure.provenance import Measured
 from tetris import Rules, published
-from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import ESTIMATES, estimate
-from tetris.evaluation.scores import Limit, Measurement, progress_bar
-from tetris.evaluation.scores import measure as measure_score
 
 MILLION = 10**6
 CONTROLLERS = ("dt20", "best")
@@ -53,23 +51,12 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         rules = Rules(*Rules.parse_board(board))
         for plan, names, known in _PLANS:
             for name in names if board in plan else ():
-                measured.append(_played(name, rules, plan[board], device, known))
+                measured.append(played(name, rules, plan[board], device, known))
                 figures[f"heights.{board}.{name}.known{known}"] = measured[-1]["lines_per_game"]
         for name in CONTROLLERS if board in ESTIMATED else ():
             estimates.append(_estimated(name, rules, device))
             figures[f"heights.{board}.{name}.known1.estimated"] = estimates[-1]["lines_per_game"]
     return figures, {"measurements": measured, "estimates": estimates}, {}
-
-
-def _played(name: str, rules: Rules, decisions: int, device: str, known: int) -> dict[str, Any]:
-    limit, controller = Limit(decisions=decisions), published(name)
-    with progress_bar(f"{name} on {rules.board}, {known} known", limit) as show:
-        score, seconds = measure_score(
-            controller, rules, limit, DEFAULT_SEED, device, show, pieces_known=known
-        )
-    return Measurement(
-        *(name, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds, known)
-    ).to_dict()
 
 
 def _estimated(name: str, rules: Rules, device: str) -> dict[str, Any]:

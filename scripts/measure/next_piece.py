@@ -14,12 +14,10 @@ import argparse
 from typing import Any
 
 from measure.cli import Options, measurement
+from measure.played import played
 from measure.provenance import Measured
 from tetris import Rules, published
-from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import ESTIMATES, estimate
-from tetris.evaluation.scores import Limit, Measurement, progress_bar
-from tetris.evaluation.scores import measure as measure_score
 
 MILLION = 10**6
 DECISIONS = {
@@ -49,15 +47,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         rules = Rules(*Rules.parse_board(board))
         for name, decisions in DECISIONS.get(board, {}).items():
             for known in (1, 2):
-                limit = Limit(decisions=decisions if known == 2 else ONE_KNOWN)
-                controller = published(name)
-                with progress_bar(f"{name} on {board}, {known} known", limit) as show:
-                    score, seconds = measure_score(
-                        controller, rules, limit, DEFAULT_SEED, device, show, pieces_known=known
-                    )
-                found = Measurement(
-                    *(name, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds, known)
-                ).to_dict()
+                found = played(name, rules, decisions if known == 2 else ONE_KNOWN, device, known)
                 measured.append(found)
                 key = f"next_piece.{board}.{name}.known{known}"
                 figures[f"{key}.lines_per_game"] = found["lines_per_game"]

@@ -16,11 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from measure import cli
+from measure.played import played
 from measure.provenance import Measured
-from tetris import Rules, published
-from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.scores import Limit, Measurement, progress_bar
-from tetris.evaluation.scores import measure as measure_score
+from tetris import Rules
 
 MILLION = 10**6
 DECISIONS = {
@@ -59,13 +57,7 @@ def measure_all(measurement: str, table: Table, device: str, rule: str = "publis
     for (board, pieces), controllers in table.items():
         rules = Rules.of(*Rules.parse_board(board), rule, pieces)
         for name, decisions in controllers.items():
-            limit = Limit(decisions=decisions * (TIMES_ON_CUDA if device == "cuda" else 1))
-            controller = published(name)
-            with progress_bar(f"{name} on {board}, {pieces}", limit) as show:
-                score, seconds = measure_score(controller, rules, limit, DEFAULT_SEED, device, show)
-            found = Measurement(
-                *(name, controller, rules, pieces, DEFAULT_SEED, device, score, seconds)
-            ).to_dict()
+            found = played(name, rules, decisions * (TIMES_ON_CUDA if device == "cuda" else 1), device)
             measured.append(found)
             if found["games"]:
                 figures[f"{measurement}.{board}.{pieces}.{name}.lines_per_game"] = found["lines_per_game"]
