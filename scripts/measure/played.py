@@ -10,7 +10,7 @@ from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 
 
 def played(name: str, rules: Rules, decisions: int, device: str, known: int = 1) -> dict[str, Any]:
-    """Return the measurement of a controller that plays so many decisions, as plain values.
+    """Return the measurement of a controller that plays a number of decisions, as plain values.
 
     Args:
         name: Of the controller.

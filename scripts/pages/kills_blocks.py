@@ -139,7 +139,7 @@ def worst_pieces() -> str:
                 ]
             )
     header = [
-        *("board", "S and Z in turns", "the worse of the two", "12 random ones"),
+        *("board", "alternating S and Z", "the worse of the two", "12 random ones"),
         *("bound, lines a game", "perfect play", "times", "bound, the next piece known"),
     ]
     return table_block(header, rows, *results)

@@ -88,7 +88,7 @@ def draw_runs(result: Result, picture: Path) -> None:
     for axes, part, title in zip(
         figure.subplots(1, 2, sharey=True),
         ("runs", "alternations"),
-        ("longest run of S and Z only", "longest run of S, Z, S, Z, ... in turns"),
+        ("longest run of S and Z only", "longest run of alternating S and Z"),
         strict=True,
     ):
         usual = np.array(result.data["anywhere"]["uniform"][part])

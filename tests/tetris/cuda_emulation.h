@@ -194,8 +194,6 @@ inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
     for (int i = 0; i < 32; ++i) result |= (mask >> i & 1) != 0 ? static_cast<unsigned>(values[i]) : 0u;
     return result;
 }
-inline int __float_as_int(float value) { return cuda_emulation::from_bits<int>(cuda_emulation::to_bits(value)); }
-inline float __int_as_float(int value) { return cuda_emulation::from_bits<float>(cuda_emulation::to_bits(value)); }
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     const auto values = cuda_emulation::meet(mask, value);
     unsigned result = 0;

@@ -47,7 +47,7 @@ def test_placements_are_those_of_the_game(board: str) -> None:
 
 
 def lasts(rows: Rows, rules: Rules, most: int, first: int | None) -> int:
-    """Return how many pieces can be placed, at most ``most``; the worse of both, or in turns from one on."""
+    """Return how many pieces can be placed, at most ``most``: the worse of both, or alternating ones."""
     if most == 0:
         return 0
     found = []
