@@ -61,5 +61,5 @@ def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
     numbers = torch.ones(len(names), dtype=torch.float64, device=device)
     for index, name in enumerate(names):
         if name in DENOMINATORS:
-            numbers[index] = DENOMINATORS[name]  # on a GPU nothing is copied, which would wait for it
+            numbers[index].fill_(DENOMINATORS[name])  # to assign it would copy it to a GPU, and wait
     return numbers

@@ -23,8 +23,8 @@ from measure.provenance import Measured
 from tetris import Rollout, Rules, feature_names
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
-CONFIGURATIONS = 280
-NEXT_KNOWN = 30
+CONFIGURATIONS = 480
+NEXT_KNOWN = 40
 """Configurations with the next piece known."""
 
 # Every list of features is a library of its own to compile, and those with heights follow the width.

@@ -109,40 +109,38 @@ def small_boards() -> str:
 
 def next_piece() -> str:
     """Return lines a game of controllers that know one piece and of the same ones that know two."""
-    results, rows = load_all("next_piece"), []
-    for result in results:
-        measured = iter(result.data["measurements"])
-        for one, two in zip(measured, measured, strict=True):
-            times = two["lines_per_game"] / one["lines_per_game"]
-            shown = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
-            rows.append([one["board"], one["controller"], _with_interval(one), _with_interval(two), shown])
+    result, rows = load("h200/next_piece"), []
+    measured = iter(result.data["measurements"])
+    for one, two in zip(measured, measured, strict=True):
+        times = two["lines_per_game"] / one["lines_per_game"]
+        shown = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+        rows.append([one["board"], one["controller"], _with_interval(one), _with_interval(two), shown])
     header = ["board", "controller", "one piece known", "the next one, too", "times"]
-    return table_block(header, rows, *results)
+    return table_block(header, rows, result)
 
 
 def next_piece_estimated() -> str:
     """Return what is played with the next piece known beside what importance splitting estimates."""
-    results, rows = load_all("next_piece"), []
-    for result in results:
-        played = {
-            each["board"]: each
-            for each in result.data["measurements"]
-            if (each["controller"], each["pieces_known"]) == ("dt20", 2)
-        }
-        for found in result.data["estimates"]:
-            board, here = found["board"], played.get(found["board"])
-            width = Rules.parse_board(board)[0]
-            rows.append(
-                [
-                    board,
-                    _interval(here, here["decisions"] / here["lines"]) if here else "-",
-                    _interval(found, width / 4),  # a piece has four cells
-                    _interval(found),
-                    str(found["estimates"]),
-                ]
-            )
+    result, rows = load("h200/next_piece"), []
+    played = {
+        each["board"]: each
+        for each in result.data["measurements"]
+        if (each["controller"], each["pieces_known"]) == ("dt20", 2)
+    }
+    for found in result.data["estimates"]:
+        board, here = found["board"], played.get(found["board"])
+        width = Rules.parse_board(board)[0]
+        rows.append(
+            [
+                board,
+                _interval(here, here["decisions"] / here["lines"]) if here else "-",
+                _interval(found, width / 4),  # a piece has four cells
+                _interval(found),
+                str(found["estimates"]),
+            ]
+        )
     header = ["board", "decisions a game, played", "estimated", "lines a game, estimated", "estimates"]
-    return table_block(header, rows, *results)
+    return table_block(header, rows, result)
 
 
 def other_rules() -> str:
