@@ -43,7 +43,11 @@ class Explanation:
 
 
 def decisions(
-    controller: LinearController, rules: Rules, pieces: Pieces, pieces_known: int = 1
+    controller: LinearController,
+    rules: Rules,
+    pieces: Pieces,
+    pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> Iterator[AfterState]:
     """Yield the after-state of every decision, without end; a game over is followed by an empty board.
 
@@ -52,6 +56,7 @@ def decisions(
         rules: The rules of the games.
         pieces: ``pieces[t]`` is the piece of decision t.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: See `tetris.game.choose`.
 
     Raises:
         ValueError: If the controller cannot play on that board.
@@ -60,7 +65,7 @@ def decisions(
     rows: Rows = ()
     t = 0
     while True:
-        after = decide(rows, pieces, t, weights, names, rules, pieces_known)
+        after = decide(rows, pieces, t, weights, names, rules, pieces_known, lookahead)
         yield after
         rows = () if after.game_over else after.rows
         t += 1

@@ -164,6 +164,7 @@ def choose(
     names: tuple[str, ...],
     rules: Rules,
     next_piece: int | None = None,
+    lookahead: bool = False,
 ) -> AfterState:
     """Return the after-state of the placement that a linear controller chooses.
 
@@ -173,6 +174,9 @@ def choose(
     With the next piece known, a placement's value is that of the best pair it begins: see `pair_value`. Where
     every pair ends the game, it decides as if the next piece were not known.
 
+    With lookahead the two placements of the greatest values are compared by their `prospect`, an expectation
+    over the next piece (expectimax of depth two); the second one is chosen if its prospect is greater.
+
     Args:
         rows: The stack.
         piece: Number of the piece that falls.
@@ -180,14 +184,32 @@ def choose(
         names: Names of the features, in their order.
         rules: The rules of the game.
         next_piece: Number of the piece that falls after it; None: not known.
+        lookahead: Whether to look ahead where the next piece is not known.
     """
     candidates = list(after_states(rows, piece, rules))
     best = None
     if next_piece is not None:
         best = _first_best([pair_value(after, next_piece, weights, names) for after in candidates])
     if best is None:
-        best = _first_best(_values(candidates, weights, names))
+        values = _values(candidates, weights, names)
+        best = _first_best(values)
+        if lookahead and best is not None:
+            second = _first_best([*values[:best], _NEVER, *values[best + 1 :]])
+            two = [best] if second is None else [best, second]
+            best = max(two, key=lambda index: prospect(candidates[index], weights, names))
     return candidates[best or 0]
+
+
+def prospect(after: AfterState, weights: Weights, names: tuple[str, ...]) -> tuple[int, float]:
+    """Return how a placement does with the pieces that may come next, each as likely as the others.
+
+    Returns:
+        With how many of them the game goes on, and the sum of `pair_value` over these; compared in this
+        order. In bags all seven may come, whatever the bag has left.
+    """
+    values = [pair_value(after, piece, weights, names) for piece in after.rules.piece_set]
+    surviving = [value for value in values if value > _NEVER]
+    return len(surviving), sum(surviving)
 
 
 def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]) -> float:
@@ -256,6 +278,7 @@ def decide(
     names: tuple[str, ...],
     rules: Rules,
     pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> AfterState:
     """Return the after-state of decision t: what `choose` plays, `with_next` piece of the stream.
 
@@ -267,8 +290,9 @@ def decide(
         names: Names of the features, in their order.
         rules: The rules of the game.
         pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
+        lookahead: See `choose`.
     """
-    after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known))
+    after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known), lookahead)
     return with_next(after, known_next(pieces, t, 2)) if rules.original else after
 
 
@@ -281,6 +305,7 @@ def steps(
     start: int,
     decisions: int,
     pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> Iterator[Step]:
     """Yield the decisions start to start + decisions - 1; after a game over the board is empty.
 
@@ -293,9 +318,10 @@ def steps(
         start: Number of the first decision.
         decisions: Number of decisions.
         pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
+        lookahead: See `choose`.
     """
     for t in range(start, start + decisions):
-        after = decide(rows, pieces, t, weights, names, rules, pieces_known)
+        after = decide(rows, pieces, t, weights, names, rules, pieces_known, lookahead)
         features = feature_values(after, names)
         yield Step(
             piece=after.shape.piece,
@@ -323,6 +349,7 @@ def play(
     last_game: int | None = None,
     pieces_known: int = 1,
     known_in: int | None = None,
+    lookahead: bool = False,
 ) -> tuple[Rows, int, int, int]:
     """Play part of a stream of games; after a game over the next one begins on an empty board.
 
@@ -338,6 +365,7 @@ def play(
         last_game: Stop at the end of this many games. None: no limit.
         pieces_known: 1, the piece that falls, or 2, the next one of the stream, too.
         known_in: The stream in which the piece that falls first was known. None: this one.
+        lookahead: See `choose`.
 
     Returns:
         The stack after the last decision, lines removed (those of unfinished games included), games ended,
@@ -348,7 +376,7 @@ def play(
     lines = games = made = 0
     while made < decisions and games != last_game:
         t = start + made
-        after = choose(rows, falls, weights, names, rules, known_next(pieces, t, pieces_known))
+        after = choose(rows, falls, weights, names, rules, known_next(pieces, t, pieces_known), lookahead)
         falls = pieces[t + 1]
         after = with_next(after, falls)
         lines += after.lines

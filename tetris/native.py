@@ -82,35 +82,44 @@ def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[t
     return digest, [header.parent], macros
 
 
-def extension(names: tuple[str, ...], *, native: bool = True, pieces_known: int = 1) -> Extension:
+def extension(
+    names: tuple[str, ...], *, native: bool = True, pieces_known: int = 1, lookahead: bool = False
+) -> Extension:
     """Return the library of a list of features.
 
     Args:
         names: Feature names in their order, as `tetris.feature_sets.feature_names` gives them.
         native: Whether to use all that this machine's processor can do; otherwise it runs on any
             of this architecture (x86-64: of any since 2011).
-        pieces_known: See `tetris.Rollout`; each number has a library of its own.
+        pieces_known: See `tetris.Rollout`; each way to decide has a library of its own.
+        lookahead: See `tetris.Rollout`.
 
     Raises:
         ValueError: If a feature is defined in Python only.
     """
     digest, includes, defines = feature_definitions(names)
-    known = "" if pieces_known == 1 else f"_known{pieces_known}"
-    name = f"tetris_engine_{digest}{known}{'' if native else '_portable'}"
+    suffix, sight = (
+        ("_ahead", "ANY_NEXT_PIECE")
+        if lookahead
+        else ("", "PIECE")
+        if pieces_known == 1
+        else ("_known2", "NEXT_PIECE")
+    )
+    name = f"tetris_engine_{digest}{suffix}{'' if native else '_portable'}"
     return Extension(
         name=name,
         sources=(_ENGINE / "rollout.cpp",),
         include_dirs=(_ENGINE, _KERNELS, *includes),
-        defines=(("TETRIS_LIBRARY", name), ("TETRIS_PIECES_KNOWN", str(pieces_known)), *defines),
+        defines=(("TETRIS_LIBRARY", name), ("TETRIS_SIGHT", sight), *defines),
         native=native,
         flags=ENGINE_FLAGS if native else (*ENGINE_FLAGS, *_PORTABLE_FLAGS),
         reason=_reason(names),
     )
 
 
-def cuda_extension(names: tuple[str, ...], *, pieces_known: int = 1) -> Extension:
+def cuda_extension(names: tuple[str, ...], *, pieces_known: int = 1, lookahead: bool = False) -> Extension:
     """Return the library that adds the CUDA engine to that of `extension`."""
-    engine = extension(names, pieces_known=pieces_known)
+    engine = extension(names, pieces_known=pieces_known, lookahead=lookahead)
     return Extension(
         name=f"{engine.name}_cuda",
         sources=(_ENGINE / "rollout.cu",),
@@ -121,15 +130,22 @@ def cuda_extension(names: tuple[str, ...], *, pieces_known: int = 1) -> Extensio
     )
 
 
-def libraries(names: tuple[str, ...], *, cuda: bool, pieces_known: int = 1) -> list[Extension]:
+def libraries(
+    names: tuple[str, ...], *, cuda: bool, pieces_known: int = 1, lookahead: bool = False
+) -> list[Extension]:
     """Return the libraries that play a list of features, on a GPU, too, if ``cuda``."""
-    on_gpu = [cuda_extension(names, pieces_known=pieces_known)] if cuda else []
-    return [extension(names, pieces_known=pieces_known), *on_gpu]
+    on_gpu = [cuda_extension(names, pieces_known=pieces_known, lookahead=lookahead)] if cuda else []
+    return [extension(names, pieces_known=pieces_known, lookahead=lookahead), *on_gpu]
 
 
 @functools.cache
 def operators(
-    names: tuple[str, ...], *, native: bool = True, cuda: bool = False, pieces_known: int = 1
+    names: tuple[str, ...],
+    *,
+    native: bool = True,
+    cuda: bool = False,
+    pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> Any:
     """Return the operators of a feature list's library, built if need be (``torch.ops.<library>``).
 
@@ -138,16 +154,17 @@ def operators(
         native: See `extension`.
         cuda: Whether they shall take CUDA tensors, too.
         pieces_known: See `extension`.
+        lookahead: See `extension`.
 
     Raises:
         ValueError: A feature is defined in Python only.
         kernels.build.CompilerMissingError: There is no C++ compiler.
         kernels.build.BuildError: The library could not be built or loaded.
     """
-    library = extension(names, native=native, pieces_known=pieces_known)
+    library = extension(names, native=native, pieces_known=pieces_known, lookahead=lookahead)
     library.load()
     if cuda:
-        cuda_extension(names, pieces_known=pieces_known).load()
+        cuda_extension(names, pieces_known=pieces_known, lookahead=lookahead).load()
     return getattr(torch.ops, library.name)
 
 

@@ -81,6 +81,7 @@ def play_game(
     stream: int = 0,
     most_pieces: int = 1000,
     pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> PlayedGame:
     """Play a game to its end, or its first pieces, and keep every board.
 
@@ -101,6 +102,7 @@ def play_game(
         most_pieces: Pieces after which a game that goes on is left, at least 1.
         pieces_known: 1: the controller knows the piece that falls; 2: the next one, too, see
             `tetris.game.choose`.
+        lookahead: Whether it thinks of all pieces that may come next, see there.
 
     Raises:
         OSError: If the controller's file cannot be read.
@@ -115,7 +117,8 @@ def play_game(
     check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
     names, pieces = played.names_on(rules), PieceStream(rules, seed, stream)
     made = []
-    for step in steps((), pieces, played.played_weights, names, rules, 0, most_pieces, pieces_known):
+    weights, way = played.played_weights, (pieces_known, lookahead)
+    for step in steps((), pieces, weights, names, rules, 0, most_pieces, *way):
         made.append(step)
         if step.game_over:
             break

@@ -75,6 +75,8 @@ class Rollout:
         first_stream: Number of the first stream, 0 to 2^62.
         pieces_known: 1: a controller knows the piece that falls; 2: the next one of its stream, too, and
             decides by both placements, see `tetris.game.choose`. A decision takes some twenty times as long.
+        lookahead: Whether a controller that knows one piece compares its two best placements by all pieces
+            that may come next, see `tetris.game.choose`. A decision takes some fifteen times as long.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
             the same result. The CUDA engine ignores it.
@@ -100,6 +102,7 @@ class Rollout:
         games_per_stream: int | None = None,
         first_stream: int = 0,
         pieces_known: int = 1,
+        lookahead: bool = False,
         portable: bool = False,
     ) -> None:
         """Set up empty boards; see the class."""
@@ -109,7 +112,8 @@ class Rollout:
             known = f"{', '.join(ENGINES[:-1])} or {ENGINES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
-        for name, flag in (("share_streams", share_streams), ("portable", portable)):
+        flags = {"share_streams": share_streams, "lookahead": lookahead, "portable": portable}
+        for name, flag in flags.items():
             if not isinstance(flag, bool):
                 raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self.streams = check_integer("streams", streams, 1, 1 << 31)
@@ -121,6 +125,9 @@ class Rollout:
             games_per_stream = check_integer("games_per_stream", games_per_stream, 1, 1 << 62)
         self.games_per_stream = games_per_stream
         self.pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
+        if lookahead and pieces_known > 1:
+            raise ValueError("expected lookahead with one piece known: it thinks of the next one")
+        self.lookahead = lookahead
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
         self._portable = portable
@@ -144,11 +151,12 @@ class Rollout:
                 native=cuda or not self._portable,
                 cuda=cuda,
                 pieces_known=self.pieces_known,
+                lookahead=self.lookahead,
             )
             if self.device != "python"
             else None
         )
-        kind = (self.names, self.rules, boards, self.weights.device, self.pieces_known)
+        kind = (self.names, self.rules, boards, self.weights.device, self.pieces_known, self.lookahead)
         self._pacer = LaunchPacer(kind, boards, steady=self.games_per_stream is None) if cuda else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -298,6 +306,7 @@ class Rollout:
                     self._games_left(candidate, index),
                     self.pieces_known,
                     None if known_in is None else self._stream(candidate, known_in),
+                    self.lookahead,
                 )
                 columns = [
                     sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)
@@ -334,6 +343,7 @@ def rollout(
     games_per_stream: int | None = None,
     first_stream: int = 0,
     pieces_known: int = 1,
+    lookahead: bool = False,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
     """Play every candidate for a fixed number of decisions or games.
@@ -350,6 +360,7 @@ def rollout(
         games_per_stream: Games after which a stream stops. None: never.
         first_stream: Number of the first stream.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: Whether to think of all pieces that may come next.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -371,6 +382,7 @@ def rollout(
         games_per_stream=games_per_stream,
         first_stream=first_stream,
         pieces_known=pieces_known,
+        lookahead=lookahead,
     )
     return games.advance(decisions, check)
 

@@ -114,6 +114,7 @@ def split_rollout(
     share_streams: bool = True,
     first_stream: int = 0,
     pieces_known: int = 1,
+    lookahead: bool = False,
     check: Callable[[], None] | None = None,
 ) -> SplitResult:
     """Estimate the termination rate of each candidate, by importance splitting.
@@ -135,6 +136,7 @@ def split_rollout(
         share_streams: Whether all candidates have the same pieces.
         first_stream: Number of the first stream.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: See `Rollout`.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -158,6 +160,7 @@ def split_rollout(
         share_streams=share_streams,
         first_stream=first_stream,
         pieces_known=pieces_known,
+        lookahead=lookahead,
     )
     size = BAG_STEP if rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size

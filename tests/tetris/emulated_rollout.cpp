@@ -26,7 +26,7 @@ void launch_as(int64_t blocks, int64_t warps) {
 struct Emulated {
     template <class List>
     static void play(const RolloutArguments& all, const Tensor&) {
-        if constexpr (TETRIS_PIECES_KNOWN == 2) play_pairs<List>(all);
+        if constexpr (Sight::TETRIS_SIGHT == Sight::NEXT_PIECE) play_pairs<List>(all);
         else if (launched_warps > 0) play_pool<List>(all);
         else cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
     }
@@ -47,8 +47,8 @@ struct Emulated {
         std::vector<GameState> states(all.total);
         const PoolJob job{all, states.data(), kept_bytes<List>()};
         cuda_emulation::launch(launched_blocks, launched_warps * WARP, sizeof(PoolMemory) + launched_warps * job.kept, [&] {
-            if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH>(job);
-            else rollout_pool<List, 0>(job);
+            if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH, Sight::TETRIS_SIGHT>(job);
+            else rollout_pool<List, 0, Sight::TETRIS_SIGHT>(job);
         });
     }
 };

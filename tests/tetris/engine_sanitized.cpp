@@ -36,7 +36,7 @@ bool removes_full_rows() {
 }
 
 // A controller that avoids holes on each kind of board, one that prefers them, and equal scores.
-template <class L, class Tall, int PIECES_KNOWN>
+template <class L, class Tall, Sight SIGHT>
 Totals play() {
     Totals all;
     for (const int64_t rule : {0, 1, 2}) {
@@ -46,11 +46,11 @@ Totals play() {
                     int32_t weights[Features::COUNT];
                     for (int i = 0; i < Features::COUNT; ++i) weights[i] = scale * (1 + i % 5);
                     const GameRules rules = GameRules::of(width, height, rule);
-                    StreamRollout<L, Tall, Features, PIECES_KNOWN> games(rules, weights);
+                    StreamRollout<L, Tall, Features, SIGHT> games(rules, weights);
                     const PieceSource source{0x6543210, PIECES, rule == 1};
                     PieceReader pieces({source, ~uint64_t{0}, static_cast<uint64_t>(width * height)}, 0);
                     StoredBoard board{};
-                    games.play(board, pieces, {PIECES_KNOWN == 1 ? 200 : 50, int64_t{1} << 62}, all);
+                    games.play(board, pieces, {SIGHT == Sight::PIECE ? 200 : 50, int64_t{1} << 62}, all);
                 }
             }
         }
@@ -63,8 +63,11 @@ Totals play() {
 int main() {
     const bool right = removes_full_rows<FastestLanes>() && removes_full_rows<TallLanes>() && removes_full_rows<ScalarLanes>();
     std::printf("%d", right);
-    for (const Totals& all : {play<FastestLanes, TallLanes, 1>(), play<ScalarLanes, ScalarLanes, 1>(),
-                              play<FastestLanes, TallLanes, 2>(), play<ScalarLanes, ScalarLanes, 2>()}) {
+    for (const Totals& all : {play<FastestLanes, TallLanes, Sight::PIECE>(), play<ScalarLanes, ScalarLanes, Sight::PIECE>(),
+                              play<FastestLanes, TallLanes, Sight::NEXT_PIECE>(),
+                              play<ScalarLanes, ScalarLanes, Sight::NEXT_PIECE>(),
+                              play<FastestLanes, TallLanes, Sight::ANY_NEXT_PIECE>(),
+                              play<ScalarLanes, ScalarLanes, Sight::ANY_NEXT_PIECE>()}) {
         std::printf(" %lld %lld", static_cast<long long>(all.lines), static_cast<long long>(all.games));
     }
     std::printf("\n");

@@ -33,5 +33,5 @@ def test_arm_plays_the_games_of_this_machine(tmp_path: Path) -> None:
     games = _games(tmp_path, [cross], [emulator])
     vectors, scalar = games.split("--\n")
     assert vectors == scalar
-    assert len(vectors.splitlines()) == 35
+    assert len(vectors.splitlines()) == 40
     assert games == _games(tmp_path, list(find_compiler().command), [])

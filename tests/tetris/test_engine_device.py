@@ -19,9 +19,16 @@ FOLDERS = (ENGINE, Path(kernels.__file__).parent)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("features", "pieces_known"), [("dt", 1), ("dt_columns", 1), ("bertsekas", 1), ("dt_columns", 2)]
+    ("features", "sight"),
+    [
+        ("dt", "PIECE"),
+        ("dt_columns", "PIECE"),
+        ("bertsekas", "PIECE"),
+        ("dt_columns", "NEXT_PIECE"),
+        ("dt_columns", "ANY_NEXT_PIECE"),
+    ],
 )
-def test_the_cuda_engine_compiles_for_every_gpu(features: str, pieces_known: int) -> None:
+def test_the_cuda_engine_compiles_for_every_gpu(features: str, sight: str) -> None:
     try:
         newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
@@ -34,6 +41,6 @@ def test_the_cuda_engine_compiles_for_every_gpu(features: str, pieces_known: int
         defines=(
             ("TETRIS_FEATURES", feature_list(feature_names(features))),
             ("TETRIS_LIBRARY", "tetris_engine_test"),
-            ("TETRIS_PIECES_KNOWN", str(pieces_known)),
+            ("TETRIS_SIGHT", sight),
         ),
     )

@@ -19,10 +19,11 @@ from tetris.rollouts import Rollout
 HERE = Path(__file__).parent
 
 
-def emulated(names: tuple[str, ...], pieces_known: int) -> Any:
-    """The operator of emulated_rollout.cpp for a list of features and a number of known pieces."""
-    structs, engine = feature_list(names), extension(names, pieces_known=pieces_known)
-    name = f"tetris_emulated_{hashlib.sha256(f'{structs} {pieces_known}'.encode()).hexdigest()[:8]}"
+def emulated(names: tuple[str, ...], pieces_known: int, lookahead: bool) -> Any:
+    """The operator of emulated_rollout.cpp for a list of features and a way to decide."""
+    structs, engine = feature_list(names), extension(names, pieces_known=pieces_known, lookahead=lookahead)
+    way = f"{structs} {pieces_known}{' ahead' if lookahead else ''}"
+    name = f"tetris_emulated_{hashlib.sha256(way.encode()).hexdigest()[:8]}"
     library = Extension(
         name=name,
         sources=(HERE / "emulated_rollout.cpp",),
@@ -56,7 +57,7 @@ def play_both(
     Before each part streams change boards.
     """
     expected, actual = (Rollout(weights, rules, streams, 5, features=features, **options) for _ in range(2))
-    actual._operators = emulated(expected.names, expected.pieces_known)
+    actual._operators = emulated(expected.names, expected.pieces_known, expected.lookahead)
     actual._operators.launch_as(blocks, warps)
     source = torch.arange(streams).flip(0).expand(len(weights), -1)
     for decisions in splits:
@@ -117,6 +118,23 @@ def test_it_knows_the_next_piece_as_the_cpu_does(rules: Rules, options: dict[str
 def test_it_knows_the_next_piece_with_features_of_columns_and_an_odd_number_of_games() -> None:
     weights = torch.randn(1, len(feature_names("bertsekas")), generator=torch.Generator().manual_seed(4))
     play_both(weights, Rules(10, 8), 3, "bertsekas", 0, splits=(1, 25), pieces_known=2)
+
+
+@pytest.mark.parametrize(
+    ("rules", "options"),
+    [
+        (Rules(10, 10), {}),
+        (Rules(5, 8, clear_on_overflow=True, pieces="bag"), {"share_streams": False}),
+        (Rules(4, 4, pieces="SZ"), {"first_stream": 1 << 40, "games_per_stream": 2}),
+        (Rules(6, 5, original=True), {}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("scale", [1.0, 1e33])
+def test_it_looks_ahead_as_the_cpu_does(rules: Rules, options: dict[str, Any], scale: float) -> None:
+    noise = torch.randn(2, 9, generator=torch.Generator().manual_seed(3))
+    weights = torch.stack([torch.tensor(published("dt10").weights), noise[0], noise[1].round()]) * scale
+    play_both(weights, rules, 5, "dt", 2, splits=(1, 33), lookahead=True, **options)
 
 
 def test_it_plays_more_games_than_a_block_has_in_hand() -> None:

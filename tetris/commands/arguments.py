@@ -58,6 +58,14 @@ def add_pieces_known(group: Group, *, default: int | None = 1) -> None:
     group.add_argument("--pieces-known", type=int, choices=(1, 2), help=f"{text}{_by_default(default)}")
 
 
+def add_sight(group: argparse._ArgumentGroup) -> None:
+    """Add ``--pieces-known`` and ``--lookahead``, one of them."""
+    either = group.add_mutually_exclusive_group()
+    add_pieces_known(either)
+    text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
+    either.add_argument("--lookahead", action="store_true", help=text)
+
+
 def add_seed(group: Group) -> None:
     """Add ``--seed``, the seed of the pieces; see `add_board`."""
     group.add_argument("--seed", type=seed, metavar="N", help=f"of the pieces{_by_default(DEFAULT_SEED)}")

@@ -20,9 +20,9 @@ from tetris.commands.arguments import (
     add_device,
     add_feature_header,
     add_pieces,
-    add_pieces_known,
     add_rule,
     add_seed,
+    add_sight,
     game_rules,
     read_controllers,
 )
@@ -38,7 +38,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     add_controllers(parser)
     game = parser.add_argument_group("game")
-    for add in (add_board, add_rule, add_pieces, add_pieces_known, add_seed):
+    for add in (add_board, add_rule, add_pieces, add_sight, add_seed):
         add(game)
     add_device(game, ("auto", *NATIVE))
     add_feature_header(game)
@@ -90,7 +90,7 @@ def score(arguments: argparse.Namespace) -> int:
         if device not in NATIVE:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
         check_integer("--streams", streams, 2, MOST_STREAMS)
-    known = arguments.pieces_known or 1
+    way = arguments.pieces_known or 1, arguments.lookahead
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
@@ -101,8 +101,8 @@ def score(arguments: argparse.Namespace) -> int:
     found = []
     for label, controller in controllers:
         with one_line_errors():
-            check_rarely_loses(label, controller, rules, device, seed, known)
-        found.append(estimate(label, controller, rules, device, enough, seed, streams, pieces_known=known))
+            check_rarely_loses(label, controller, rules, device, seed, *way)
+        found.append(estimate(label, controller, rules, device, enough, seed, streams, None, *way))
     scores = [each.to_dict() for each in found]
     print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
     return 0

@@ -18,9 +18,9 @@ from tetris.commands.arguments import (
     add_device,
     add_feature_header,
     add_pieces,
-    add_pieces_known,
     add_rule,
     add_seed,
+    add_sight,
     game_rules,
     read_controllers,
 )
@@ -49,7 +49,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="FILE",
         help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
     )
-    add_pieces_known(game)
+    add_sight(game)
     add_seed(game)
     add_device(game)
     add_feature_header(game)
@@ -142,17 +142,19 @@ def score(arguments: argparse.Namespace) -> int:
             Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
         )
     number = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    known = arguments.pieces_known or 1
+    way = arguments.pieces_known or 1, arguments.lookahead
     measurements = []
     for label, controller in controllers:
         played: list[Step] = []
         if stepwise:
             pieces = PieceStream(rules, number, 0) if sequence is None else sequence
-            played, counts, seconds = play_steps(controller, rules, pieces, limit, known)
+            played, counts, seconds = play_steps(controller, rules, pieces, limit, *way)
         else:
             with progress_bar(label, limit) as progress:
                 counts, seconds = measure(
-                    controller, rules, limit, number, device, progress, pieces_known=known
+                    *(controller, rules, limit, number, device, progress),
+                    pieces_known=way[0],
+                    lookahead=way[1],
                 )
         measurement = Measurement(
             label=label,
@@ -163,7 +165,8 @@ def score(arguments: argparse.Namespace) -> int:
             device=device,
             score=counts,
             seconds=seconds,
-            pieces_known=known,
+            pieces_known=way[0],
+            lookahead=way[1],
         )
         measurements.append(measurement)
         if arguments.replay and ranks.rank() == 0:

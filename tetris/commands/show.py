@@ -22,7 +22,7 @@ from tetris.rules import Rules
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """The default controllers: the best one of the package, and the best one for boards of any width."""
 
-_OF_A_GAME = ("board", "rule", "pieces", "pieces_known", "seed")
+_OF_A_GAME = ("board", "rule", "pieces", "pieces_known", "lookahead", "seed")
 
 STREAM = 0
 """The stream of pieces that is played."""
@@ -40,6 +40,7 @@ class Show:
         label: Label of the controller or replay.
         replay: The replay; None for a controller.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: Whether all pieces that may come next are thought of.
     """
 
     rules: Rules
@@ -49,6 +50,7 @@ class Show:
     label: str
     replay: Replay | None = None
     pieces_known: int = 1
+    lookahead: bool = False
 
     @property
     def pieces(self) -> Pieces | None:
@@ -62,7 +64,7 @@ class Show:
     def title(self) -> list[str]:
         """The title, in lines for the screen."""
         source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
-        known = ", the next one known" if self.pieces_known > 1 else ""
+        known = ", the next one known" if self.pieces_known > 1 else ", lookahead" if self.lookahead else ""
         return [f"{self.label} on {self.rules.board}, {self.rules.rule} rule", f"pieces {source}{known}"]
 
     def played(self) -> Iterator[AfterState]:
@@ -73,14 +75,14 @@ class Show:
             assert self.controller is not None
             pieces = self.pieces
             assert pieces is not None
-            yield from decisions(self.controller, self.rules, pieces, self.pieces_known)
+            yield from decisions(self.controller, self.rules, pieces, self.pieces_known, self.lookahead)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments; see ``watch_tetris.py --help``."""
     source = arguments.source
     if source is not None and _is_replay(source):
-        given = [name for name in _OF_A_GAME if getattr(arguments, name) is not None]
+        given = [name for name in _OF_A_GAME if getattr(arguments, name) not in (None, False)]
         if given or arguments.play:
             flag = (*given, "play")[0].replace("_", "-")
             raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
@@ -96,7 +98,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
     controller.names_on(rules)
     label = controller_label(controller, _file_name(Path(source)))
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    return Show(rules, controller, seed, STREAM, label, pieces_known=arguments.pieces_known or 1)
+    way = arguments.pieces_known or 1, arguments.lookahead
+    return Show(rules, controller, seed, STREAM, label, None, *way)
 
 
 def default_name(rules: Rules) -> str:

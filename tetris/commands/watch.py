@@ -17,9 +17,9 @@ from tetris.commands.arguments import (
     add_board,
     add_feature_header,
     add_pieces,
-    add_pieces_known,
     add_rule,
     add_seed,
+    add_sight,
 )
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
@@ -55,7 +55,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_board(game)
     add_rule(game)
     add_pieces(game)
-    add_pieces_known(game)
+    add_sight(game)
     add_seed(game)
     add_feature_header(game)
     length = parser.add_argument_group("length, one of the first two, and speed")
@@ -117,7 +117,8 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     assert show.pieces is not None
     terminal = Terminal(sys.stdout, sys.stdin.fileno())
     title = replace(show, label="you").title
-    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, show.pieces_known)
+    way = show.pieces_known, show.lookahead
+    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, *way)
     try:
         with terminal:
             player.run()

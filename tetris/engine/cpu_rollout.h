@@ -26,8 +26,8 @@ struct StoredBoard {
     uint32_t columns[MAX_WIDTH];
 };
 
-// A game that restarts when it ends, played in lanes L. PIECES_KNOWN: 1, the piece that falls, or 2, the next one, too.
-template <class L, class List, int PIECES_KNOWN>
+// A game that restarts when it ends, played in lanes L.
+template <class L, class List, Sight SIGHT>
 class LaneRollout {
    public:
     using Word = typename L::Word;
@@ -45,7 +45,8 @@ class LaneRollout {
         typename L::ColumnBits cells = load(stored);
         while (!goal.reached(pieces, totals) && L::any(cells & higher) == above) {
             const int piece = pieces.next();
-            if constexpr (PIECES_KNOWN == 2) cells = decide(cells, totals, piece, pieces.known);
+            if constexpr (SIGHT == Sight::NEXT_PIECE) cells = decide(cells, totals, piece, pieces.known);
+            else if constexpr (SIGHT == Sight::ANY_NEXT_PIECE) cells = decide(cells, totals, piece, pieces.source);
             else cells = decide(cells, totals, piece);
             if (chooser_.rules.original && !appears(geometry_, cells, pieces.known)) {
                 ++totals.games;
@@ -56,10 +57,10 @@ class LaneRollout {
     }
 
    private:
-    // One decision; the new columns. `next`: the next piece, where it is known.
+    // One decision; the new columns. `next`: the next piece, or the source of it.
     template <class... Next>
     TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells, Totals& totals, int piece,
-                                                  Next... next) const {
+                                                  const Next&... next) const {
         const Board<L> board(geometry_, cells);
         const Choice choice = chooser_.choose(board, piece, next...);
         const int place = choice.place == Choice::NONE ? 0 : choice.place;
@@ -90,7 +91,7 @@ class LaneRollout {
 };
 
 // A stream in lanes L, and in lanes Tall while the stack is too high for those.
-template <class L, class Tall, class List, int PIECES_KNOWN = 1, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
+template <class L, class Tall, class List, Sight SIGHT = Sight::PIECE, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
 class StreamRollout {
    public:
     StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
@@ -104,10 +105,10 @@ class StreamRollout {
     }
 
    private:
-    // The highest stack that lanes L are for. Where the next piece is known, it falls on a stack that may have risen by a piece,
+    // The highest stack that lanes L are for. The next piece, where it counts, falls on a stack that may have risen by a piece,
     // but is no higher than the board.
     int highest() const {
-        return PIECES_KNOWN == 1 || rules_.height <= L::MAX_STACK ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
+        return SIGHT == Sight::PIECE || rules_.height <= L::MAX_STACK ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
     }
 
     bool is_tall(const StoredBoard& board) const {
@@ -124,12 +125,12 @@ class StreamRollout {
 
     const GameRules& rules_;
     const int32_t* weights_;
-    std::optional<LaneRollout<L, List, PIECES_KNOWN>> low_;
-    std::optional<LaneRollout<Tall, List, PIECES_KNOWN>> tall_;
+    std::optional<LaneRollout<L, List, SIGHT>> low_;
+    std::optional<LaneRollout<Tall, List, SIGHT>> tall_;
 };
 
-template <class L, class Tall, class List, int PIECES_KNOWN>
-class StreamRollout<L, Tall, List, PIECES_KNOWN, true> {
+template <class L, class Tall, class List, Sight SIGHT>
+class StreamRollout<L, Tall, List, SIGHT, true> {
    public:
     StreamRollout(const GameRules& rules, const int32_t* weights) : all_(rules, weights) {}
     void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
@@ -139,7 +140,7 @@ class StreamRollout<L, Tall, List, PIECES_KNOWN, true> {
    private:
     static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;  // no column is higher
 
-    LaneRollout<L, List, PIECES_KNOWN> all_;
+    LaneRollout<L, List, SIGHT> all_;
 };
 
 }  // namespace tetris

@@ -3,10 +3,14 @@
 
 #include "column_scores.h"
 #include "own_features.h"
+#include "piece_stream.h"
 #include "row_features.h"
 #include "surface_features.h"
 
 namespace tetris {
+
+// What a decision looks at: the piece that falls; the next one, too; or, where that is not known, all that may come next.
+enum class Sight { PIECE, NEXT_PIECE, ANY_NEXT_PIECE };
 
 // What a feature, or several of one source, know of the board before the drop.
 template <class L, class Source>
@@ -174,26 +178,81 @@ TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const int32_t* weights
     return {List::template value<L>(weights, after), place};
 }
 
+// Calls visit(place) for every placement of a piece, in the order of the search.
+template <class L, class Visit>
+TETRIS_FUNCTION void each_placement(const Geometry<L>& geometry, int piece, const Visit& visit) {
+    for (int orientation = 0; orientation < MAX_ORIENTATIONS; ++orientation) {
+        const int width = shape_of(piece, orientation).width;
+        if (width == 0) break;  // it has no more orientations
+        for (int column = 0; column <= geometry.width - width; ++column) visit(orientation * ORDER_STRIDE + column);
+    }
+}
+
 // The choice where the next piece is known: the placement that begins the best pair, or the best one on its own where every
 // pair ends the game. `choose(board, piece)` returns the best placement of a piece.
 template <class List, class L, class Choose>
 TETRIS_FUNCTION Choice choose_by_pairs(const Board<L>& board, const int32_t* weights, int piece, int next,
                                        const GameRules& rules, const Choose& choose) {
     Choice best = NO_CHOICE;
-    for (int orientation = 0; orientation < MAX_ORIENTATIONS; ++orientation) {
-        const int width = shape_of(piece, orientation).width;
-        if (width == 0) break;  // it has no more orientations
-        for (int column = 0; column <= board.geometry.width - width; ++column) {
-            const int place = orientation * ORDER_STRIDE + column;
-            const Landing<L> landing(board, piece, place, rules.clear_on_overflow);
-            if (landing.over || (rules.original && !appears(board.geometry, landing.cells, next))) continue;
-            const AfterState<L> after(board, landing, piece, place);
-            const Choice second = choose(after, next);
-            if (second.place == Choice::NONE) continue;
-            best.consider({second.score + List::template placement_value<L>(weights, after), place});
+    each_placement(board.geometry, piece, [&](int place) {
+        const Landing<L> landing(board, piece, place, rules.clear_on_overflow);
+        if (landing.over || (rules.original && !appears(board.geometry, landing.cells, next))) return;
+        const AfterState<L> after(board, landing, piece, place);
+        const Choice second = choose(after, next);
+        if (second.place == Choice::NONE) return;
+        best.consider({second.score + List::template placement_value<L>(weights, after), place});
+    });
+    return best.place != Choice::NONE ? best : choose(board, piece);
+}
+
+// How a placement does with the pieces that may come next: with how many of them the game goes on, and the sum of the best
+// pairs that it begins with these.
+struct Prospect {
+    int survived = -1;
+    int64_t sum = 0;
+    TETRIS_FUNCTION bool exceeds(const Prospect& other) const {
+        return survived != other.survived ? survived > other.survived : sum > other.sum;
+    }
+};
+
+// The choice where the next piece is not known, but thought of: of the two placements that are best on their own the one of the
+// better prospect. `score(place)` is that of a placement on its own; `choose(search, piece)` returns the best placement of a
+// piece on the board of `search`, which `search_on(board)` makes.
+template <class List, class L, class Score, class SearchOn, class Choose>
+TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights, int piece,
+                                           const PieceSource& source, const GameRules& rules, const Score& score,
+                                           const SearchOn& search_on, const Choose& choose) {
+    Choice two[2] = {NO_CHOICE, NO_CHOICE};
+    each_placement(board.geometry, piece, [&](int place) {
+        const Choice found = score(place);
+        const bool best = found.score > two[0].score;
+        if (best || found.score > two[1].score) two[1] = best ? two[0] : found;
+        if (best) two[0] = found;
+    });
+    Choice chosen = two[0];
+    Prospect most;
+    for (int i = 0; i < 2; ++i) {
+        // On a GPU threads that have no second placement search along.
+        const Choice first = i == 0 ? two[0] : two[1];
+        const int place = first.place == Choice::NONE ? 0 : first.place;
+        const Landing<L> landing(board, piece, place, rules.clear_on_overflow);
+        const AfterState<L> after(board, landing, piece, place, board.keeper);
+        auto search = search_on(after);
+        Prospect found{0, 0};
+        for (int k = 0; k < source.count; ++k) {
+            const int next = source.at(k);
+            const Choice second = choose(search, next);
+            if (second.place == Choice::NONE || (rules.original && !appears(board.geometry, landing.cells, next))) continue;
+            ++found.survived;
+            found.sum += second.score;
+        }
+        found.sum += static_cast<int64_t>(found.survived) * List::template placement_value<L>(weights, after);
+        if (first.place != Choice::NONE && found.exceeds(most)) {
+            most = found;
+            chosen = first;
         }
     }
-    return best.place != Choice::NONE ? best : choose(board, piece);
+    return chosen;
 }
 
 // Scores every placement of a piece on a board. `L` is the lanes, `List` the FeatureList.
@@ -230,6 +289,11 @@ struct Chooser {
     // NO_CHOICE where every placement ends the game.
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece) const {
         Search search(*this, board);
+        return choose(search, piece);
+    }
+    TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
+        search.best.clear();
+        search.rest = 0;
         const Plan<L>& plan = plan_of<L>(piece);
         for (int i = 0; i < plan.ones.count; ++i) score_group(search, plan.ones.group[i]);
         for (int i = 0; i < plan.fours.count; ++i) score_group(search, plan.fours.group[i]);
@@ -237,7 +301,7 @@ struct Chooser {
         for (int i = 0; i < plan.threes.count; ++i) score_group(search, plan.threes.group[i]);
         Choice choice = L::first_best(search.best);
         for (uint64_t rest = search.rest; rest != 0; rest &= rest - 1) {
-            choice.consider(score_whole(board, piece, lowest_bit(rest)));
+            choice.consider(score_whole(search.board, piece, lowest_bit(rest)));
         }
         return choice;
     }
@@ -246,6 +310,14 @@ struct Chooser {
     TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, int next) const {
         return choose_by_pairs<List>(board, weights, piece, next, rules,
                                      [this](const Board<L>& on, int falls) { return choose(on, falls); });
+    }
+
+    // The same where it is not known, but thought of.
+    TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, const PieceSource& source) const {
+        return choose_by_prospects<List>(
+            board, weights, piece, source, rules, [&](int place) { return score_whole(board, piece, place); },
+            [this](const Board<L>& on) { return Search(*this, on); },
+            [this](Search& search, int falls) { return choose(search, falls); });
     }
 
     // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole

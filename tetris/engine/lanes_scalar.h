@@ -314,6 +314,7 @@ struct ScalarLanes {
     // The first of the best placements seen, by orientation and column.
     struct Best {
         Choice choice = NO_CHOICE;
+        TETRIS_FUNCTION void clear() { choice = NO_CHOICE; }
     };
     TETRIS_FUNCTION static bool worthwhile(bool candidate) { return candidate; }
     template <int WIDTH>

@@ -239,6 +239,7 @@ struct VectorLanes {
         const int* order[MAX_GROUPS];
         int groups = 0;
         TETRIS_FUNCTION Best() {}  // the scores stay unwritten
+        TETRIS_FUNCTION void clear() { groups = 0; }
     };
     TETRIS_FUNCTION static bool worthwhile(Mask) { return true; }
     template <int WIDTH>

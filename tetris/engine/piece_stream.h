@@ -12,6 +12,9 @@ struct PieceSource {
     int count;
     bool bag;
 
+    // One of them.
+    TETRIS_FUNCTION int at(int index) const { return static_cast<int>(pieces >> (4 * index)) & 15; }
+
     // From what `packed_source` of tetris/piece_stream.py returns.
     static PieceSource of(int64_t pieces, int64_t count, bool bag) {
         return {static_cast<uint32_t>(pieces), static_cast<int>(count), bag};
@@ -35,7 +38,7 @@ struct PieceStream {
    protected:
     TETRIS_FUNCTION philox::Block block_of(uint64_t number) const { return philox::block(number, stream, seed); }
     TETRIS_FUNCTION int drawn_by(uint32_t word) const {
-        return nth(source.pieces, static_cast<int>((static_cast<uint64_t>(source.count) * word) >> 32));
+        return source.at(static_cast<int>((static_cast<uint64_t>(source.count) * word) >> 32));
     }
     TETRIS_FUNCTION static int nth(uint32_t fields, int index) { return static_cast<int>(fields >> (4 * index)) & 15; }
     // The order of a bag, four-bit fields: Fisher-Yates with the first six words of two blocks.

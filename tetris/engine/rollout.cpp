@@ -1,8 +1,7 @@
 // The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
 //
-// Compiled once a feature set and number of known pieces: TETRIS_FEATURES is the list of feature structs in their order,
-// TETRIS_PIECES_KNOWN 1 or, where the next piece is known, 2, TETRIS_LIBRARY the namespace under torch.ops. See
-// tetris/native.py, which calls it.
+// Compiled once a feature set and sight: TETRIS_FEATURES is the list of feature structs in their order, TETRIS_SIGHT what a
+// decision looks at (decision.h), TETRIS_LIBRARY the namespace under torch.ops. See tetris/native.py, which calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -32,15 +31,15 @@ struct Cpu {
         std::atomic<int64_t> next{0};
         const auto work = [&](int64_t, int64_t) {
             for (int64_t i = next++; i < all.total; i = next++) {
-                if (all.games_left(i) > 0) play_stream<List, TETRIS_PIECES_KNOWN>(all, i);
+                if (all.games_left(i) > 0) play_stream<List>(all, i);
             }
         };
         torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, work);
     }
 
-    template <class List, int PIECES_KNOWN>
+    template <class List>
     static void play_stream(const RolloutArguments& all, int64_t i) {
-        StreamRollout<FastestLanes, TallLanes, List, PIECES_KNOWN> games(
+        StreamRollout<FastestLanes, TallLanes, List, Sight::TETRIS_SIGHT> games(
             all.rules, all.weights + all.candidate_of(i) * List::COUNT);
         PieceReader pieces(all.pieces_of(i), all.start);
         pieces.known = all.first_piece(i);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace tetris;
 
-// With fewer games a multiprocessor than this, a warp to each is faster.
+// With fewer games a multiprocessor than this, a warp to each is faster. Where all that may come next counts, there is no such kernel.
 constexpr int64_t FEW = 108;
 
 [[maybe_unused]] int block_memory(int device) {
@@ -40,7 +40,7 @@ void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
 // A thread a game, in as many warps as there is memory for.
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, int device, cudaStream_t stream) {
-    constexpr auto kernel = rollout_pool<List, BOARD_WIDTH>;
+    constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Sight::TETRIS_SIGHT>;
     const int room = block_memory(device) - static_cast<int>(sizeof(PoolMemory));
     const int warps = WarpGroup::whole(std::min(MAX_WARPS, room / job.kept));
     STD_TORCH_CHECK(warps > 0, "expected a GPU with ", sizeof(PoolMemory) + job.kept, " bytes of shared memory a block");
@@ -58,16 +58,20 @@ struct Cuda {
         const int device = boards.get_device_index();
         const cem_tetris::DeviceGuard guard(device);
         const cudaStream_t stream = cem_tetris::current_stream(boards);
-        if constexpr (TETRIS_PIECES_KNOWN == 2) {
+        if constexpr (Sight::TETRIS_SIGHT == Sight::NEXT_PIECE) {
             const PairsJob job{all, kept_bytes<List>()};
             if (all.rules.width == MAX_WIDTH) launch_pairs<List, MAX_WIDTH>(job, device, stream);
             else launch_pairs<List, 0>(job, device, stream);
-        } else if (all.total < FEW * cem_tetris::multiprocessors(device)) {
-            rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
-            STD_CUDA_KERNEL_LAUNCH_CHECK();
-        } else {
-            play_pool<List>(all, boards, device, stream);
+            return;
         }
+        if constexpr (Sight::TETRIS_SIGHT == Sight::PIECE) {
+            if (all.total < FEW * cem_tetris::multiprocessors(device)) {
+                rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
+                STD_CUDA_KERNEL_LAUNCH_CHECK();
+                return;
+            }
+        }
+        if constexpr (Sight::TETRIS_SIGHT != Sight::NEXT_PIECE) play_pool<List>(all, boards, device, stream);
     }
 
    private:

@@ -23,7 +23,7 @@ struct PoolMemory {
     }
 };
 
-template <class List, int BOARD_WIDTH>
+template <class List, int BOARD_WIDTH, Sight SIGHT>
 struct PoolRollout {
     using L = ThreadLanes;
     using Decision = Chooser<L, List>;
@@ -41,9 +41,19 @@ struct PoolRollout {
         const Decision decision(geometry, weights, job.rules);
         const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(job), lane});
         ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory.tasks[threadIdx.x / WARP]};
-        const Choice choice = search.choose(decision, board, piece);
+        const Choice choice = choose(search, decision, board, piece);
         ++game.made;
         return land(board, piece, choice, job.rules.clear_on_overflow, game);
+    }
+
+    template <class Search>
+    __device__ __forceinline__ Choice choose(Search& search, const Decision& decision, const Board<L>& board, int piece) {
+        if constexpr (SIGHT == Sight::PIECE) return search.choose(decision, board, piece);
+        else return choose_by_prospects<List>(
+            board, decision.weights, piece, job.pieces.source, job.rules,
+            [&](int place) { return whole_score<List>(board, decision.weights, piece, place, job.rules.clear_on_overflow); },
+            [&](const Board<L>& on) { return typename Decision::Search(decision, on); },
+            [&](typename Decision::Search& on, int falls) { return search.choose(decision, on, falls); });
     }
 
     // Plays games first .. first + count - 1.
@@ -84,9 +94,9 @@ struct PoolRollout {
     }
 };
 
-template <class List, int BOARD_WIDTH>
+template <class List, int BOARD_WIDTH, Sight SIGHT>
 __global__ void __launch_bounds__(MAX_WARPS * WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
-    PoolRollout<List, BOARD_WIDTH> rollout{job, *static_cast<PoolMemory*>(shared_memory())};
+    PoolRollout<List, BOARD_WIDTH, SIGHT> rollout{job, *static_cast<PoolMemory*>(shared_memory())};
     // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
     const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
                    end = uint64_t(job.total) * (blockIdx.x + 1) / gridDim.x;

@@ -44,6 +44,10 @@ struct ThreadSearch {
     // The best placement on this thread's board. All threads of the warp take part.
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
         typename Decision::Search search(decision, board);
+        return choose(decision, search, piece);
+    }
+    __device__ __forceinline__ Choice choose(const Decision& decision, typename Decision::Search& search, int piece) {
+        search.best.clear();
         uint64_t rest = 0;
         for (int orientation = 0; orientation < WIDTHS.count[piece]; ++orientation) {
             switch (WIDTHS.width[piece][orientation]) {

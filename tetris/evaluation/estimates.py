@@ -51,6 +51,7 @@ class Estimate:
         decisions: Decisions of all estimates.
         seconds: Seconds they took.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: See `tetris.Rollout`.
     """
 
     label: str
@@ -63,6 +64,7 @@ class Estimate:
     decisions: int
     seconds: float
     pieces_known: int = 1
+    lookahead: bool = False
 
     @property
     def lines_per_game(self) -> float | None:
@@ -104,6 +106,7 @@ class Estimate:
             "seconds": self.seconds,
             "seed": self.seed,
             "pieces_known": self.pieces_known,
+            "lookahead": self.lookahead,
             "resolved": self.resolved,
         }
 
@@ -133,6 +136,7 @@ def estimate(
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
     pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> Estimate:
     """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
@@ -148,6 +152,7 @@ def estimate(
         streams: Streams of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
         check: Called a few times a second; an exception ends the estimate.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: See `tetris.Rollout`.
     """
     weights = torch.tensor([controller.weights] * ESTIMATES)
     began = time.perf_counter()
@@ -172,6 +177,7 @@ def estimate(
                 share_streams=False,
                 first_stream=(len(rates) + ranks.rank() * ESTIMATES) * streams,
                 pieces_known=pieces_known,
+                lookahead=lookahead,
                 check=show,
             )
             passed = time.perf_counter() - began
@@ -198,6 +204,7 @@ def estimate(
                         made,
                         passed,
                         pieces_known,
+                        lookahead,
                     )
                 )
                 if enough(estimated):
@@ -205,7 +212,12 @@ def estimate(
 
 
 def games_ended(
-    controller: LinearController, rules: Rules, device: str, seed: int, pieces_known: int = 1
+    controller: LinearController,
+    rules: Rules,
+    device: str,
+    seed: int,
+    pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> int:
     """Return the number of games that end in `PLAYED` decisions without splitting."""
     features = controller.features
@@ -222,6 +234,7 @@ def games_ended(
             features=features,
             first_stream=own.start,
             pieces_known=pieces_known,
+            lookahead=lookahead,
         )
         return played.games.cpu()
 
@@ -229,10 +242,16 @@ def games_ended(
 
 
 def check_rarely_loses(
-    label: str, controller: LinearController, rules: Rules, device: str, seed: int, pieces_known: int = 1
+    label: str,
+    controller: LinearController,
+    rules: Rules,
+    device: str,
+    seed: int,
+    pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> None:
     """Raise ValueError if a controller loses often enough to be played instead."""
-    games, decisions = games_ended(controller, rules, device, seed, pieces_known), PLAYED
+    games, decisions = games_ended(controller, rules, device, seed, pieces_known, lookahead), PLAYED
     if not rarely_loses(games, decisions):
         raise ValueError(
             f"{label} ends {games:,} games in {decisions:,} decisions on {rules.board}: "

@@ -69,6 +69,7 @@ class Measurement:
         score: The counts.
         seconds: Wall time, in seconds.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: Whether all pieces that may come next are thought of.
     """
 
     label: str
@@ -80,6 +81,7 @@ class Measurement:
     score: Score
     seconds: float
     pieces_known: int = 1
+    lookahead: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measurement as plain values, for JSON."""
@@ -95,6 +97,7 @@ class Measurement:
             "decisions_per_second": self.score.decisions / self.seconds if self.seconds else None,
             "seed": self.seed,
             "pieces_known": self.pieces_known,
+            "lookahead": self.lookahead,
         }
 
 
@@ -158,6 +161,7 @@ def measure(
     check: Callable[[], None] | None = None,
     *,
     pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> tuple[Score, float]:
     """Play parallel streams of games and count.
 
@@ -173,6 +177,7 @@ def measure(
         progress: Called several times with the score so far.
         check: Called a few times a second; an exception ends the measurement.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: See `tetris.Rollout`.
 
     Returns:
         The score, and the seconds it took.
@@ -192,6 +197,7 @@ def measure(
         features=controller.features,
         first_stream=own.start,
         pieces_known=pieces_known,
+        lookahead=lookahead,
     )
     began = time.perf_counter()
     score, seconds, chunk = Score(0, 0, 0), 0.0, 0

@@ -17,7 +17,12 @@ VERSION = 1
 
 
 def play_steps(
-    controller: LinearController, rules: Rules, pieces: Pieces, limit: Limit, pieces_known: int = 1
+    controller: LinearController,
+    rules: Rules,
+    pieces: Pieces,
+    limit: Limit,
+    pieces_known: int = 1,
+    lookahead: bool = False,
 ) -> tuple[list[Step], Score, float]:
     """Play one stream with the reference implementation and keep every step.
 
@@ -28,7 +33,8 @@ def play_steps(
     began = time.perf_counter()
     played: list[Step] = []
     score, seconds = Score(0, 0, 0), 0.0
-    for step in steps((), pieces, controller.played_weights, names, rules, 0, sys.maxsize, pieces_known):
+    weights, way = controller.played_weights, (pieces_known, lookahead)
+    for step in steps((), pieces, weights, names, rules, 0, sys.maxsize, *way):
         played.append(step)
         score += Score(step.lines, int(step.game_over), 1)
         seconds = time.perf_counter() - began

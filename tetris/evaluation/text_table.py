@@ -48,6 +48,7 @@ def score_table(scores: Sequence[Score]) -> str:
             name = printable(score["controller"])
             notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
     known = ", the next one known" if first.get("pieces_known", 1) > 1 else ""
+    known += ", lookahead" if first.get("lookahead") else ""
     title = f"board {first['board']}, {first['rule']} rule, pieces {pieces}{known}, engine {first['device']}"
     header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
     return f"{printable(title)}\n{table(header, rows)}{notes}"

@@ -37,6 +37,7 @@ class HumanPlayer:
         controller: The controller that gives hints.
         title: The first lines of the panel.
         pieces_known: 1: the controller knows the piece that falls; 2: the next one, too.
+        lookahead: Whether it thinks of all pieces that may come next.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class HumanPlayer:
         controller: LinearController,
         title: list[str],
         pieces_known: int = 1,
+        lookahead: bool = False,
     ) -> None:
         """Set up an empty board; nothing is shown yet."""
         self.terminal = terminal
@@ -55,10 +57,11 @@ class HumanPlayer:
         self.controller = controller
         self.title = title
         self.pieces_known = pieces_known
+        self.lookahead = lookahead
         self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
         self.in_order = True
-        self._rival_plays = decisions(controller, rules, pieces, pieces_known)
+        self._rival_plays = decisions(controller, rules, pieces, pieces_known, lookahead)
         self._drawn = 0  # pieces that have come
         self._held: int | None = None
         self._hint = False
@@ -163,7 +166,8 @@ class HumanPlayer:
         rows, names = self.tracker.rows, self.controller.names_on(self.rules)
         weights = self.controller.played_weights
         known = scene.next_piece if self.pieces_known > 1 else None
-        hint = choose(rows, self._piece, weights, names, self.rules, known) if self._hint else None
+        falls = (rows, self._piece, weights, names, self.rules)
+        hint = choose(*falls, known, self.lookahead) if self._hint else None
         rival = self.controller.name or "controller"
         panel = [
             *self.title,
