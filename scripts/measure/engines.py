@@ -22,11 +22,15 @@ def good_weights(features: str, width: int) -> list[float]:
     return [weights.get(name, 0.0) for name in feature_names(features, width)]
 
 
-def build_engines(features: Iterable[tuple[str, int]], pieces_known: int = 1) -> None:
+def build_engines(
+    features: Iterable[tuple[str, int]], pieces_known: int = 1, lookahead: bool = False
+) -> None:
     """Compile the engines of feature sets on boards of a width, and what splitting takes, several at once."""
     names = dict.fromkeys(feature_names(name, width) for name, width in features)
     extensions = [
-        library for each in names for library in native.libraries(each, cuda=True, pieces_known=pieces_known)
+        library
+        for each in names
+        for library in native.libraries(each, cuda=True, pieces_known=pieces_known, lookahead=lookahead)
     ]
     for built in build_together([*extensions, native.resampling_extension()]):
         if built.outcome == "failed":

@@ -11,8 +11,8 @@ import argparse
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
-from typing import NamedTuple
+from itertools import chain, product
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +24,8 @@ from tetris import Rollout, Rules, feature_names
 from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 CONFIGURATIONS = 480
-NEXT_KNOWN = 40
-"""Configurations with the next piece known."""
+SLOW = 40
+"""Configurations with the next piece known, and with lookahead."""
 
 # Every list of features is a library of its own to compile, and those with heights follow the width.
 _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
@@ -58,7 +58,7 @@ GAMES = (None, None, 1, 3)
 FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
 SEEDS = (0, 12_345, (1 << 64) - 1)
 _SEED = 20_090_101
-_AS_LONG = 24  # decisions that take as long as one with the next piece known
+_AS_LONG = 24  # decisions that take as long as one with the next piece known, or with lookahead
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
 _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
 
@@ -77,6 +77,7 @@ class Configuration(NamedTuple):
     first_stream: int
     seed: int
     pieces_known: int = 1
+    lookahead: bool = False
 
 
 def configurations(
@@ -105,12 +106,9 @@ def configurations(
     return found
 
 
-def with_next_piece(chosen: Iterable[Configuration]) -> list[Configuration]:
-    """Return configurations with the next piece known, and fewer decisions: they take about as long."""
-    return [
-        each._replace(pieces_known=2, parts=tuple(-(-part // _AS_LONG) for part in each.parts))
-        for each in chosen
-    ]
+def slowly(chosen: Iterable[Configuration], **way: Any) -> list[Configuration]:
+    """Return configurations that decide in another way, and fewer decisions: they take about as long."""
+    return [each._replace(parts=tuple(-(-part // _AS_LONG) for part in each.parts), **way) for each in chosen]
 
 
 def weights_of(configuration: Configuration) -> Tensor:
@@ -129,7 +127,7 @@ def weights_of(configuration: Configuration) -> Tensor:
 
 def play(configuration: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
     """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
-    named = ("features", "share_streams", "games_per_stream", "first_stream", "pieces_known")
+    named = ("features", "share_streams", "games_per_stream", "first_stream", "pieces_known", "lookahead")
     one = configuration
     games = (weights_of(one), one.rules, one.streams, one.seed, device)
     rollout = Rollout(*games, **{name: getattr(one, name) for name in named})
@@ -162,11 +160,13 @@ def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return how much was compared."""
-    one_known, two_known = configurations(), with_next_piece(configurations(NEXT_KNOWN, ("dt",)))
-    for chosen, known in ((one_known, 1), (two_known, 2)):
-        build_engines(((each.features, each.rules.width) for each in chosen), known)
+    plain, few = configurations(), configurations(SLOW, ("dt",))
+    others = [slowly(few, pieces_known=2), slowly(few, lookahead=True)]
+    for chosen in (plain, *others):
+        ways = chosen[0].pieces_known, chosen[0].lookahead
+        build_engines(((each.features, each.rules.width) for each in chosen), *ways)
     began = time.monotonic()
-    figures = compare_all([*one_known, *two_known], device)
+    figures = compare_all([*plain, *chain(*others)], device)
     return {**figures}, {"seconds": round(time.monotonic() - began, 1)}, {}
 
 

@@ -1,11 +1,10 @@
-"""Measure what knowing the next piece is worth: the same controllers play with one piece known and with two.
+"""Measure what the next piece is worth: the same controllers do not think of it, look ahead, and know it.
 
 python scripts/measure next_piece
 python scripts/measure next_piece --boards 10x5 10x6 --json next_piece.json
 
-By the published rule on low boards, where games end, on the same streams of pieces; and, where the next piece
-is known, by importance splitting, on these boards and on higher ones. It takes a quarter of an hour on two
-cores.
+By the published rule on low boards, where games end, on the same streams of pieces; and by importance
+splitting, on these boards and on higher ones. It takes half an hour on two cores.
 """
 
 from __future__ import annotations
@@ -20,49 +19,61 @@ from tetris import Rules, published
 from tetris.evaluation.estimates import ESTIMATES, estimate
 
 MILLION = 10**6
+WAYS = {"known1": (1, False), "ahead": (1, True), "known2": (2, False)}
+"""Pieces known and lookahead, by the name that figures have."""
+
+FIRST = 20 * MILLION
+"""Decisions in the first way: thousands of games on each board."""
+
 DECISIONS = {
     "10x5": {"dt20": 4 * MILLION, "best": 2 * MILLION},
     "10x6": {"dt20": 10 * MILLION, "best": 5 * MILLION},
     "10x7": {"dt20": 20 * MILLION, "best": 10 * MILLION},
-    "10x8": {"dt20": 40 * MILLION},
+    "10x8": {"dt20": 40 * MILLION, "best": 20 * MILLION},
 }
-"""Decisions with the next piece known, by board and controller: fifty games and more."""
+"""Decisions in the others, by board and controller: fifty games and more."""
 
-ONE_KNOWN = 20 * MILLION
-"""Decisions with one piece known: thousands of games on each board."""
+ON_A_GPU = {"10x10": {"dt20": 2000 * MILLION, "best": 1000 * MILLION}}
+_TIMES = 10  # as many decisions on a GPU
 
+ESTIMATED = ("10x5", "10x6", "10x8", "10x10", "10x12", "10x16", "10x20")
+ESTIMATES_OF = (("dt20", "ahead"), ("best", "ahead"), ("dt20", "known2"))
+"""Controllers and ways of the estimates, `BATCHES` of `tetris.evaluation.estimates.ESTIMATES` each."""
 
-ESTIMATED = {"10x5": 1, "10x6": 1, "10x8": 2, "10x10": 2, "10x12": 2, "10x16": 2, "10x20": 2}
-"""Batches of estimates of dt20 with the next piece known, by board: see `tetris.evaluation.estimates`."""
-
-BOARDS = tuple(dict.fromkeys([*DECISIONS, *ESTIMATED]))
+BATCHES = 2
+BOARDS = tuple(dict.fromkeys([*DECISIONS, *ON_A_GPU, *ESTIMATED]))
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return lines a game of each controller on each board, with one piece known and with two."""
+    """Return lines a game of each controller on each board, decided in each way."""
+    gpu = device == "cuda"
+    decisions = {**DECISIONS, **(ON_A_GPU if gpu else {})}
     measured: list[dict[str, Any]] = []
     estimates: list[dict[str, Any]] = []
     figures: dict[str, float] = {}
     for board in arguments.boards or BOARDS:
         rules = Rules(*Rules.parse_board(board))
-        for name, decisions in DECISIONS.get(board, {}).items():
-            for known in (1, 2):
-                found = played(name, rules, decisions if known == 2 else ONE_KNOWN, device, known)
+        for name, count in decisions.get(board, {}).items():
+            times = _TIMES if gpu and board in DECISIONS else 1
+            for way, how in WAYS.items():
+                found = played(name, rules, FIRST if way == "known1" else times * count, device, *how)
                 measured.append(found)
-                key = f"next_piece.{board}.{name}.known{known}"
+                key = f"next_piece.{board}.{name}.{way}"
                 figures[f"{key}.lines_per_game"] = found["lines_per_game"]
                 figures[f"{key}.decisions_per_second"] = found["decisions_per_second"]
         if board in ESTIMATED:
-            estimates.append(_estimated(rules, ESTIMATED[board] * ESTIMATES, device))
-            figures[f"next_piece.{board}.dt20.known2.estimated"] = estimates[-1]["lines_per_game"]
+            for name, way in ESTIMATES_OF:
+                estimates.append(_estimated(name, rules, device, WAYS[way]))
+                figures[f"next_piece.{board}.{name}.{way}.estimated"] = estimates[-1]["lines_per_game"]
     return figures, {"measurements": measured, "estimates": estimates}, {}
 
 
-def _estimated(rules: Rules, count: int, device: str) -> dict[str, Any]:
-    """Return as many estimates of dt20 with the next piece known."""
+def _estimated(name: str, rules: Rules, device: str, how: tuple[int, bool]) -> dict[str, Any]:
+    """Return estimates of a controller."""
+    count = BATCHES * ESTIMATES
+    who = (name, published(name), rules, device)
     return estimate(
-        *("dt20", published("dt20"), rules, device, lambda found: len(found.rates) >= count),
-        pieces_known=2,
+        *who, lambda found: len(found.rates) >= count, pieces_known=how[0], lookahead=how[1]
     ).to_dict()
 
 

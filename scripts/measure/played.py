@@ -9,7 +9,15 @@ from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 
 
-def played(name: str, rules: Rules, decisions: int, device: str, known: int = 1) -> dict[str, Any]:
+def played(
+    name: str,
+    rules: Rules,
+    decisions: int,
+    device: str,
+    pieces_known: int = 1,
+    lookahead: bool = False,
+    seed: int = DEFAULT_SEED,
+) -> dict[str, Any]:
     """Return the measurement of a controller that plays a number of decisions, as plain values.
 
     Args:
@@ -17,10 +25,15 @@ def played(name: str, rules: Rules, decisions: int, device: str, known: int = 1)
         rules: The rules.
         decisions: The least that are made.
         device: The engine.
-        known: 1, the piece that falls, or 2, the next one, too.
+        pieces_known: 1, the piece that falls, or 2, the next one, too.
+        lookahead: See `tetris.Rollout`.
+        seed: Of the pieces.
     """
     controller, limit = published(name), Limit(decisions=decisions)
-    with progress_bar(f"{name} on {rules.board}, {rules.pieces}, {known} known", limit) as show:
-        score, seconds = measure(controller, rules, limit, DEFAULT_SEED, device, show, pieces_known=known)
-    who = (name, controller, rules, rules.pieces, DEFAULT_SEED, device)
-    return Measurement(*who, score, seconds, known).to_dict()
+    way = f"{pieces_known} known{', lookahead' if lookahead else ''}"
+    how = (pieces_known, lookahead)
+    with progress_bar(f"{name} on {rules.board}, {rules.pieces}, {way}", limit) as show:
+        score, seconds = measure(
+            controller, rules, limit, seed, device, show, pieces_known=pieces_known, lookahead=lookahead
+        )
+    return Measurement(name, controller, rules, rules.pieces, seed, device, score, seconds, *how).to_dict()

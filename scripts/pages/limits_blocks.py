@@ -107,39 +107,47 @@ def small_boards() -> str:
     return table_block(header, rows, *results)
 
 
+def _way(found: dict[str, Any]) -> str:
+    """Return what a controller thought of."""
+    return "looks ahead" if found.get("lookahead") else "known" if found["pieces_known"] > 1 else "unknown"
+
+
 def next_piece() -> str:
-    """Return lines a game of controllers that know one piece and of the same ones that know two."""
-    result, rows = load("h200/next_piece"), []
-    measured = iter(result.data["measurements"])
-    for one, two in zip(measured, measured, strict=True):
-        times = two["lines_per_game"] / one["lines_per_game"]
-        shown = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
-        rows.append([one["board"], one["controller"], _with_interval(one), _with_interval(two), shown])
-    header = ["board", "controller", "one piece known", "the next one, too", "times"]
-    return table_block(header, rows, result)
+    """Return lines a game of controllers by what they think of the next piece."""
+    result, rows, unknown = load("h200/next_piece"), [], 0.0
+    for found in result.data["measurements"]:
+        lines, way = found["lines_per_game"], _way(found)
+        unknown = lines if way == "unknown" else unknown
+        rows.append(
+            [
+                *(found["board"], found["controller"], way, _with_interval(found)),
+                f"{lines / unknown:.{0 if lines >= 10 * unknown else 1}f}",
+            ]
+        )
+    return table_block(["board", "controller", "next piece", "lines a game", "times"], rows, result)
 
 
 def next_piece_estimated() -> str:
-    """Return what is played with the next piece known beside what importance splitting estimates."""
+    """Return what is estimated of controllers that think of the next piece, beside what is played."""
     result, rows = load("h200/next_piece"), []
-    played = {
-        each["board"]: each
-        for each in result.data["measurements"]
-        if (each["controller"], each["pieces_known"]) == ("dt20", 2)
-    }
+    played = {(each["board"], each["controller"], _way(each)): each for each in result.data["measurements"]}
     for found in result.data["estimates"]:
-        board, here = found["board"], played.get(found["board"])
-        width = Rules.parse_board(board)[0]
+        of = (found["board"], found["controller"], _way(found))
+        here = played.get(of)
+        width = Rules.parse_board(found["board"])[0]
         rows.append(
             [
-                board,
+                *of,
                 _interval(here, here["decisions"] / here["lines"]) if here else "-",
                 _interval(found, width / 4),  # a piece has four cells
                 _interval(found),
                 str(found["estimates"]),
             ]
         )
-    header = ["board", "decisions a game, played", "estimated", "lines a game, estimated", "estimates"]
+    header = [
+        *("board", "controller", "next piece"),
+        *("decisions a game, played", "estimated", "lines a game, estimated", "estimates"),
+    ]
     return table_block(header, rows, result)
 
 

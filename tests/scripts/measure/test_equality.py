@@ -20,8 +20,8 @@ from measure.equality import (
     compare,
     compare_all,
     configurations,
+    slowly,
     weights_of,
-    with_next_piece,
 )
 
 from tetris import Rollout, Rules
@@ -68,9 +68,12 @@ def test_the_engines_of_this_machine_are_equal(features: str) -> None:
     assert going_on < found["equality.decisions"] <= going_on + sum(map(decisions_of, stopping))
 
 
-def test_they_are_equal_with_the_next_piece_known() -> None:
-    chosen = with_next_piece(configurations(10, ("dt",), SMALL))
-    assert {each.pieces_known for each in chosen} == {2}
+@pytest.mark.parametrize("way", [{"pieces_known": 2}, {"lookahead": True}], ids=str)
+def test_they_are_equal_with_the_next_piece_known_and_with_lookahead(way: dict[str, Any]) -> None:
+    chosen = slowly(configurations(10, ("dt",), SMALL), **way)
+    assert {(each.pieces_known, each.lookahead) for each in chosen} == {
+        (way.get("pieces_known", 1), way.get("lookahead", False))
+    }
     assert compare_all(chosen, "python")["equality.configurations"] == 10
 
 

@@ -30,7 +30,7 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert list(measured) == [
         *("controller", "features", "weights", "board", "rule", "pieces", "device", "estimator"),
         *("lines_per_game", "ci95", "estimates", "streams", "decisions", "seconds", "seed"),
-        *("pieces_known", "resolved"),
+        *("pieces_known", "lookahead", "resolved"),
     ]
     assert (measured["device"], measured["streams"], measured["seed"]) == ("cpu", 256, DEFAULT_SEED)
     assert (measured["controller"], measured["board"], measured["estimator"]) == ("dt20", "10x16", METHOD)

@@ -47,6 +47,7 @@ def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
             "lines_per_game",
         ),
         *("ci95", "games", "lines", "decisions", "seconds", "decisions_per_second", "seed", "pieces_known"),
+        "lookahead",
     ]
     assert measured["controller"] == "dt20"
     assert (measured["features"], measured["weights"]) == ("dt", list(published("dt20").weights))
