@@ -20,6 +20,7 @@ MODULES = (
     "heights",
     "kills",
     "limits",
+    "lookahead",
     "next_piece",
     "original_rule",
     "other_rules",

@@ -3,12 +3,10 @@
 python scripts/measure record train --keep runs/record --stop-after 540 --json record_training.json
 python scripts/measure record score --training record_training.json --ship tetris/controllers/best.json
 python scripts/measure record low_boards --json best_scores.json
-python scripts/measure record lookahead --json record_lookahead.json
 
 Training goes on where the same command stopped. For the score both make the same number of decisions on the
 same pieces, which neither training nor whoever chose the recipe has met. On low boards a GPU ends many
-thousand games of the controllers that come with the package. Lookahead is played by the record's controller,
-which was trained without.
+thousand games of the controllers that come with the package.
 """
 
 from __future__ import annotations
@@ -24,10 +22,9 @@ from typing import Any
 from kernels.files import write_text
 from measure.cli import KEEP, Unfinished, choice, measurement
 from measure.engines import build_engines
-from measure.played import played
 from measure.processes import evaluate, flags, least_lines, metrics, python
 from measure.provenance import Measured, read_result
-from tetris import LinearController, Rules, Score, published, resolve
+from tetris import LinearController, Score, published, resolve
 from tetris.commands.command_line import fail, one_line_errors
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
@@ -40,9 +37,6 @@ COMMAND = " ".join(map(str, ("python scripts/train_tetris.py", *flags(RECORD))))
 REFERENCE, BOARD = "dt20", "10x20"
 SCORED = 200_000_000_000  # decisions of each controller: some 1,600 games of DT-20
 SCORE_SEED = 2013  # of the pieces; not the one by which scores are measured while a recipe is looked for
-
-AHEAD = {("best", True): 30_000_000_000, (REFERENCE, True): 5_000_000_000, (REFERENCE, False): 10_000_000_000}
-"""Decisions of each controller, with lookahead or without."""
 
 SHIPPED = ("best", "anywidth")
 CONTROLLERS = (*SHIPPED, "dt20")
@@ -174,21 +168,6 @@ def low_boards(ship: Path | None) -> Measured:
     return figures, {"measurements": found}, {}
 
 
-def lookahead() -> Measured:
-    """Return what the record's controller plays when it looks ahead, and what DT-20 does."""
-    rules = Rules(*Rules.parse_board(BOARD))
-    for ahead in (True, False):
-        build_engines(((published(name).features, rules.width) for name, _ in AHEAD), lookahead=ahead)
-    found, figures = [], {}
-    for (name, ahead), decisions in AHEAD.items():
-        score = played(name, rules, decisions, "cuda", lookahead=ahead, seed=SCORE_SEED)
-        key = f"lookahead.{name}.{'ahead' if ahead else 'known1'}.{BOARD}"
-        figures[f"{key}.lines_per_game"] = least_lines(score)
-        figures[f"{key}.decisions_per_second"] = score["decisions_per_second"]
-        found.append(score)
-    return figures, {"measurements": found}, {}
-
-
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return what a step comes to."""
     with one_line_errors():
@@ -196,14 +175,12 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             return train(arguments.keep or Path("runs/record"), arguments.stop_after)
         if arguments.step == "low_boards":
             return low_boards(arguments.ship)
-        if arguments.step == "lookahead":
-            return lookahead()
         if arguments.training is None:
             fail("expected --training FILE")
         return score(read_result(arguments.training), arguments.ship)
 
 
-STEPS = ("train", "score", "low_boards", "lookahead")
+STEPS = ("train", "score", "low_boards")
 TRAINING = {"type": Path, "metavar": "FILE", "help": "the result of train"}
 SHIP = {
     "type": Path,

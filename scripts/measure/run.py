@@ -83,7 +83,7 @@ _ALL = (
     ),
     Measurement("first_run", "measure training first_run --device {device}", 1800.0),
     Measurement("best_scores", "measure record low_boards", 900.0, _GPU),
-    Measurement("record_lookahead", "measure record lookahead", 3600.0, _GPU),
+    Measurement("lookahead", f"measure lookahead --device {{device}} {_LONG}", 3600.0, _GPU),
     Measurement("published", "reproduce.py published --device {device}", 3600.0),
     *(
         Measurement(f"noisy_ce_{plan}", f"reproduce.py noisy_ce_{plan} --device {{device}}", 3600.0, devices)
