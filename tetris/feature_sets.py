@@ -12,6 +12,8 @@ from tetris.features import FEATURES
 from tetris.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
+_FAMILIES = {"step_pair_": 2, "step_": 1, "column_height_": 0, "height_difference_": 1}
+"""Features of a column, by how their names begin, and how many columns further they look."""
 
 
 def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
@@ -20,11 +22,20 @@ def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
     return heights + tuple(f"height_difference_{index}" for index in range(width - 1))
 
 
+def step_features(width: int = MAX_WIDTH, family: str = "step_") -> tuple[str, ...]:
+    """Return the names of the steps of a board, left to right, of one ``step_`` or of two, ``step_pair_``."""
+    return tuple(
+        name
+        for name in FEATURES
+        if name.startswith(family) and name[len(family)].isdigit() and (_last_column(name) or 0) < width
+    )
+
+
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     """Return the feature sets by name, each in its order; ``du`` is another name for ``bcts``.
 
     Args:
-        width: Columns of the board; ``dt_columns``, ``bertsekas`` and ``bdu`` depend on it.
+        width: Columns of the board, on which ``dt_columns`` and the sets after it depend.
     """
     dellacherie = (
         "landing_height",
@@ -75,6 +86,11 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "dt_surface": dt_surface,
         "dt_full": dt_full,
         "dt_columns": (*dt_full, *surface_features(width)),
+        "dt_steps": (*dt_full, *surface_features(width), *step_features(width)),
+        "dt_step_pairs": (
+            *(*dt_full, *surface_features(width)),
+            *(*step_features(width), *step_features(width, "step_pair_")),
+        ),
         "bertsekas": bertsekas,
         "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
     }
@@ -105,15 +121,25 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if name not in FEATURES:
-            on_any_board = [known for known in FEATURES if known not in surface_features()]
-            known = [*sets, *on_any_board, "column_height_N", "height_difference_N"]
+            on_any_board = [known for known in FEATURES if _last_column(known) is None]
+            known = [*sets, *on_any_board, *(f"{family}N" for family in _FAMILIES)]
             error = unknown_name("feature set or feature", name, known)
             raise ValueError(f"{error}; one of your own needs @tetris.feature or --feature-header")
-        if name in surface_features() and name not in surface_features(width):
+        last = _last_column(name)
+        if last is not None and last >= width:
             raise ValueError(f"expected features of a board of width {width}, got {name!r}")
         if names.count(name) > 1:
             raise ValueError(f"expected every feature once, got {name!r} twice")
     return names
+
+
+def _last_column(name: str) -> int | None:
+    """Return the last column that a feature looks at; None if it looks at all."""
+    for family, further in _FAMILIES.items():
+        column = name.removeprefix(family).split("_")[0]
+        if name.startswith(family) and column.isdigit():
+            return int(column) + further
+    return None
 
 
 def feature_label(features: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial, reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from operator import or_
 
 from tetris.pieces import PIECES, Shape
@@ -345,6 +345,36 @@ def thin_covers(after: AfterState) -> int:
     """Columns whose topmost full cell stands alone, directly on an empty cell."""
     tops = ((column, height - 1) for column, height in enumerate(after.heights))
     return sum(top > 0 and not after.rows[top - 1] >> column & 1 for column, top in tops)
+
+
+STEP_CLASSES = 7
+"""Steps from a column to the next one, told apart: 3 or more down, 2, 1, none, 1 up, 2, 3 or more."""
+
+
+def _step_class(after: AfterState, column: int) -> int:
+    """The step at a column's right side as a number: the difference of heights, from -3 to 3, plus 3."""
+    heights = after.heights
+    return min(max(heights[column + 1] - heights[column] + 3, 0), STEP_CLASSES - 1)
+
+
+def _step(column: int, step: int, after: AfterState) -> int:
+    """1 if the step from a column to the next one is of a class, else 0."""
+    return int(_step_class(after, column) == step)
+
+
+def _step_pair(column: int, step: int, following: int, after: AfterState) -> int:
+    """1 if the step from a column to the next one is of a class and the one after it of another, else 0."""
+    return int(_step_class(after, column) == step and _step_class(after, column + 1) == following)
+
+
+# Not all classes of a step, nor of two: one of them is there always, and the last one would say nothing new.
+_LEVEL = STEP_CLASSES // 2
+for _column, _class in product(range(MAX_WIDTH - 1), range(STEP_CLASSES)):
+    if _class != _LEVEL:
+        _FEATURES[f"step_{_column}_{_class}"] = partial(_step, _column, _class)
+for _column, _class, _next in product(range(MAX_WIDTH - 2), range(STEP_CLASSES), range(STEP_CLASSES)):
+    if (_class, _next) != (_LEVEL, _LEVEL):
+        _FEATURES[f"step_pair_{_column}_{_class}_{_next}"] = partial(_step_pair, _column, _class, _next)
 
 
 def _steps(after: AfterState) -> list[int]:

@@ -17,6 +17,7 @@ import torch
 import kernels
 from kernels.build import Extension
 from tetris.own_features import header_of
+from tetris.step_tables import engine_features
 
 _ENGINE = Path(__file__).parent / "engine"
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
@@ -31,16 +32,16 @@ _PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
 
 
 def feature_struct(name: str) -> str:
-    """Return the C++ name of a feature: PascalCase, a trailing number as a template argument.
+    """Return the C++ name of a feature: PascalCase, trailing numbers as template arguments.
 
     Examples:
         >>> feature_struct("rows_with_holes"), feature_struct("column_height_3")
         ('RowsWithHoles', 'ColumnHeight<3>')
     """
-    match = re.fullmatch(r"([a-z_]+?)(?:_(\d+))?", name)
+    match = re.fullmatch(r"([a-z_]+?)((?:_\d+)*)", name)
     assert match is not None, name
     pascal = "".join(word.capitalize() for word in match[1].split("_"))
-    return pascal if match[2] is None else f"{pascal}<{match[2]}>"
+    return f"{pascal}<{match[2][1:].replace('_', ',')}>" if match[2] else pascal
 
 
 @functools.cache
@@ -74,7 +75,7 @@ def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[t
         ValueError: If a feature is defined in Python only.
     """
     structs = feature_list(names)
-    header, text = header_of(structs.split(",")) or (None, "")
+    header, text = header_of([feature_struct(name) for name in names]) or (None, "")
     digest = hashlib.sha256((structs + text).encode()).hexdigest()[:8]
     if header is None:
         return digest, [], [("TETRIS_FEATURES", structs)]
@@ -97,7 +98,7 @@ def extension(
     Raises:
         ValueError: If a feature is defined in Python only.
     """
-    digest, includes, defines = feature_definitions(names)
+    digest, includes, defines = feature_definitions(engine_features(names))
     suffix, sight = (
         ("_ahead", "ANY_NEXT_PIECE")
         if lookahead

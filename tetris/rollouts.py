@@ -25,6 +25,7 @@ from tetris.game import MOST_PIECES_KNOWN, Rows, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
 from tetris.rules import RULES, Rules, check_rules
+from tetris.step_tables import engine_weights
 from tetris.whole_weights import played_weights, whole_weights
 
 _SLICE_SECONDS = 0.2
@@ -388,7 +389,7 @@ def rollout(
 
 
 def _whole_weights(weights: torch.Tensor, names: tuple[str, ...]) -> torch.Tensor:
-    return whole_weights(weights, names)[0]
+    return engine_weights(whole_weights(weights, names)[0], names)
 
 
 def _rows(columns: list[int]) -> Rows:

@@ -34,6 +34,7 @@ MODULES = (
     "soak",
     "time_to_target",
     "training",
+    "two_pieces",
     "worst_pieces",
 )
 

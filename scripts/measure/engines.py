@@ -10,7 +10,7 @@ from tetris import feature_names, native, resolve
 
 GOOD = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
-    **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns"), "dt20"),
+    **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
 }
 """A good controller for every feature set, by name; features that it does not know have the weight 0."""
 

@@ -32,6 +32,7 @@ _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
 WIDTHS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
     "dt_columns": (5, MAX_WIDTH),
+    "dt_step_pairs": (4, MAX_WIDTH),
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
 }

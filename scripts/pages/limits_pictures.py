@@ -15,11 +15,13 @@ from tetris import Rules
 from tetris.report.figures import COLORS, new_figure, save_figure
 
 _BLACK, _VERMILION, _BLUE, _PURPLE, _GREEN, _ORANGE, _SKY = COLORS
-_STYLES: Mapping[tuple[str, int], dict[str, Any]] = {
-    ("dt20", 1): {"color": _VERMILION, "marker": "o", "linestyle": "-"},
-    ("best", 1): {"color": _BLUE, "marker": "s", "linestyle": "-"},
-    ("dt20", 2): {"color": _ORANGE, "marker": "^", "linestyle": "--"},
-    ("best", 2): {"color": _GREEN, "marker": "v", "linestyle": "--"},
+_STYLES: Mapping[tuple[str, str], dict[str, Any]] = {
+    ("dt20", "unknown"): {"color": _VERMILION, "marker": "o", "linestyle": "-"},
+    ("best", "unknown"): {"color": _BLUE, "marker": "s", "linestyle": "-"},
+    ("dt20", "looks ahead"): {"color": _PURPLE, "marker": "D", "linestyle": "-."},
+    ("best", "looks ahead"): {"color": _SKY, "marker": "P", "linestyle": "-."},
+    ("dt20", "known"): {"color": _ORANGE, "marker": "^", "linestyle": "--"},
+    ("best", "known"): {"color": _GREEN, "marker": "v", "linestyle": "--"},
 }
 _WIDTHS = {4: _BLUE, 5: _VERMILION, 6: _GREEN}
 _NARROW: Mapping[str, dict[str, Any]] = {

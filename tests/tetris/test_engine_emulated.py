@@ -180,6 +180,16 @@ def test_it_decides_by_each_feature_alone_as_the_cpu_does(warps: int) -> None:
         play_both(weights, rules, 3 if warps else 1, "dt_full", warps)
 
 
+@BOTH_WAYS
+@pytest.mark.parametrize("way", [{}, {"pieces_known": 2}, {"lookahead": True}], ids=str)
+def test_it_looks_classes_of_steps_up_as_the_cpu_does(warps: int, way: dict[str, Any]) -> None:
+    features = "holes, step_0_1, step_3_5, step_pair_2_4_4, max_height, step_pair_0_2_0, step_4_2"
+    if warps == 0 and way.get("lookahead"):
+        pytest.skip("a thread a game")
+    weights = torch.randn(4, 7, generator=torch.Generator().manual_seed(7))
+    play_both(weights, Rules(6, 8), 20 if warps else 3, features, warps, splits=(1, 20), **way)
+
+
 @pytest.mark.slow
 @BOTH_WAYS
 def test_it_does_with_a_feature_of_ones_own(warps: int, tmp_path: Path, own_features_forgotten: None) -> None:

@@ -310,6 +310,9 @@ def test_sizes_of_the_published_sets() -> None:
 def test_sets_with_heights_follow_the_width() -> None:
     assert len(feature_names("bertsekas", 6)) == 6 + 5 + 2
     assert len(feature_names("dt_columns", 6)) == 33 + 6 + 5
+    assert len(feature_names("dt_steps", 6)) == 33 + 6 + 5 + 5 * 6
+    assert len(feature_names("dt_step_pairs", 6)) == 33 + 6 + 5 + 5 * 6 + 4 * 48
+    assert len(feature_names("dt_step_pairs")) == 490
     assert feature_names("bertsekas", 4)[3:5] == ("column_height_3", "height_difference_0")
 
 
@@ -345,6 +348,25 @@ def test_column_that_the_board_does_not_have_is_refused() -> None:
         feature_names("height_difference_7", 8)
 
 
+@pytest.mark.parametrize("name", ["step_6_1", "step_pair_5_1_2"])
+def test_steps_beyond_the_board_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"board of width 7, got '{name}'"):
+        feature_names(name, 7)
+    assert feature_names(name, 8) == (name,)
+
+
+def test_steps_are_told_apart_by_three_cells_up_and_down() -> None:
+    heights = (0, 5, 2, 2, 4, 3)
+    rows = tuple(sum((height > y) << x for x, height in enumerate(heights)) for y in range(max(heights)))
+    after = AfterState(Rules(6, 8), PIECES[0][0], 0, 0, rows, 0, 0, game_over=False)
+    steps = [6, 0, 3, 5, 2]
+    for name in feature_names("dt_step_pairs", 6):
+        if name.startswith("step_"):
+            column, *classes = map(int, name.removeprefix("step_").removeprefix("pair_").split("_"))
+            expected = steps[column : column + len(classes)] == classes
+            assert feature_values(after, (name,)) == [expected], name
+
+
 def test_registry_names_every_feature_of_the_widest_board() -> None:
-    names = {name for features in ("dt_full", "bdu") for name in feature_names(features)}
+    names = {name for features in ("dt_step_pairs", "bdu") for name in feature_names(features)}
     assert names == set(FEATURES)

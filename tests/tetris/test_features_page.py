@@ -72,8 +72,8 @@ def example_block() -> str:
     ]
     values = dict(zip(FEATURES, feature_values(after, tuple(FEATURES)), strict=True))
     table = ["| feature | value |", "| --- | --- |"]
-    columns = surface_features(RULES.width)
-    table += [f"| `{name}` | {values[name]:g} |" for name in FEATURES if name not in columns]
+    columns, steps = surface_features(RULES.width), [name for name in FEATURES if name.startswith("step_")]
+    table += [f"| `{name}` | {values[name]:g} |" for name in FEATURES if name not in (*columns, *steps)]
     for family, count in (("column_height", 10), ("height_difference", 9)):
         listed = ", ".join(f"{values[f'{family}_{i}']:g}" for i in range(count))
         table.append(f"| `{family}_0` to `{family}_{count - 1}` | {listed} |")
@@ -94,6 +94,8 @@ def test_it_lists_every_feature_and_set() -> None:
     rows = [line.split("|")[1] for line in definitions.splitlines() if line.startswith("| `")]
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     numbered = {re.sub(r"(column_height|height_difference)_\d+", r"\1_N", name) for name in FEATURES}
+    numbered = {re.sub(r"(step_pair|step)_\d+_\d+", r"\1_N_K", name) for name in numbered}
+    numbered = {re.sub(r"(step_pair_N_K)_\d+", r"\1_M", name) for name in numbered}
     assert listed == numbered | set(feature_sets())
 
 

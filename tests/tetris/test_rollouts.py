@@ -44,13 +44,30 @@ def test_wells_as_deep_as_the_stack_agree(height: int) -> None:
     assert_equal(*games, decisions=8)
 
 
-@pytest.mark.parametrize("features", ["dellacherie", "bcts", "dt_surface", "dt_columns", "bertsekas", "bdu"])
+@pytest.mark.parametrize(
+    "features", ["dellacherie", "bcts", "dt_surface", "dt_columns", "dt_steps", "bertsekas", "bdu"]
+)
 @pytest.mark.parametrize("board", [(10, 12), (10, 20)], ids=["10x12", "10x20"])
 def test_every_feature_set_agrees(features: str, board: tuple[int, int]) -> None:
     rules = Rules(*board)
     weights = weights_for(features, board[0])
     python = Rollout(weights, rules, 1, 11, "python", features=features)
     assert_equal(python, Rollout(weights, rules, 1, 11, "cpu", features=features), decisions=120)
+
+
+STEPS = (
+    "step_0_1, holes, step_2_6, step_1_0",
+    "max_height, step_pair_0_2_4, step_1_2, step_pair_1_3_2, step_1_4",
+)
+
+
+@pytest.mark.parametrize("features", [*STEPS, "dt_step_pairs"])
+@pytest.mark.parametrize("board", [(4, 9), (5, 20)], ids=lambda board: f"{board[0]}x{board[1]}")
+def test_classes_of_steps_agree(features: str, board: tuple[int, int]) -> None:
+    rules = Rules(*board, clear_on_overflow=board == (4, 9))
+    count = len(feature_names(features, rules.width))
+    weights = torch.randn(6, count, generator=torch.Generator().manual_seed(count))
+    assert_equal(*all_engines(weights, rules, 2, 4, features=features), decisions=80)
 
 
 @pytest.mark.parametrize("board", [(4, 9), (7, 24), (10, 12)], ids=lambda board: f"{board[0]}x{board[1]}")

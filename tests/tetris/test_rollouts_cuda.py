@@ -17,7 +17,17 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
 
-FEATURES = ["dellacherie", "bcts", "dt", "dt_surface", "dt_full", "dt_columns", "bertsekas", "bdu"]
+FEATURES = [
+    "dellacherie",
+    "bcts",
+    "dt",
+    "dt_surface",
+    "dt_full",
+    "dt_columns",
+    "dt_steps",
+    "bertsekas",
+    "bdu",
+]
 MANY, FEW = 20_000, 40
 """Games that get a thread each, and a warp each, on any GPU."""
 

@@ -27,6 +27,8 @@ CASES = [
     ("dt", Rules(10, 20)),
     ("dt_full", Rules(7, 8, clear_on_overflow=True)),
     ("dt_columns", Rules(10, 24, pieces="bag")),
+    ("dt_steps", Rules(6, 9)),
+    ("step_pair_0_2_5,step_1_4,step_pair_1_3_1", Rules(4, 10)),
     ("bertsekas", Rules(4, 4)),
     ("holes,highest_hole,landing_height", Rules(5, 5, clear_on_overflow=True, pieces="SZ")),
 ]

@@ -196,6 +196,8 @@ struct Drop {
     // The steps at the piece's sides, + STEP.
     TETRIS_FUNCTION Ints first_step() const { return row + L::ints(shape.first_step) - height_before(-1); }
     TETRIS_FUNCTION Ints last_step() const { return height_before(WIDTH) - (row + L::ints(shape.last_step)); }
+    // The step from column k to the next one before the drop, + STEP.
+    TETRIS_FUNCTION Ints step_before(int k) const { return height_before(k + 1) - height_before(k) + L::ints(STEP); }
     // The height of board column i.
     TETRIS_FUNCTION Ints column_height(int i) const {
         Ints result = L::ints(static_cast<int>(ground.heights[FIRST_COLUMN + i]));

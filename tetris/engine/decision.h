@@ -5,6 +5,7 @@
 #include "own_features.h"
 #include "piece_stream.h"
 #include "row_features.h"
+#include "step_tables.h"
 #include "surface_features.h"
 
 namespace tetris {
@@ -41,7 +42,7 @@ struct WithSources<Slots<L, Sources...>, F, More...> {
     using Known = typename WithSources<Both, More...>::Known;
 };
 
-// In place of ColumnScores where there are none.
+// In place of ColumnScores or a StepTable where there are none.
 struct Nothing {
     template <class... Any>
     TETRIS_FUNCTION explicit Nothing(const Any&...) {}
@@ -58,6 +59,11 @@ struct FeatureList {
     template <class F>
     static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;  // scored by ColumnScores
     static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
+    template <int STEPS>
+    static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
+    // Weights of a candidate, and tables of them, from one candidate to the next.
+    static constexpr int ROW = COUNT + (has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0) +
+                               (has_table<2> ? StepTable<ScalarLanes, 2>::SIZE : 0);
 
     template <class L>
     using Prepared = typename WithSources<Slots<L>, Features...>::Known;
@@ -79,8 +85,15 @@ struct FeatureList {
     template <class L>
     TETRIS_FUNCTION static int value(const int32_t* weights, const Board<L>& board) {
         int sum = 0, i = 0;
-        ((sum += weights[i++] * Features::of(board)), ...);
+        (add_whole<Features>(sum, weights[i++], board), ...);
+        if constexpr (has_table<1>) sum += StepTable<L, 1>::of(board, table<1>(weights));
+        if constexpr (has_table<2>) sum += StepTable<L, 2>::of(board, table<2>(weights));
         return sum;
+    }
+
+    template <int STEPS>
+    TETRIS_FUNCTION static const int32_t* table(const int32_t* weights) {
+        return weights + COUNT + (STEPS == 2 && has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0);
     }
 
     // The part of it that tells of the placement, not of the board.
@@ -91,7 +104,7 @@ struct FeatureList {
         return sum;
     }
 
-    // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores scores.
+    // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores and StepTable score.
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Scores values(const typename L::Weight* weights, const Prepared<L>& prepared,
                                                      const Drop<L, WIDTH>& drop) {
@@ -127,6 +140,10 @@ struct FeatureList {
 
    private:
     template <class F, class L>
+    TETRIS_FUNCTION static void add_whole(int& sum, int32_t weight, const Board<L>& board) {
+        if constexpr (F::table_steps == 0) sum += weight * F::of(board);
+    }
+    template <class F, class L>
     TETRIS_FUNCTION static void add_of_placement(int& sum, int32_t weight, const Board<L>& board) {
         if constexpr (F::of_placement) sum += weight * F::of(board);
     }
@@ -149,7 +166,7 @@ struct FeatureList {
     TETRIS_FUNCTION static void add(typename L::Scores& sums, const typename L::Weight& weight, const typename L::Ints& early,
                                     const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, int& next) {
         ++next;
-        if constexpr (!F::zero_without_lines && !by_column<F>) {
+        if constexpr (!F::zero_without_lines && !by_column<F> && F::table_steps == 0) {
             typename L::Ints value;
             if constexpr (F::loops) value = early;
             else value = after_drop<F>(prepared, drop);
@@ -280,10 +297,17 @@ struct Chooser {
         const Ground<L> ground;
         const Prepared prepared;
         const std::conditional_t<List::has_columns, ColumnScores<L>, Nothing> columns;
+        const std::conditional_t<List::all_follow_drops && List::template has_table<1>, StepTable<L, 1>, Nothing> steps;
+        const std::conditional_t<List::all_follow_drops && List::template has_table<2>, StepTable<L, 2>, Nothing> step_pairs;
         typename L::Best best;  // among the placements that complete no row
         uint64_t rest = 0;      // the placements to be scored by their whole after-state: a bit a place in the order
         TETRIS_FUNCTION Search(const Chooser& chooser, const Board<L>& b)
-            : board(b), ground(b), prepared(b), columns(b, chooser.column_weights) {}
+            : board(b),
+              ground(b),
+              prepared(b),
+              columns(b, chooser.column_weights),
+              steps(b, List::template table<1>(chooser.weights)),
+              step_pairs(b, List::template table<2>(chooser.weights)) {}
     };
 
     // NO_CHOICE where every placement ends the game.
@@ -335,6 +359,8 @@ struct Chooser {
             if (L::worthwhile(plain)) {
                 typename L::Scores scores = List::values(lane_weights, search.prepared, drop);
                 if constexpr (List::has_columns) scores = search.columns.after(scores, drop);
+                if constexpr (List::template has_table<1>) scores = search.steps.after(scores, drop);
+                if constexpr (List::template has_table<2>) scores = search.step_pairs.after(scores, drop);
                 L::consider(search.best, scores, plain, group);
             }
             return L::lanes(L::without(whole, incomplete));

@@ -9,6 +9,7 @@
 //   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; from 0 to 32767
 //   column_height, column_step  the column whose height it is, or the size of whose step to the next one; else -1. These
 //                   features are scored together (column_scores.h)
+//   table_steps     it stands for all features of so many steps, one after the other (step_tables.h); else 0
 // A feature that cannot be told from the columns that a drop touches has no `after`, and says so: whole_board_only = true.
 // Then every placement is scored by its whole after-state, for all features of the list, which takes several times as long.
 //
@@ -47,6 +48,7 @@ struct FeatureBase {
     static constexpr bool of_placement = false;
     static constexpr bool loops = false;  // `after` does
     static constexpr int column_height = -1, column_step = -1;
+    static constexpr int table_steps = 0;
     template <class L>
     TETRIS_FUNCTION static int prepare(const Board<L>&) {
         return 0;

@@ -131,6 +131,14 @@ struct ScalarLanes {
         return sum(weights * values + more_weights * more_values);
     }
 
+    // A weight of a table for each index, as `add_products` wants it.
+    TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) { return table[index]; }
+    TETRIS_FUNCTION static ColumnInts weights_at(const int32_t* table, const ColumnInts& index) {
+        ColumnInts result;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = table[index.slot[i]];
+        return result;
+    }
+
     TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
 

@@ -125,6 +125,18 @@ struct VectorLanes {
         return repeat<Scores>(reduced(all, ADD)[0]);
     }
 
+    TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) {
+#if defined(__AVX512F__)
+        if constexpr (sizeof(Ints) == 64 && !IS_PAIR<Ints>) {
+            return (Ints)_mm512_i32gather_epi32((__m512i)index, table, sizeof(*table)) & ints(0xFFFF);
+        }
+#endif
+        alignas(64) Number place[LANES], found[LANES];
+        tetris::store(index, place);
+        TETRIS_UNROLL for (int lane = 0; lane < LANES; ++lane) found[lane] = static_cast<Number>(weight_word(table[place[lane]]));
+        return tetris::load<Ints>(found);
+    }
+
     TETRIS_FUNCTION static Ints popcount(Bits value) { return count_bits_in({value}); }
     template <int COUNT>
     TETRIS_FUNCTION static Ints popcount_sum(const Bits (&words)[COUNT]) {

@@ -99,6 +99,7 @@ struct ShapeLanes {
     typename L::Constant inner_flags;        // step_flag of the differences between its columns' tops
     typename L::Constant inner_sizes[WIDTH]; // of the differences from each of its columns to the next one; the last is 0
     typename L::Constant inner_sum;          // of these sizes
+    typename L::Constant inner_classes[WIDTH]; // these differences + STEP; the last is 0
     // Sets (see `in_columns`), bit k: column k - 1 is higher by at least 1, 2 than column k; and column k by so much than
     // column k - 1, in the upper half of a word that has room for both.
     static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
@@ -123,6 +124,7 @@ struct ShapeLanes {
                 const int difference = high - shape.top(k - 1);
                 if (difference >= -2 && difference <= 2) flags |= 1u << (difference + 2);
                 inner_sizes[k - 1].set(lane, difference < 0 ? -difference : difference);
+                inner_classes[k - 1].set(lane, difference + STEP);
                 sum += difference < 0 ? -difference : difference;
                 for (int n = 0; n < INNER_STEPS; ++n) {
                     falls[n] |= (difference < -n ? 1u : 0u) << k;

@@ -40,7 +40,7 @@ struct Cpu {
     template <class List>
     static void play_stream(const RolloutArguments& all, int64_t i) {
         StreamRollout<FastestLanes, TallLanes, List, Sight::TETRIS_SIGHT> games(
-            all.rules, all.weights + all.candidate_of(i) * List::COUNT);
+            all.rules, all.weights + all.candidate_of(i) * List::ROW);
         PieceReader pieces(all.pieces_of(i), all.start);
         pieces.known = all.first_piece(i);
         uint32_t* columns = all.boards + i * all.rules.width;

@@ -24,7 +24,7 @@ using torch::stable::Tensor;
 struct RolloutArguments {
     GameRules rules;
     PieceStream pieces;             // of stream 0
-    const int32_t* weights;         // (candidates, features), whole (tetris/whole_weights.py)
+    const int32_t* weights;         // of each candidate, whole (tetris/whole_weights.py), and tables of them
     uint32_t* boards;               // (games, width) columns, bit y is row y; carried on
     int64_t *lines, *games, *made;  // (games,): lines removed, games ended, decisions; added to
     int64_t total, streams;         // games, and those of a candidate
@@ -69,7 +69,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
     const auto check = [](bool condition, const char* message) { STD_TORCH_CHECK(condition, message); };
     check(weights.scalar_type() == ScalarType::Int && boards.scalar_type() == ScalarType::Int,
           "expected int32 weights and boards");
-    check(weights.dim() == 2 && weights.size(1) == List::COUNT, "expected weights of shape (population, features)");
+    check(weights.dim() == 2 && weights.size(1) == List::ROW, "expected weights, and tables of them, of shape (population, numbers)");
     check(boards.dim() == 3 && boards.size(0) == weights.size(0), "expected boards of shape (population, streams, width)");
     const Tensor& known = known_in.has_value() ? *known_in : made;
     const int64_t population = boards.size(0), streams = boards.size(1), width = boards.size(2);

@@ -25,7 +25,7 @@ struct PairsRollout {
         if (games_left <= 0) return;
         const PieceStream stream = job.pieces_of(index);
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-        const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT, job.rules);
+        const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW, job.rules);
         GameState game = first_state(job, index);
         int piece = job.first_piece(index);
         while (game.made < job.decisions && game.games < games_left) {

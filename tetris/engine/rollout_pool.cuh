@@ -36,7 +36,7 @@ struct PoolRollout {
 
     // One decision; whether it ends the game.
     __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
-        const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::COUNT;
+        const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::ROW;
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
         const Decision decision(geometry, weights, job.rules);
         const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(job), lane});

@@ -61,7 +61,7 @@ struct WarpRollout {
         if (games_left <= 0) return;
         const PieceStream stream = job.pieces_of(index);
         const Geometry<L> geometry(job.rules.width, job.rules.height);
-        const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::COUNT,
+        const Decision decision(geometry, job.weights + int64_t(job.candidate_of(index)) * List::ROW,
                                 job.rules);
         const int column = L::lane() - FIRST_COLUMN;
         const bool inside = column >= 0 && column < job.rules.width;

@@ -350,6 +350,61 @@ struct HeightDifference : FeatureBase {
     }
 };
 
+// Of a difference of heights, clamped, + STEP.
+template <class L>
+TETRIS_FUNCTION typename L::Ints class_of_step(const typename L::Ints& difference) {
+    const auto step = L::maximum(difference + L::ints(STEP), L::ints(0));
+    return -L::maximum(-step, L::ints(-2 * STEP));
+}
+
+template <int COLUMN, int CLASS>
+struct Step : FeatureBase {
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>& board) {
+        const int left = board.heights[FIRST_COLUMN + COLUMN], right = board.heights[FIRST_COLUMN + COLUMN + 1];
+        return class_of_step<ScalarLanes>(right - left) == CLASS ? 1 : 0;
+    }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static auto matches(const Drop<L, WIDTH>& drop) {
+        const auto difference = drop.column_height(COLUMN + 1) - drop.column_height(COLUMN);
+        return class_of_step<L>(difference) == L::ints(CLASS);
+    }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
+        return L::count(matches(drop));
+    }
+};
+
+template <int COLUMN, int CLASS, int NEXT>
+struct StepPair : FeatureBase {
+    using First = Step<COLUMN, CLASS>;
+    using Second = Step<COLUMN + 1, NEXT>;
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>& board) {
+        return First::of(board) * Second::of(board);
+    }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
+        return L::count(First::matches(drop) & Second::matches(drop));
+    }
+};
+
+// All features of a step, or of two, in a rollout: see step_tables.h.
+template <int STEPS>
+struct TableOfSteps : FeatureBase {
+    static constexpr int table_steps = STEPS;
+    template <class L>
+    TETRIS_FUNCTION static int of(const Board<L>&) {
+        return 0;
+    }
+    template <class L, int WIDTH>
+    TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>&) {
+        return L::ints(0);
+    }
+};
+struct StepClasses : TableOfSteps<1> {};
+struct StepPairClasses : TableOfSteps<2> {};
+
 struct MaxHeight : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {

@@ -12,7 +12,7 @@ template <class List>
 int kept_bytes() {
     const Geometry<ThreadLanes> geometry(MAX_WIDTH, MAX_HEIGHT);
     const Board<ThreadLanes> board(geometry, geometry.walls);
-    const int32_t weights[List::COUNT] = {};
+    const int32_t weights[List::ROW] = {};
     const Chooser<ThreadLanes, List> chooser(geometry, weights, GameRules{});
     const typename Chooser<ThreadLanes, List>::Search search(chooser, board);
     return board.keeper.used;

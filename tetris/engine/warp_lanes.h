@@ -52,6 +52,7 @@ struct WarpLanes : ThreadLanes {
     __device__ static int lane() { return static_cast<int>(threadIdx.x % WARP); }
 
     using ScalarLanes::any;
+    using ScalarLanes::weights_at;
     using ScalarLanes::as_ints;
     using ScalarLanes::maximum;
     using ScalarLanes::popcount;
@@ -59,6 +60,7 @@ struct WarpLanes : ThreadLanes {
     using ScalarLanes::step_flag;
     using ScalarLanes::without;
     __device__ static ColumnInts as_ints(const ColumnBits& value) { return {static_cast<int32_t>(value.own)}; }
+    __device__ static ColumnInts weights_at(const int32_t* table, const ColumnInts& index) { return {table[index.own]}; }
     __device__ static ColumnBits bits_everywhere(Word value) { return {value}; }
     __device__ static ColumnInts ints_everywhere(int value) { return {value}; }
     __device__ static ColumnInts popcount(const ColumnBits& value) { return {tetris::popcount(value.own)}; }

@@ -19,12 +19,12 @@ def test_the_picture_is_a_png(tmp_path: Path) -> None:
 def test_every_height_is_shown_and_the_score_of_most_games() -> None:
     found = limits_pictures.lines_by_height()
     for name in ("dt20", "best"):
-        played, estimated = found[name, 1]
+        played, estimated = found[name, "unknown"]
         assert {*played, *estimated} == set(range(4, 21))
         assert all("games" in each for each in played.values())
         assert not any("games" in each for each in estimated.values())
-    assert found["dt20", 1][0][10]["device"] == "cuda"  # more games than on a CPU
-    assert found["best", 1][0][20]["games"] == 58  # the run of the record
+    assert found["dt20", "unknown"][0][10]["device"] == "cuda"  # more games than on a CPU
+    assert found["best", "unknown"][0][20]["games"] == 58  # the run of the record
 
 
 def test_more_rows_more_lines() -> None:
