@@ -58,4 +58,4 @@ def test_the_page_shows_estimates_in_italics_below_what_most_games_give(
     monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
     (row,) = limits_blocks.heights()
     assert row[0] == "5"
-    assert row[1:] == ["2,000 (1,900-2,100)<br>*2,050 (1,900-2,100)*", "2,000 (1,900-2,100)", "-", "-"]
+    assert row[1:] == ["2,000 (1,900-2,100)<br>*2,050 (1,900-2,100)*", "2,000 (1,900-2,100)", *"----"]
