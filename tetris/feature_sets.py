@@ -15,6 +15,8 @@ _LABEL_WIDTH = 40
 _FAMILIES = {"step_pair_": 2, "step_": 1, "column_height_": 0, "height_difference_": 1}
 """Features of a column, by how their names begin, and how many columns further they look."""
 
+_FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
+
 
 def surface_features(width: int = MAX_WIDTH) -> tuple[str, ...]:
     """Return the names of the heights and the differences of a board, left to right."""
@@ -122,7 +124,7 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     for name in names:
         if name not in FEATURES:
             on_any_board = [known for known in FEATURES if _last_column(known) is None]
-            known = [*sets, *on_any_board, *(f"{family}N" for family in _FAMILIES)]
+            known = [*sets, *on_any_board, *_FORMS]
             error = unknown_name("feature set or feature", name, known)
             raise ValueError(f"{error}; one of your own needs @tetris.feature or --feature-header")
         last = _last_column(name)

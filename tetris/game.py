@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kernels.checks import check_integer
 from tetris.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
 from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES, Shape
@@ -25,6 +26,20 @@ MOST_PIECES_KNOWN = 2
 """The most pieces that a controller can know: the one that falls, and the next."""
 
 _NEVER = float("-inf")
+
+
+def check_sight(pieces_known: int, lookahead: bool) -> None:
+    """Check what a controller thinks of.
+
+    Raises:
+        TypeError: If ``pieces_known`` is no int, or ``lookahead`` no bool.
+        ValueError: If ``pieces_known`` is not 1 or 2, or 2 with lookahead.
+    """
+    check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
+    if not isinstance(lookahead, bool):
+        raise TypeError(f"expected a bool for lookahead, got {lookahead!r}")
+    if lookahead and pieces_known > 1:
+        raise ValueError("expected lookahead with one piece known: it thinks of the next one")
 
 
 class Pieces(Protocol):

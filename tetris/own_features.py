@@ -22,6 +22,7 @@ MOST_BYTES = 1 << 20
 """The most bytes of a header."""
 
 _BUILT_IN = frozenset(features.FEATURES)
+_FAMILIES = frozenset(re.sub(r"(_\d+)+$", "", name) for name in (*_BUILT_IN, "step_features"))
 _LARGEST = float(np.finfo(np.float32).max)
 _LARGEST_WHOLE = (1 << 15) - 1  # that the engines multiply by a weight
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
@@ -57,7 +58,7 @@ def feature(definition: Feature) -> Feature:
         raise TypeError(f"expected a function, got {definition!r}")
     if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name):
         raise ValueError(f"expected a feature's name of small letters and underscores, got {name!r}")
-    if name in _BUILT_IN or name in feature_sets():
+    if name in _BUILT_IN or name in _FAMILIES or name in feature_sets():
         raise ValueError(f"expected a new name of a feature, got {name!r}, which the package has")
     features.define(name, _checked(name, definition))
     return definition

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kernels.checks import check_integer
 from tetris.controller import HasController, LinearController, resolve
-from tetris.game import MOST_PIECES_KNOWN, Step, steps
+from tetris.game import Step, check_sight, steps
 from tetris.piece_stream import PieceStream
 from tetris.pieces import placement_numbers
 from tetris.printable import printable
@@ -114,7 +114,7 @@ def play_game(
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
-    check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
+    check_sight(pieces_known, lookahead)
     names, pieces = played.names_on(rules), PieceStream(rules, seed, stream)
     made = []
     weights, way = played.played_weights, (pieces_known, lookahead)

@@ -21,7 +21,7 @@ from kernels.checks import check_integer
 from tetris import native
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names
-from tetris.game import MOST_PIECES_KNOWN, Rows, play
+from tetris.game import Rows, check_sight, play
 from tetris.launch_pacing import LaunchPacer
 from tetris.piece_stream import packed_source
 from tetris.rules import RULES, Rules, check_rules
@@ -113,8 +113,7 @@ class Rollout:
             known = f"{', '.join(ENGINES[:-1])} or {ENGINES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
-        flags = {"share_streams": share_streams, "lookahead": lookahead, "portable": portable}
-        for name, flag in flags.items():
+        for name, flag in (("share_streams", share_streams), ("portable", portable)):
             if not isinstance(flag, bool):
                 raise TypeError(f"expected a bool for {name}, got {flag!r}")
         self.streams = check_integer("streams", streams, 1, 1 << 31)
@@ -125,10 +124,8 @@ class Rollout:
         if games_per_stream is not None:
             games_per_stream = check_integer("games_per_stream", games_per_stream, 1, 1 << 62)
         self.games_per_stream = games_per_stream
-        self.pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
-        if lookahead and pieces_known > 1:
-            raise ValueError("expected lookahead with one piece known: it thinks of the next one")
-        self.lookahead = lookahead
+        check_sight(pieces_known, lookahead)
+        self.pieces_known, self.lookahead = pieces_known, lookahead
         self.decisions = 0
         """Decisions made so far on each stream that has not stopped."""
         self._portable = portable

@@ -12,8 +12,8 @@ from torch import Tensor
 
 _SLOTS, _FIRST, _CLASSES = 16, 2, 8  # TABLE_SLOTS, FIRST_COLUMN and 1 << CLASS_BITS of tetris/engine
 _TABLES = (
-    (re.compile(r"step_(\d+)_(\d+)"), "step_classes"),
-    (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_pair_classes"),
+    (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
+    (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
 )
 
 

@@ -21,7 +21,7 @@ from measure.cli import KEEP, measurement
 from measure.engines import build_engines
 from measure.played import played
 from measure.processes import least_lines
-from measure.provenance import Measured
+from measure.provenance import Measured, commit
 from measure.record import BOARD, REFERENCE, SCORE_SEED
 from tetris import Rules, Score, published
 
@@ -43,7 +43,9 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     if device == "cuda":
         build_engines(features.values(), lookahead=True)
         build_engines([features[REFERENCE]])
-    file = (arguments.keep or Path("runs/lookahead")) / "rounds.jsonl"
+    # Rounds of another commit or device are not added to.
+    name = f"{commit()[0]}-{device}.jsonl"
+    file = (arguments.keep or Path("runs/lookahead")) / name
     rounds = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
     longest_s = 0.0
     while len(rounds) < ROUNDS and not (rounds and time.monotonic() - began + longest_s > stop_after_s):

@@ -31,7 +31,7 @@ DECISIONS = {
     "10x7": {"dt20": 20 * MILLION, "best": 10 * MILLION},
     "10x8": {"dt20": 40 * MILLION, "best": 20 * MILLION},
 }
-"""Decisions in the others, by board and controller: fifty games and more."""
+"""Decisions in the others, by board and controller: thirty games and more."""
 
 ON_A_GPU = {"10x10": {"dt20": 2000 * MILLION, "best": 1000 * MILLION}}
 _TIMES = 10  # as many decisions on a GPU

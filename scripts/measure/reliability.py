@@ -70,7 +70,7 @@ Trials = Iterator[Trial]
 
 def killed(root: Path, ranks: int, kills: int) -> Trials:
     """Kill a process of a run again and again."""
-    recipe = (*LONG, stage(6 * kills, 1000))
+    recipe = (*LONG, stage(10 * kills, 1000))
     train(1, root / "log", *recipe, "--out", root / "whole")
     said, steps = kill_at_random(root / "killed", ranks, kills, recipe)
     wrong = loss(root / "killed", root / "whole", said)

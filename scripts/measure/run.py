@@ -60,7 +60,7 @@ _ALL = (
     Measurement("ppo", "measure ppo", 1200.0, _CPU),
     Measurement("limits", "measure limits --device {device}", 3600.0),
     Measurement("limits_large", "measure limits --device cuda --boards 4x8:1 8x4:1 4x7:2", 3600.0, _GPU),
-    Measurement("next_piece", "measure next_piece --device {device}", 1800.0),
+    Measurement("next_piece", "measure next_piece --device {device}", 3600.0),
     Measurement("two_pieces", "measure two_pieces --device {device} --seconds 170", 1800.0),
     Measurement("other_rules", "measure other_rules --device {device}", 1800.0),
     Measurement("original_rule", "measure original_rule --device {device}", 1800.0),

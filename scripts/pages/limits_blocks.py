@@ -18,6 +18,8 @@ COLUMNS = {
 }
 """Controllers, and what the next piece is to them, whose lines by height are shown."""
 
+_LONG = 1000  # lines a game
+
 Scores = dict[int, dict[str, Any]]
 """Scores by the height of the board."""
 
@@ -46,7 +48,9 @@ def lines_by_height() -> dict[tuple[str, str], tuple[Scores, Scores]]:
     estimated: list[dict[str, Any]] = []
     for result in _of_heights():
         played += result.data.get("measurements", [])
-        estimated += result.data["estimates"] if result.name.endswith(("heights", "next_piece")) else []
+        if result.name.endswith(("heights", "next_piece")):
+            # Estimates neglect the cells that are left at the end of a game: some percent where it is short.
+            estimated += [each for each in result.data["estimates"] if (each["lines_per_game"] or 0) >= _LONG]
         played += [  # `best` is who learned the record
             {**each, "controller": {"learned": "best"}.get(each["controller"], each["controller"])}
             for each in result.data.get("score", [])
@@ -57,7 +61,7 @@ def lines_by_height() -> dict[tuple[str, str], tuple[Scores, Scores]]:
 def _scores(every: list[dict[str, Any]], name: str, way: str) -> Scores:
     """Return one score for each height."""
     found: Scores = {}
-    for each in sorted(every, key=lambda score: score.get("games", 0)):
+    for each in sorted(every, key=lambda score: (score.get("games", 0), score.get("estimates", 0))):
         width, height = Rules.parse_board(each["board"])
         if (each["controller"], _way(each), each["pieces"], width) == (name, way, "uniform", 10):
             found[height] = each

@@ -17,7 +17,7 @@ def test_features_without_steps_stay_what_they_are() -> None:
 
 def test_one_feature_stands_for_all_of_a_table() -> None:
     names = ("step_0_1", "holes", "step_pair_3_0_6", "step_8_6", "wells")
-    assert engine_features(names) == ("holes", "wells", "step_classes", "step_pair_classes")
+    assert engine_features(names) == ("holes", "wells", "step_features_1", "step_features_2")
     both = [extension(each) for each in (names, ("holes", "wells", "step_1_0", "step_pair_0_0_0"))]
     assert both[0].name == both[1].name
 

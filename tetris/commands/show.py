@@ -82,7 +82,11 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments; see ``watch_tetris.py --help``."""
     source = arguments.source
     if source is not None and _is_replay(source):
-        given = [name for name in _OF_A_GAME if getattr(arguments, name) not in (None, False)]
+        given = [
+            name
+            for name in _OF_A_GAME
+            if getattr(arguments, name) is not (False if name == "lookahead" else None)
+        ]
         if given or arguments.play:
             flag = (*given, "play")[0].replace("_", "-")
             raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")

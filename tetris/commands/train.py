@@ -43,7 +43,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     game.add_argument(
         "--features",
         metavar="SET",
-        help=f"{', '.join(feature_sets())}, or feature names separated by commas (docs/features.md)",
+        help=f"{', '.join(feature_sets())}, or names with commas (docs/features.md)",
     )
     add_feature_header(game)
 

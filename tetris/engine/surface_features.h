@@ -391,7 +391,7 @@ struct StepPair : FeatureBase {
 
 // All features of a step, or of two, in a rollout: see step_tables.h.
 template <int STEPS>
-struct TableOfSteps : FeatureBase {
+struct StepFeatures : FeatureBase {
     static constexpr int table_steps = STEPS;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>&) {
@@ -402,8 +402,6 @@ struct TableOfSteps : FeatureBase {
         return L::ints(0);
     }
 };
-struct StepClasses : TableOfSteps<1> {};
-struct StepPairClasses : TableOfSteps<2> {};
 
 struct MaxHeight : FeatureBase {
     template <class L>

@@ -41,10 +41,17 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert 0.9 * low < 1.34e6 < 1.1 * high
 
 
-def test_the_next_piece_may_be_known(script: Script) -> None:
-    arguments = ("--board", "10x9", "--device", "cpu", "--pieces-known", 2, *FEW)
-    title, *_, row = script("estimate_tetris", "best", *arguments).out.splitlines()[:4]
-    assert title == "board 10x9, published rule, pieces uniform (seed 12345), the next one known, engine cpu"
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        (("--board", "10x9", "--pieces-known", 2), "the next one known"),
+        ((*HIGH[:2], "--lookahead"), "lookahead"),
+    ],
+)
+def test_the_next_piece_may_count(script: Script, way: tuple[object, ...], said: str) -> None:
+    title, *_, row = script("estimate_tetris", "best", "--device", "cpu", *way, *FEW).out.splitlines()[:4]
+    board = way[1]
+    assert title == f"board {board}, published rule, pieces uniform (seed 12345), {said}, engine cpu"
     assert " 16 estimates " in row
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tetris import LinearController, Rollout, Rules, Score, published
+from tetris import LinearController, Rollout, Rules, Score, play_game, published
 from tetris.controller import known_names
 from tetris.score import ESTIMATOR
 
@@ -102,6 +102,25 @@ def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
         assert measured["pieces_known"] == known
     table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--pieces-known", 2)
     assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
+
+
+def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path) -> None:
+    arguments = ("dellacherie", *QUICK, "--decisions", 64, "--seed", 7, "--lookahead")
+    (measured,) = _evaluate(script, *arguments)
+    options: dict[str, Any] = {"features": "dellacherie", "lookahead": True}
+    counts = Rollout([published("dellacherie").weights], Rules(6, 6), 64, 7, "python", **options).advance(1)
+    assert (measured["lines"], measured["lookahead"]) == (int(counts.lines), True)
+    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--lookahead")
+    assert "pieces uniform (seed 12345), lookahead, engine python" in table.out
+    both = script("evaluate_tetris", "dt20", "--lookahead", "--pieces-known", 2)
+    assert both.status == 2
+    assert "not allowed with argument" in both.err
+    steps = tmp_path / "steps.json"
+    _evaluate(script, "dt20", "--decisions", 9, "--seed", 7, "--replay", steps, "--json", "--lookahead")
+    game = play_game("dt20", 7, most_pieces=9, lookahead=True)
+    assert json.loads(steps.read_text())["steps"] == [
+        json.loads(json.dumps(step.to_dict())) for step in game.steps
+    ]
 
 
 def test_a_sequence_is_played_with_the_next_piece_known(script: Script, tmp_path: Path) -> None:

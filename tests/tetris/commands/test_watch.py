@@ -64,24 +64,25 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rules", "pieces_known"),
+    ("arguments", "rules", "way"),
     [
-        ((), Rules(6, 6), 1),
-        (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True), 1),
-        (("--rule", "original"), Rules(6, 6, original=True), 1),
-        (("--pieces", "SZ"), Rules(6, 6, pieces="SZ"), 1),
-        (("--pieces-known", "2"), Rules(6, 6), 2),
+        ((), Rules(6, 6), {}),
+        (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True), {}),
+        (("--rule", "original"), Rules(6, 6, original=True), {}),
+        (("--pieces", "SZ"), Rules(6, 6, pieces="SZ"), {}),
+        (("--pieces-known", "2"), Rules(6, 6), {"pieces_known": 2}),
+        (("--lookahead",), Rules(6, 6), {"lookahead": True}),
     ],
 )
 def test_a_game_is_the_one_that_the_engines_play(
-    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, pieces_known: int
+    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, way: dict[str, Any]
 ) -> None:
     replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
     for device in ("python", "cpu"):
         played = rollout(
             *([published("bcts").weights], rules, 1, 250, 7, device),
             features="bcts",
-            pieces_known=pieces_known,
+            **way,
         )
         assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
@@ -325,7 +326,10 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
 
 @pytest.mark.parametrize(
     "flag",
-    [("--board", "10x10"), ("--seed", "1"), ("--rule", "published"), ("--pieces-known", "1"), ("--play",)],
+    [
+        *(("--board", "10x10"), ("--seed", "0"), ("--rule", "published"), ("--pieces-known", "1")),
+        *(("--lookahead",), ("--play",)),
+    ],
 )
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path, flag: tuple[str, ...]) -> None:
     ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), *flag)

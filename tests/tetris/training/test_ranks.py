@@ -84,7 +84,7 @@ def test_scores_and_estimates_are_those_of_one_process(words: list[str]) -> None
 def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(
     tmp_path: Path, ranks: int, kills: int
 ) -> None:
-    recipe = (*LONG, stage(6 * kills, HARD))
+    recipe = (*LONG, stage(10 * kills, HARD))
     train(1, tmp_path / "log", *recipe, "--out", tmp_path / "whole")
     out, steps = kill_at_random(tmp_path / "killed", ranks, kills, recipe)
 

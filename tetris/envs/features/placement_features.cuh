@@ -19,8 +19,8 @@ struct PlacementMemory {
 #if defined(__CUDACC__)
 template <class List>
 __device__ inline PlacementMemory<List>& placement_memory() {
-    __shared__ PlacementMemory<List> memory;
-    return memory;
+    extern __shared__ __align__(16) unsigned char placement_bytes[];
+    return *reinterpret_cast<PlacementMemory<List>*>(placement_bytes);
 }
 #endif
 
