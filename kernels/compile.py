@@ -41,6 +41,7 @@ NVCC_FLAGS = (
     "-O3",
     "--fmad=false",
     "--expt-relaxed-constexpr",
+    "-ftemplate-depth=1000",  # of lists of several hundred features; it would be 200
     "-DUSE_CUDA",  # torch/csrc/stable/c/shim.h declares the functions for streams under it
     "-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-pthread",
 )

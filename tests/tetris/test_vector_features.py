@@ -200,7 +200,7 @@ def test_lanes_of_any_width_write_the_same(features: str, rules: Rules, flags: t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", ["dt", "dt_columns"])
+@pytest.mark.parametrize("features", ["dt", "dt_columns", "dt_step_pairs"])
 def test_the_cuda_kernel_compiles_for_every_gpu(features: str) -> None:
     try:
         newest = known_architectures(find_nvcc())[-1]
