@@ -173,8 +173,8 @@ def lookahead_claim() -> str:
     )
     times = played["10x8", "looks ahead"] / played["10x8", "unknown"]
     words = (
-        "With `--lookahead` it thinks of the seven pieces that may come next, which controllers of the "
-        f"literature that know one piece do not: {times:.1f} times as many lines on 10x8, played, and "
+        "With `--lookahead` it thinks of the seven pieces that may come next, which the published "
+        f"controllers do not: {times:.1f} times as many lines on 10x8, played, and "
         f"{score(estimated)} on 10x20, estimated by importance splitting."
     )
     return with_provenance(words, result)
