@@ -79,6 +79,8 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "gaps_over_holes",
         "gaps_over_highest_hole",
     )
+    dt_columns = (*dt_full, *surface_features(width))
+    dt_steps = (*dt_columns, *step_features(width))
     bertsekas = (*surface_features(width), "max_height", "holes")
     return {
         "dellacherie": dellacherie,
@@ -87,12 +89,9 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "dt": dt,
         "dt_surface": dt_surface,
         "dt_full": dt_full,
-        "dt_columns": (*dt_full, *surface_features(width)),
-        "dt_steps": (*dt_full, *surface_features(width), *step_features(width)),
-        "dt_step_pairs": (
-            *(*dt_full, *surface_features(width)),
-            *(*step_features(width), *step_features(width, "step_pair_")),
-        ),
+        "dt_columns": dt_columns,
+        "dt_steps": dt_steps,
+        "dt_step_pairs": (*dt_steps, *step_features(width, "step_pair_")),
         "bertsekas": bertsekas,
         "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_games import all_engines, assert_equal, weights_for
+from engine_games import assert_equal, engines_and_avx2, weights_for
 
-from tetris import native, play_game, published, rollout
+from tetris import play_game, published, rollout
 from tetris.features import AfterState, feature_values
 from tetris.game import Rows, Weights, after_states, choose, play, prospect
 from tetris.rollouts import Rollout
@@ -99,24 +98,11 @@ def test_a_game_kept_is_the_game_that_is_played() -> None:
     assert game.steps != play_game(controller, 3, rules=rules, stream=2, most_pieces=60).steps
 
 
-def with_avx2(games: Rollout) -> Rollout:
-    """The games on the lanes of AVX2, low stacks in 16 bits and tall ones in 32."""
-    portable = native.extension(games.names, native=False, lookahead=True)
-    name = f"{portable.name}_avx2"
-    defines = tuple((key, name if key == "TETRIS_LIBRARY" else value) for key, value in portable.defines)
-    dataclasses.replace(portable, name=name, defines=defines, flags=("-mavx2",)).load()
-    games._operators = getattr(torch.ops, name)
-    return games
-
-
 def engines(
     weights: torch.Tensor, rules: Rules, streams: int, *, python: bool = True, **options: Any
 ) -> list[Rollout]:
     """The same games by every engine, the lanes of AVX2 included where the processor has them."""
-    found = all_engines(weights, rules, streams, 5, features="dt", lookahead=True, **options)
-    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
-        games = Rollout(weights, rules, streams, 5, features="dt", lookahead=True, portable=True, **options)
-        found.append(with_avx2(games))
+    found = engines_and_avx2(weights, rules, streams, 5, features="dt", lookahead=True, **options)
     return found[0 if python else 1 :]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from engine_games import all_engines, assert_equal, weights_for
+from engine_games import assert_equal, engines_and_avx2, weights_for
 
-from tetris import native, play_game, published, rollout
+from tetris import play_game, published, rollout
 from tetris.explanation import decisions
 from tetris.features import AfterState, feature_values
 from tetris.game import (
@@ -152,24 +151,11 @@ def test_a_game_kept_and_a_controller_shown_are_the_games_that_are_played() -> N
     assert game.steps != play_game(controller, 3, rules=rules, stream=2).steps
 
 
-def with_avx2(games: Rollout) -> Rollout:
-    """The games on the lanes of AVX2, low stacks in 16 bits and tall ones in 32."""
-    portable = native.extension(games.names, native=False, pieces_known=2)
-    name = f"{portable.name}_avx2"
-    defines = tuple((key, name if key == "TETRIS_LIBRARY" else value) for key, value in portable.defines)
-    dataclasses.replace(portable, name=name, defines=defines, flags=("-mavx2",)).load()
-    games._operators = getattr(torch.ops, name)
-    return games
-
-
 def engines(
     weights: torch.Tensor, rules: Rules, streams: int, *, python: bool = True, **options: Any
 ) -> list[Rollout]:
     """The same games by every engine, the lanes of AVX2 included where the processor has them."""
-    found = all_engines(weights, rules, streams, 5, features="dt", pieces_known=2, **options)
-    if torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512"):
-        games = Rollout(weights, rules, streams, 5, features="dt", pieces_known=2, portable=True, **options)
-        found.append(with_avx2(games))
+    found = engines_and_avx2(weights, rules, streams, 5, features="dt", pieces_known=2, **options)
     return found[0 if python else 1 :]
 
 

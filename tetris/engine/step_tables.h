@@ -12,6 +12,12 @@ constexpr int STEP_CLASSES = 2 * STEP + 1;  // the step + STEP, from 0 to 2 STEP
 constexpr int CLASS_BITS = 3;
 constexpr int TABLE_SLOTS = 16;  // of columns, the board's from FIRST_COLUMN on
 
+// Of a step + STEP.
+template <class L>
+TETRIS_FUNCTION typename L::Ints step_class(const typename L::Ints& step) {
+    return -L::maximum(-L::maximum(step, L::ints(0)), L::ints(1 - STEP_CLASSES));
+}
+
 // STEPS: those that a class is looked up for, 1 or 2.
 template <class L, int STEPS>
 struct StepTable {
@@ -30,11 +36,11 @@ struct StepTable {
     TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
         Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];  // classes, of column k - STEPS
         TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
-            before[k + STEPS] = after[k + STEPS] = class_of(drop.step_before(k));
+            before[k + STEPS] = after[k + STEPS] = step_class<L>(drop.step_before(k));
         }
-        after[STEPS - 1] = class_of(drop.first_step());
+        after[STEPS - 1] = step_class<L>(drop.first_step());
         TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
-        after[WIDTH - 1 + STEPS] = class_of(drop.last_step());
+        after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
         sums = sums + total;
         TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
             const Ints first = (drop.column() + L::ints(k + FIRST_COLUMN)) << BITS;
@@ -50,7 +56,7 @@ struct StepTable {
         int sum = 0, last = 0;
         TETRIS_UNROLL for (int slot = FIRST_COLUMN; slot < FIRST_COLUMN + MAX_WIDTH - 1; ++slot) {
             const int step = static_cast<int>(board.heights[slot + 1]) - static_cast<int>(board.heights[slot]) + STEP;
-            const int found = step < 0 ? 0 : step < STEP_CLASSES ? step : STEP_CLASSES - 1;
+            const int found = step_class<ScalarLanes>(step);
             if (STEPS == 1) sum += weights[(slot << BITS) + found];
             else if (slot > FIRST_COLUMN) sum += weights[((slot - 1) << BITS) + (last << CLASS_BITS) + found];
             last = found;
@@ -71,11 +77,6 @@ struct StepTable {
     TETRIS_FUNCTION static Number joined(const Number& step, const Number& next) {
         if constexpr (STEPS == 1) return step;
         else return (step << CLASS_BITS) + next;
-    }
-    // Of a step + STEP.
-    TETRIS_FUNCTION static Ints class_of(const Ints& step) {
-        const Ints positive = L::maximum(step, L::ints(0));
-        return -L::maximum(-positive, L::ints(1 - STEP_CLASSES));
     }
     TETRIS_FUNCTION static ColumnInts slots() {
         typename L::Word first[TABLE_SLOTS];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "feature_definitions.h"
+#include "step_tables.h"
 
 namespace tetris {
 
@@ -350,24 +351,17 @@ struct HeightDifference : FeatureBase {
     }
 };
 
-// Of a difference of heights, clamped, + STEP.
-template <class L>
-TETRIS_FUNCTION typename L::Ints class_of_step(const typename L::Ints& difference) {
-    const auto step = L::maximum(difference + L::ints(STEP), L::ints(0));
-    return -L::maximum(-step, L::ints(-2 * STEP));
-}
-
 template <int COLUMN, int CLASS>
 struct Step : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         const int left = board.heights[FIRST_COLUMN + COLUMN], right = board.heights[FIRST_COLUMN + COLUMN + 1];
-        return class_of_step<ScalarLanes>(right - left) == CLASS ? 1 : 0;
+        return step_class<ScalarLanes>(right - left + STEP) == CLASS ? 1 : 0;
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static auto matches(const Drop<L, WIDTH>& drop) {
         const auto difference = drop.column_height(COLUMN + 1) - drop.column_height(COLUMN);
-        return class_of_step<L>(difference) == L::ints(CLASS);
+        return step_class<L>(difference + L::ints(STEP)) == L::ints(CLASS);
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(int, const Drop<L, WIDTH>& drop) {
