@@ -27,12 +27,13 @@ from tetris import Rules, Score, published
 
 RECORD = "best"
 ROUNDS = 20
+STREAMS = 125_000
 DECISIONS = {
     f"{RECORD}.ahead": 3_000_000_000,
-    f"{REFERENCE}.ahead": 500_000_000,
-    f"{REFERENCE}.known1": 1_000_000_000,
+    f"{REFERENCE}.ahead": 1_000_000_000,
+    f"{REFERENCE}.known1": 5_000_000_000,
 }
-"""Decisions of a round by controller and way: a minute on an H200."""
+"""Decisions of a round by controller and way, thousands on each stream: a minute on an H200."""
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -70,7 +71,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 def _played(of: str, rules: Rules, device: str, seed: int) -> dict[str, Any]:
     """Return lines, games and decisions of a controller in a round."""
     name, _, way = of.partition(".")
-    made = played(name, rules, DECISIONS[of], device, lookahead=way == "ahead", seed=seed)
+    made = played(name, rules, DECISIONS[of], device, lookahead=way == "ahead", seed=seed, streams=STREAMS)
     counts = [made[count] for count in ("lines", "games", "decisions")]
     return {"counts": counts, "decisions_per_second": made["decisions_per_second"]}
 

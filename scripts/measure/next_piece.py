@@ -35,6 +35,7 @@ DECISIONS = {
 
 ON_A_GPU = {"10x10": {"dt20": 2000 * MILLION, "best": 1000 * MILLION}}
 _TIMES = 10  # as many decisions on a GPU
+_GPU_DECISIONS_PER_STREAM = 5_000  # so that there are streams enough for it
 
 ESTIMATED = ("10x5", "10x6", "10x8", "10x10", "10x12", "10x16", "10x20")
 ESTIMATES_OF = (("dt20", "ahead"), ("best", "ahead"), ("dt20", "known2"))
@@ -56,7 +57,9 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         for name, count in decisions.get(board, {}).items():
             times = _TIMES if gpu and board in DECISIONS else 1
             for way, how in WAYS.items():
-                found = played(name, rules, FIRST if way == "known1" else times * count, device, *how)
+                number = FIRST if way == "known1" else times * count
+                streams = number // _GPU_DECISIONS_PER_STREAM if gpu else None
+                found = played(name, rules, number, device, *how, streams=streams)
                 measured.append(found)
                 key = f"next_piece.{board}.{name}.{way}"
                 figures[f"{key}.lines_per_game"] = found["lines_per_game"]

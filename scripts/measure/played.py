@@ -17,6 +17,7 @@ def played(
     pieces_known: int = 1,
     lookahead: bool = False,
     seed: int = DEFAULT_SEED,
+    streams: int | None = None,
 ) -> dict[str, Any]:
     """Return the measurement of a controller that plays a number of decisions, as plain values.
 
@@ -28,12 +29,12 @@ def played(
         pieces_known: 1, the piece that falls, or 2, the next one, too.
         lookahead: See `tetris.Rollout`.
         seed: Of the pieces.
+        streams: Of pieces; by default by the number of decisions.
     """
     controller, limit = published(name), Limit(decisions=decisions)
     way = f"{pieces_known} known{', lookahead' if lookahead else ''}"
     how = (pieces_known, lookahead)
+    options: dict[str, Any] = {"pieces_known": pieces_known, "lookahead": lookahead, "streams": streams}
     with progress_bar(f"{name} on {rules.board}, {rules.pieces}, {way}", limit) as show:
-        score, seconds = measure(
-            controller, rules, limit, seed, device, show, pieces_known=pieces_known, lookahead=lookahead
-        )
+        score, seconds = measure(controller, rules, limit, seed, device, show, **options)
     return Measurement(name, controller, rules, rules.pieces, seed, device, score, seconds, *how).to_dict()

@@ -16,7 +16,8 @@ namespace {
 using namespace tetris;
 
 // With fewer games a multiprocessor than this, a warp to each is faster. Where all that may come next counts, there is no such kernel.
-constexpr int64_t FEW = 108;
+template <class List>
+constexpr int64_t FEW = List::has_columns ? 48 : 108;
 
 [[maybe_unused]] int block_memory(int device) {
     int bytes = 0;
@@ -65,7 +66,7 @@ struct Cuda {
             return;
         }
         if constexpr (Sight::TETRIS_SIGHT == Sight::PIECE) {
-            if (all.total < FEW * cem_tetris::multiprocessors(device)) {
+            if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
                 rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
                 STD_CUDA_KERNEL_LAUNCH_CHECK();
                 return;

@@ -162,6 +162,7 @@ def measure(
     *,
     pieces_known: int = 1,
     lookahead: bool = False,
+    streams: int | None = None,
 ) -> tuple[Score, float]:
     """Play parallel streams of games and count.
 
@@ -178,6 +179,7 @@ def measure(
         check: Called a few times a second; an exception ends the measurement.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
         lookahead: See `tetris.Rollout`.
+        streams: How many there are; by default `streams_for` the limit.
 
     Returns:
         The score, and the seconds it took.
@@ -185,7 +187,7 @@ def measure(
     Raises:
         BuildError: If the engine cannot be built.
     """
-    streams = streams_for(limit, device)
+    streams = streams_for(limit, device) if streams is None else streams
     weights = torch.tensor([controller.weights], dtype=torch.float32)
     own = ranks.share(streams)
     rollout = Rollout(

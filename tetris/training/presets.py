@@ -90,13 +90,13 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     },
 }
 
-# 512 candidates and their mean on 264 streams each are 135 thousand parallel games: they fill an H200. On
-# 10x20 importance splitting ranks candidates that end a game in a billion decisions. Its estimates are noisy:
-# hence many elites, and the average of many means. The features depend on the column: the best controllers
-# sort the pieces into lanes.
+# Many streams of few decisions keep a GPU busy, since splitting makes four decisions at a time, and estimate
+# as well as few streams of many decisions or better: benchmarks/notes/h200-splitting-tried.txt. On 10x20
+# importance splitting ranks candidates that end a game in a billion decisions. Its estimates are noisy: hence
+# many elites, and the average of many means. The features depend on the column: the best controllers sort the
+# pieces into lanes.
 _CUDA: Mapping[str, Setting] = {
     "population": 512,
-    "streams": 264,
     "decisions": 10_000,
     "features": "dt_columns",
     "noise": "hyperbolic:0.01",
@@ -104,24 +104,27 @@ _CUDA: Mapping[str, Setting] = {
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 22 billion decisions, 0.47 billion a second, since splitting makes them four at a time: 47 seconds.
+    # 22 billion decisions.
     "quick": {
         **_CUDA,
-        "curriculum": "10x10:20:1000,10x20:95:1500:split",
+        "streams": 528,
+        "curriculum": "10x10:20:500,10x20:95:750:split",
         "elites": 50,
         "score_decisions": 500_000_000,
     },
-    # 76 billion decisions: less than three minutes.
+    # 76 billion decisions.
     "standard": {
         **_CUDA,
-        "curriculum": "10x10:20:1000,10x20:360:1500:split",
+        "streams": 528,
+        "curriculum": "10x10:20:500,10x20:360:750:split",
         "elites": 50,
         "score_decisions": 500_000_000,
     },
-    # 260 billion decisions: ten minutes.
+    # 260 billion decisions.
     "record": {
         **_CUDA,
-        "curriculum": "10x10:30:2000,10x12:10:6000,10x20:600:3000:split",
+        "streams": 1_056,
+        "curriculum": "10x10:30:500,10x12:10:1500,10x20:600:750:split",
         "elites": 80,
         "score_decisions": 20_000_000_000,
     },

@@ -16,6 +16,7 @@ DECISIONS = {"dt20.ahead": 2560, "dt20.known1": 6400}
 
 def test_rounds_add_up_and_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(lookahead, "DECISIONS", DECISIONS)
+    monkeypatch.setattr(lookahead, "STREAMS", STREAMS)
     monkeypatch.setattr(lookahead, "BOARD", "10x5")
     monkeypatch.setattr(lookahead, "RECORD", "dt20")
     asked = argparse.Namespace(keep=tmp_path / "kept", stop_after=1e-9)

@@ -14,6 +14,7 @@ import torch
 
 from tetris import Rules
 from tetris.rules import RULES
+from tetris.splitting import BURN_IN
 from tetris.training.curriculum import cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, PRESETS, PYTHON_PRESETS
 from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings
@@ -52,7 +53,7 @@ def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str,
 def test_presets_fill_a_gpu_with_streams_that_get_to_steady_play(preset: str) -> None:
     recipe = make_recipe("cuda", {"preset": preset})
     assert (recipe.population + 1) * recipe.streams >= 132 * 1024
-    assert min(stage.decisions for stage in recipe.stages) >= 1000
+    assert min(stage.decisions for stage in recipe.stages) >= 2 * BURN_IN
 
 
 def test_quick_preset_is_the_same_again_on_another_engine_from_its_config(tmp_path: Path) -> None:
