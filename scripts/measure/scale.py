@@ -47,7 +47,7 @@ from tetris.training.training import Training, prepare_engine
 ROUNDS = 3
 SIMULATED = (2, 8, 64, 256, 1024)
 DRAWS = 400
-STAGE = {"cuda": "10x20:1000:3000:split", "cpu": "10x20:1000:400:split"}
+STAGE = {"cuda": "10x20:1000:750:split", "cpu": "10x20:1000:400:split"}
 SMALL: Mapping[str, Mapping[str, Setting]] = {
     "cuda": {},
     "cpu": {"population": 63, "elites": 10, "streams": 64},

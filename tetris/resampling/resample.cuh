@@ -39,9 +39,27 @@ struct Resampling {
     double* after;                   // scratch
 };
 
+// Sums by level of numbers below 2^51, of at most 2^13 streams, in three digits: what a GPU adds in shared memory has 32 bits.
+// Of 64 bits it would try again whenever another thread has changed the level, and neighbours are on few levels.
+struct LevelSums {
+    static constexpr int DIGITS = 3, BITS = 17;
+    unsigned digits[DIGITS][LEVELS];
+    __device__ void clear(int level) {
+        for (auto& digit : digits) digit[level] = 0;
+    }
+    __device__ void add(int level, int64_t value) {
+        for (int i = 0; i < DIGITS; ++i) atomicAdd(&digits[i][level], static_cast<unsigned>(value >> i * BITS) & ((1u << BITS) - 1));
+    }
+    __device__ int64_t of(int level) const {
+        int64_t sum = 0;
+        for (int i = 0; i < DIGITS; ++i) sum += static_cast<int64_t>(digits[i][level]) << i * BITS;
+        return sum;
+    }
+};
+
 // What the threads of a block leave for each other.
 struct ResamplingMemory {
-    unsigned long long whole[LEVELS], parts[LEVELS];  // weight of each level
+    LevelSums whole, parts;                           // weight of each level
     double most[LEVELS];                              // the weight that a stream's is divided by for its share
     int place[LEVELS];                                // of a level's next stream, in the order of the levels
     int warp_place[MOST_RESAMPLING_WARPS][LEVELS];
@@ -87,8 +105,7 @@ struct ResamplingBlock {
         for (double** each : {&own.weight, &own.after}) *each += first;
     }
 
-    template <class Integer>
-    __device__ static double with_parts(Integer whole, Integer parts) {
+    __device__ static double with_parts(int64_t whole, int64_t parts) {
         return static_cast<double>(whole) + static_cast<double>(parts) / PARTS;
     }
 
@@ -119,7 +136,8 @@ struct ResamplingBlock {
     // Where the streams are, what the levels hold, and what has ended since the last resampling.
     __device__ void weigh() {
         if (thread < LEVELS) {
-            memory.whole[thread] = memory.parts[thread] = 0;
+            memory.whole.clear(thread);
+            memory.parts.clear(thread);
             memory.place[thread] = 0;
         }
         __syncthreads();
@@ -129,8 +147,8 @@ struct ResamplingBlock {
             const auto whole = static_cast<int64_t>(own.weight[i]);
             const auto parts = static_cast<int64_t>((own.weight[i] - static_cast<double>(whole)) * PARTS);
             own.level[i] = level;
-            atomicAdd(&memory.whole[level], static_cast<unsigned long long>(whole));
-            if (parts != 0) atomicAdd(&memory.parts[level], static_cast<unsigned long long>(parts));
+            memory.whole.add(level, whole);
+            if (parts != 0) memory.parts.add(level, parts);
             atomicAdd(&memory.place[level], 1);
             all += whole;
             ended += whole * (own.games[i] - own.before[i]);
@@ -150,7 +168,7 @@ struct ResamplingBlock {
             }
         }
         if (thread < LEVELS) {
-            const double now = with_parts(memory.whole[thread], memory.parts[thread]);
+            const double now = with_parts(memory.whole.of(thread), memory.parts.of(thread));
             own.held[thread] += now;
             const double usual = own.held[thread] / own.count;
             memory.most[thread] = usual > now ? usual : now;

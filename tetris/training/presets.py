@@ -90,6 +90,8 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     },
 }
 
+# 513 candidates, the mean among them, on so many streams are all but a whole number of the 2,048 games that a
+# multiprocessor has in hand, for one GPU and for half of them on each of two.
 # Many streams of few decisions keep a GPU busy, since splitting makes four decisions at a time, and estimate
 # as well as few streams of many decisions or better: benchmarks/notes/h200-splitting-tried.txt. On 10x20
 # importance splitting ranks candidates that end a game in a billion decisions. Its estimates are noisy: hence
@@ -107,7 +109,7 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     # 22 billion decisions.
     "quick": {
         **_CUDA,
-        "streams": 528,
+        "streams": 524,
         "curriculum": "10x10:20:500,10x20:95:750:split",
         "elites": 50,
         "score_decisions": 500_000_000,
@@ -115,7 +117,7 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     # 76 billion decisions.
     "standard": {
         **_CUDA,
-        "streams": 528,
+        "streams": 524,
         "curriculum": "10x10:20:500,10x20:360:750:split",
         "elites": 50,
         "score_decisions": 500_000_000,
@@ -123,7 +125,7 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     # 260 billion decisions.
     "record": {
         **_CUDA,
-        "streams": 1_056,
+        "streams": 1_048,
         "curriculum": "10x10:30:500,10x12:10:1500,10x20:600:750:split",
         "elites": 80,
         "score_decisions": 20_000_000_000,
