@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pages.result_files import Result, load, load_all, table_block, with_provenance
-from pages.wording import score
+from pages.wording import count, score
 from tetris import Rules
 
 COLUMNS = {
@@ -48,7 +48,7 @@ def lines_by_height() -> dict[tuple[str, str], tuple[Scores, Scores]]:
     estimated: list[dict[str, Any]] = []
     for result in _of_heights():
         played += result.data.get("measurements", [])
-        if result.name.endswith(("heights", "next_piece")):
+        if result.name.endswith(("heights", "next_piece", "two_pieces")):
             # Estimates neglect the cells that are left at the end of a game: some percent where it is short.
             estimated += [each for each in result.data["estimates"] if (each["lines_per_game"] or 0) >= _LONG]
         played += [  # `best` is who learned the record
@@ -76,7 +76,7 @@ def _way(found: dict[str, Any]) -> str:
 
 
 def _of_heights() -> list[Result]:
-    names = ("heights", "next_piece", "other_rules", "best_scores")
+    names = ("heights", "next_piece", "two_pieces", "other_rules", "best_scores")
     found = [result for name in names for result in load_all(name)]
     return [*found, load("h200/published"), load("h200/record_score")]
 
@@ -156,6 +156,33 @@ def next_piece_estimated() -> str:
         *("decisions a game, played", "estimated", "lines a game, estimated", "estimates"),
     ]
     return table_block(header, rows, result)
+
+
+def two_pieces() -> str:
+    """Return what a controller that was trained with the next piece known has, beside others."""
+    result = load("epyc-2core/two_pieces")
+    found = result.data["estimates"]
+    of_dt20 = {each["board"]: each["lines_per_game"] for each in found if each["controller"] == "dt20"}
+    rows = []
+    for each in found:
+        times = each["lines_per_game"] / of_dt20[each["board"]]
+        bounded = each["ci95"][1] is not None
+        known = f"{times:.{0 if times >= 10 else 1}f}" if bounded else "-"
+        rows.append([each["board"], each["controller"], score(each), known, str(each["estimates"])])
+    return table_block(["board", "controller", "lines a game", "times dt20", "estimates"], rows, result)
+
+
+def two_pieces_training() -> str:
+    """Return in a sentence how that controller was trained."""
+    result = load("epyc-2core/two_pieces")
+    figures, settings = result.figures, result.data["settings"]
+    words = (
+        f"Trained for {figures['two_pieces.training_seconds']:.0f} s on {settings['features']}, by the "
+        f"curriculum `{settings['curriculum']}`, of whose {result.data['generations']} generations "
+        f"{result.data['generation']} were done, with a population of {settings['population']} on "
+        f"{settings['streams']} streams: {count(figures['two_pieces.training_decisions'])} decisions."
+    )
+    return with_provenance(words, result)
 
 
 def lookahead_claim() -> str:

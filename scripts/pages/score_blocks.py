@@ -179,6 +179,19 @@ def record_claim() -> str:
     return with_provenance(words, scored)
 
 
+def record_training_today() -> str:
+    """Return in a sentence how long the preset that learned the record takes since it was changed."""
+    result = load("h100/record_training")
+    figures, config = result.figures, result.data["config"]
+    words = (
+        f"The preset has other settings since then, `{config['curriculum']}` on {config['streams']:,} streams: "
+        f"{figures['record.generations']:.0f} generations of as many decisions take "
+        f"{figures['record.training_seconds']:.0f} s on one {result.hardware}, "
+        f"{count(figures['train.split.decisions_per_second'])} decisions a second by importance splitting."
+    )
+    return with_provenance(words, result)
+
+
 def model_card() -> str:
     """Return how the controller came about and how good it is."""
     trained, scored = load(f"{GPU}/record_training"), load(f"{GPU}/record_score")

@@ -267,7 +267,7 @@ def rollout() -> str:
 
 def equality() -> str:
     """Return how much was played on the CPU and on the GPU with the same result."""
-    result = load("h200/equality")
+    result = load("h100/equality")
     figures = result.figures
     words = (
         f"Played on the CPU and on the GPU: {count(figures['equality.decisions'])} decisions in "
