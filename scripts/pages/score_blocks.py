@@ -184,7 +184,8 @@ def record_training_today() -> str:
     result = load("h100/record_training")
     figures, config = result.figures, result.data["config"]
     words = (
-        f"The preset has other settings since then, `{config['curriculum']}` on {config['streams']:,} streams: "
+        f"The preset has other settings since then, `{config['curriculum']}` on "
+        f"{config['streams']:,} streams: "
         f"{figures['record.generations']:.0f} generations of as many decisions take "
         f"{figures['record.training_seconds']:.0f} s on one {result.hardware}, "
         f"{count(figures['train.split.decisions_per_second'])} decisions a second by importance splitting."
