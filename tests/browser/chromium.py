@@ -66,6 +66,7 @@ class Page:
         self._session: str = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # keys are for it, whatever is in front
         self.resize(*self._size)
         return self
 
