@@ -164,8 +164,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     plain, few = configurations(), configurations(SLOW, ("dt",))
     others = [slowly(few, pieces_known=2), slowly(few, lookahead=True)]
     for chosen in (plain, *others):
-        ways = chosen[0].pieces_known, chosen[0].lookahead
-        build_engines(((each.features, each.rules.width) for each in chosen), *ways)
+        way = chosen[0].pieces_known, chosen[0].lookahead
+        build_engines(((each.features, each.rules.width) for each in chosen), [way])
     began = time.monotonic()
     figures = compare_all([*plain, *chain(*others)], device)
     return {**figures}, {"seconds": round(time.monotonic() - began, 1)}, {}

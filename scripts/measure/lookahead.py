@@ -42,7 +42,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     rules = Rules(*Rules.parse_board(BOARD))
     features = {name: (published(name).features, rules.width) for name in (RECORD, REFERENCE)}
     if device == "cuda":
-        build_engines(features.values(), lookahead=True)
+        build_engines(features.values(), [(1, True)])
         build_engines([features[REFERENCE]])
     # Rounds of another commit or device are not added to.
     name = f"{commit()[0]}-{device}.jsonl"

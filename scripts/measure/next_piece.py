@@ -13,6 +13,7 @@ import argparse
 from typing import Any
 
 from measure.cli import Options, measurement
+from measure.engines import build_engines
 from measure.played import played
 from measure.provenance import Measured
 from tetris import Rules, published
@@ -52,6 +53,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     measured: list[dict[str, Any]] = []
     estimates: list[dict[str, Any]] = []
     figures: dict[str, float] = {}
+    if gpu:
+        build_engines(((published(name).features, 10) for name in ("dt20", "best")), WAYS.values())
     for board in arguments.boards or BOARDS:
         rules = Rules(*Rules.parse_board(board))
         for name, count in decisions.get(board, {}).items():
