@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     played = solution.play(arguments.games, seed).double()
-    mean, error = float(played.mean()), float(played.std() / len(played) ** 0.5)
+    mean = float(played.mean())
+    error = float(played.std() / len(played) ** 0.5) if len(played) > 1 else None
     if arguments.out is not None:
         with one_line_errors():
             solution.save(arguments.out)
@@ -101,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
     print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
     print(f"{solution.lines_per_game:,.6g} lines a game (error about {solution.error:.1g})")
-    print(f"{mean:,.6g} +- {error:.2g} in {len(played):,} games (seed {seed})")
+    spread = "" if error is None else f" +- {error:.2g}"
+    print(f"{mean:,.6g}{spread} in {len(played):,} games (seed {seed})")
     print(
         f"{solution.boards:,} boards can be reached; {solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
     )

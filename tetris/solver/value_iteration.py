@@ -62,7 +62,8 @@ def solve(
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        ValueError: If an argument is out of range, or a player need never lose with these pieces.
+        RuntimeError: If the values do not settle.
         kernels.build.BuildError: If the operators cannot be built.
     """
     check_rules(rules)
@@ -76,6 +77,10 @@ def solve(
         raise ValueError(f"expected tolerance between 0 and 1, got {tolerance!r}")
     began = time.monotonic()
     boards = reachable(rules, device)
+    if endless(boards, rules, pieces_known):
+        raise ValueError(
+            f"expected pieces that end a game, a player need never lose with {rules.pieces} on {rules.board}"
+        )
     size = (1 << cells) * (1 if pieces_known == 1 else KNOWN_PIECES)
     values = torch.zeros(size, dtype=torch.float64, device=device)
     new, old = torch.zeros_like(values), torch.empty_like(values)
@@ -98,7 +103,7 @@ def solve(
         good = good + 1 if rounds > _PAUSE and small else 0
         if progress is not None:
             progress(Sweep(number * period(rules), lines, error, time.monotonic() - began))
-        if good == 2 or (lines > 0 and change == 0.0 and rounds > _PAUSE):
+        if good == 2 or (change == 0.0 and torch.equal(values, old)):
             break
         if settled and not good:
             values.add_(old.sub_(values).mul_(factor / (factor - 1)))
@@ -135,6 +140,27 @@ def reachable(rules: Rules, device: str) -> Tensor:
             expand(boards, marks, *game)
             found += len(boards)
     return torch.cat(list(_marked(marks, 2)))
+
+
+def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
+    """Return whether a player, once he has got to some board, need never lose, whichever pieces come.
+
+    Then and only then the lines of perfect play are infinite: without such a board he loses with a
+    probability above zero in every so many pieces. With all seven there is none (Burgiel, "How to lose at
+    Tetris", 1997), with the letter O alone on an even width the empty board is one.
+
+    Args:
+        boards: Those that play can reach, as `reachable` returns them.
+        rules: The game.
+        pieces_known: See `solve`.
+    """
+    on_gpu, game = boards.is_cuda, problem(rules)
+    marks = boards.new_full((1 << rules.width * rules.height,), game[-1], dtype=torch.uint8)
+    changed = marks.new_ones(1)
+    while changed:
+        changed.zero_()
+        operators(cuda=on_gpu).survive(boards, marks, changed, pieces_known, *game)
+    return any(bool(marks[part.long() & 0xFFFFFFFF].any()) for part in boards.split(_CHUNK))
 
 
 def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:

@@ -67,6 +67,7 @@ def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
     [
         (Rules(4, 4, pieces="OSZ"), 1),
         (Rules(4, 4, pieces="ITL"), 1),
+        (Rules(4, 4, pieces="JL"), 1),
         (Rules(4, 4, clear_on_overflow=True, pieces="OTS"), 1),
         (Rules(4, 4, pieces="SZT"), 2),
         (Rules(5, 4, pieces="SZ"), 1),
@@ -82,6 +83,28 @@ def test_it_is_what_a_plain_solver_finds(rules: Rules, pieces_known: int) -> Non
 def test_published_values_and_a_separate_solver() -> None:
     assert solved(Rules(4, 4)).lines_per_game == pytest.approx(7.067, abs=1e-3)
     assert solved(Rules(4, 6)).lines_per_game == pytest.approx(21.1285, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("rules", "pieces_known"),
+    [
+        *((Rules(4, 4, pieces=letter), 1) for letter in "IOTSZJL"),
+        (Rules(4, 4, pieces="OI"), 1),
+        (Rules(5, 4, pieces="L"), 2),
+        (Rules(4, 4, pieces="JL"), 2),
+    ],
+)
+def test_pieces_with_which_nobody_need_lose_are_refused(rules: Rules, pieces_known: int) -> None:
+    with pytest.raises(ValueError, match="need never lose with"):
+        solved(rules, pieces_known)
+
+
+@pytest.mark.parametrize(("rules", "lines"), [(Rules(5, 4, pieces="O"), 0.0), (Rules(5, 4, pieces="S"), 4.0)])
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_games_without_chance_have_their_lines(rules: Rules, lines: float, pieces_known: int) -> None:
+    solution = solved(rules, pieces_known)
+    assert (solution.lines_per_game, solution.error) == (lines, pytest.approx(0.0, abs=1e-9))
+    assert solution.play(2).tolist() == [lines, lines]
 
 
 @pytest.mark.slow
@@ -185,6 +208,13 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     told = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
     assert told["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
     assert Solution.load(tmp_path / "s.npz").boards == told["boards"] == 2582
+    one = script("solve_tetris", *arguments[:4], "--games", 1)
+    assert (one.status, " in 1 games (seed " in one.out, "nan" in one.out) == (0, True, False)
+    told = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
+    assert told["standard_error"] is None
+    refused = script("solve_tetris", "--board", "4x4", "--pieces", "O", "--device", "cpu")
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "need never lose with O on 4x4" in refused.err
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
     assert refused.status == 2
     assert "at most 32 cells" in refused.err

@@ -23,11 +23,13 @@ struct Cpu {
 STABLE_TORCH_LIBRARY_FRAGMENT(TETRIS_LIBRARY, m) {
     m.def(TETRIS_SOLVER_SWEEP);
     m.def(TETRIS_SOLVER_EXPAND);
+    m.def(TETRIS_SOLVER_SURVIVE);
     m.def(TETRIS_SOLVER_PLAY);
 }
 
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CPU, m) {
     m.impl("sweep", TORCH_BOX(&Iteration<Cpu>::sweep));
     m.impl("expand", TORCH_BOX(&Iteration<Cpu>::expand));
+    m.impl("survive", TORCH_BOX(&Iteration<Cpu>::survive));
     m.impl("play", TORCH_BOX(&Iteration<Cpu>::play));
 }

@@ -34,5 +34,6 @@ struct Cuda {
 STABLE_TORCH_LIBRARY_IMPL(TETRIS_LIBRARY, CUDA, m) {
     m.impl("sweep", TORCH_BOX(&Iteration<Cuda>::sweep));
     m.impl("expand", TORCH_BOX(&Iteration<Cuda>::expand));
+    m.impl("survive", TORCH_BOX(&Iteration<Cuda>::survive));
     m.impl("play", TORCH_BOX(&Iteration<Cuda>::play));
 }

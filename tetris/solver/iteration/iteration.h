@@ -22,20 +22,22 @@ struct SmallPlacement {
 // What is the same for all boards. It is a parameter of kernels, which may have 4 KB.
 struct Problem {
     GameRules rules;
-    int count;                    // of pieces
+    uint32_t pieces;              // a bit a piece that is drawn
+    int count;                    // of them
     int begin[PIECES + 1];        // of each piece's placements; a piece that is not drawn has none
     uint8_t mirror[PIECES];       // the piece seen in a mirror
     bool symmetric;               // whether the pieces are the same in a mirror
     uint32_t first_column;        // its cells
     SmallPlacement placements[MOST_PLACEMENTS];
 
-    Problem(const GameRules& game, uint32_t pieces) : rules(game), count(0), begin{}, mirror{0, 1, 2, 4, 3, 6, 5}, symmetric(true) {
+    Problem(const GameRules& game, uint32_t drawn)
+        : rules(game), pieces(drawn), count(0), begin{}, mirror{0, 1, 2, 4, 3, 6, 5}, symmetric(true) {
         int number = 0;
         for (int piece = 0; piece < PIECES; ++piece) {
             begin[piece] = number;
-            const bool drawn = pieces >> piece & 1u;
-            symmetric = symmetric && drawn == ((pieces >> mirror[piece] & 1u) != 0);
-            if (!drawn) continue;
+            const bool here = pieces >> piece & 1u;
+            symmetric = symmetric && here == ((pieces >> mirror[piece] & 1u) != 0);
+            if (!here) continue;
             ++count;
             for (int orientation = 0; orientation < ORIENTATIONS[piece]; ++orientation) {
                 const Shape& shape = SHAPES.shape[piece][orientation];
@@ -49,7 +51,7 @@ struct Problem {
         for (int row = 0; row < rules.height; ++row) first_column |= 1u << (row * rules.width);
     }
 
-    TETRIS_FUNCTION bool draws(int piece) const { return begin[piece] < begin[piece + 1]; }
+    TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
    private:
     SmallPlacement placement(const Shape& shape, int orientation, int column) const {
@@ -154,6 +156,22 @@ TETRIS_FUNCTION void sweep(const Problem& problem, int known, uint32_t board, co
     if (known == 1) to[board] = to[mirror] = sum / problem.count;
 }
 
+// A mark of a board, which several threads may read and write; it does not matter in which order.
+TETRIS_FUNCTION uint8_t read(const uint8_t* mark) {
+#if defined(__CUDA_ARCH__)
+    return *mark;
+#else
+    return __atomic_load_n(mark, __ATOMIC_RELAXED);
+#endif
+}
+TETRIS_FUNCTION void write(uint8_t* mark, uint32_t value) {
+#if defined(__CUDA_ARCH__)
+    *mark = static_cast<uint8_t>(value);
+#else
+    __atomic_store_n(mark, static_cast<uint8_t>(value), __ATOMIC_RELAXED);
+#endif
+}
+
 // Marks the boards that a board leads to and that nobody marked; of two that mirror each other the lesser number.
 TETRIS_FUNCTION void expand(const Problem& problem, uint32_t board, uint8_t* marks) {
     const uint64_t heights = heights_of(problem, board);
@@ -162,12 +180,35 @@ TETRIS_FUNCTION void expand(const Problem& problem, uint32_t board, uint8_t* mar
         if (landing.over) continue;
         const uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
         uint8_t* mark = marks + (mirror < landing.board ? mirror : landing.board);
-#if defined(__CUDA_ARCH__)
-        if (*mark == 0) *mark = 1;  // several threads write the same
-#else
-        if (__atomic_load_n(mark, __ATOMIC_RELAXED) == 0) __atomic_store_n(mark, uint8_t{1}, __ATOMIC_RELAXED);
-#endif
+        if (read(mark) == 0) write(mark, 1);
     }
+}
+
+// Takes from a board's marks, a bit a piece, those of pieces with which a player can be made to lose, if he can be wherever a
+// mark is gone. All marks are there at first; done again until nothing changes, it leaves those with which he need never lose.
+TETRIS_FUNCTION void survive(const Problem& problem, int known, uint32_t board, uint8_t* marks, uint8_t* changed) {
+    const uint32_t before = read(marks + board);
+    if (before == 0) return;
+    const uint64_t heights = heights_of(problem, board);
+    uint32_t left = 0, left_in_mirror = 0;
+    for (int piece = 0; piece < PIECES; ++piece) {
+        if (!problem.draws(piece)) continue;
+        uint32_t next = 0;  // the pieces that may come next
+        bool any = false;   // whether they may all, after one placement
+        for (int i = problem.begin[piece]; i < problem.begin[piece + 1]; ++i) {
+            const SmallLanding landing(problem, board, heights, problem.placements[i]);
+            const uint32_t mark = landing.over ? 0u : read(marks + landing.board);
+            next |= mark;
+            any = any || mark == problem.pieces;
+        }
+        if (known == 1 ? !any : next != problem.pieces) continue;
+        left |= 1u << piece;
+        left_in_mirror |= 1u << problem.mirror[piece];
+    }
+    if (left == before) return;
+    write(marks + board, left);
+    if (problem.symmetric) write(marks + mirrored(problem, board), left_in_mirror);
+    write(changed, 1);
 }
 
 // The best placement by the values, the first of several: its place in the engine's order. 0 if all end the game.

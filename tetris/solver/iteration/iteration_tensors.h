@@ -12,6 +12,9 @@ namespace tetris {
     "sweep(Tensor boards, Tensor values, Tensor(a!) to, int width, int height, bool clear_on_overflow, int pieces) -> ()"
 #define TETRIS_SOLVER_EXPAND \
     "expand(Tensor boards, Tensor(a!) marks, int width, int height, bool clear_on_overflow, int pieces) -> ()"
+#define TETRIS_SOLVER_SURVIVE                                                                                          \
+    "survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, int width, int height, bool clear_on_overflow, " \
+    "int pieces) -> ()"
 #define TETRIS_SOLVER_PLAY                                                                                           \
     "play(Tensor values, Tensor(a!) lines, int first, int seed, int most, int width, int height, bool clear_on_overflow, " \
     "int pieces, int packed, int count) -> ()"
@@ -54,6 +57,13 @@ struct ExpandOne {
     uint8_t* marks;
     TETRIS_FUNCTION void operator()(int64_t i) const { tetris::expand(problem, boards[i], marks); }
 };
+struct SurviveOne {
+    Problem problem;
+    int known;
+    const uint32_t* boards;
+    uint8_t *marks, *changed;
+    TETRIS_FUNCTION void operator()(int64_t i) const { tetris::survive(problem, known, boards[i], marks, changed); }
+};
 struct PlayOne {
     Problem problem;
     int known;
@@ -92,6 +102,19 @@ struct Iteration {
         Device::each(boards, boards.numel(),
                      ExpandOne{problem, reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>()),
                                marks.mutable_data_ptr<uint8_t>()});
+    }
+
+    static void survive(const Tensor& boards, const Tensor& marks, const Tensor& changed, int64_t known, int64_t width,
+                        int64_t height, bool clear_on_overflow, int64_t pieces) {
+        const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
+        check(boards, ScalarType::Int, boards, "boards");
+        check(marks, ScalarType::Byte, boards, "marks");
+        check(changed, ScalarType::Byte, boards, "changed");
+        STD_TORCH_CHECK(marks.numel() == int64_t{1} << (width * height) && changed.numel() == 1, "expected a mark a board");
+        STD_TORCH_CHECK(known == 1 || known == 2, "expected 1 or 2 known pieces");
+        Device::each(boards, boards.numel(),
+                     SurviveOne{problem, static_cast<int>(known), reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>()),
+                                marks.mutable_data_ptr<uint8_t>(), changed.mutable_data_ptr<uint8_t>()});
     }
 
     static void play(const Tensor& values, const Tensor& lines, int64_t first, int64_t seed, int64_t most, int64_t width,
