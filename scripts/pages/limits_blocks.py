@@ -19,6 +19,8 @@ COLUMNS = {
 """Controllers, and what the next piece is to them, whose lines by height are shown."""
 
 _LONG = 1000  # lines a game
+_NEXT_PIECE = "h100/next_piece"
+_CLAIMED = ("best", "looks ahead")
 
 Scores = dict[int, dict[str, Any]]
 """Scores by the height of the board."""
@@ -36,7 +38,7 @@ def heights() -> str:
             cells += [f"*{_cell(estimated[height])}*"] if height in estimated else []
             row.append("<br>".join(cells) or "-")
         rows.append(row)
-    return table_block(["rows", *COLUMNS.values()], rows, *_of_heights())
+    return table_block(["rows", *COLUMNS.values()], rows, *_of_heights(), *load_all("lookahead"))
 
 
 def lines_by_height() -> dict[tuple[str, str], tuple[Scores, Scores]]:
@@ -55,7 +57,19 @@ def lines_by_height() -> dict[tuple[str, str], tuple[Scores, Scores]]:
             {**each, "controller": {"learned": "best"}.get(each["controller"], each["controller"])}
             for each in result.data.get("score", [])
         ]
+    played += _played_lookahead()
     return {key: (_scores(played, *key), _scores(estimated, *key)) for key in COLUMNS}
+
+
+def _played_lookahead() -> list[dict[str, Any]]:
+    """Return scores on 10x20 over many rounds, of controllers that look ahead and of DT-20 that does not."""
+    found = []
+    for result in load_all("lookahead"):
+        for each in result.data["measurements"]:
+            name, way = each["controller"].split(".")
+            how = {"board": "10x20", "pieces": "uniform", "lookahead": way == "ahead"}
+            found.append({**each, **how, "controller": name})
+    return found
 
 
 def _scores(every: list[dict[str, Any]], name: str, way: str) -> Scores:
@@ -121,14 +135,14 @@ def small_boards() -> str:
 
 def next_piece() -> str:
     """Return lines a game of controllers by what they think of the next piece."""
-    result, rows, unknown = load("epyc-2core/next_piece"), [], 0.0
+    result, rows, unknown = load(_NEXT_PIECE), [], 0.0
     for found in result.data["measurements"]:
         lines, way = found["lines_per_game"], _way(found)
         unknown = lines if way == "unknown" else unknown
         rows.append(
             [
                 *(found["board"], found["controller"], way, _with_interval(found)),
-                f"{lines / unknown:.{0 if lines >= 10 * unknown else 1}f}",
+                f"{lines / unknown:,.{0 if lines >= 10 * unknown else 1}f}",
             ]
         )
     return table_block(["board", "controller", "next piece", "lines a game", "times"], rows, result)
@@ -136,7 +150,7 @@ def next_piece() -> str:
 
 def next_piece_estimated() -> str:
     """Return what is estimated of controllers that think of the next piece, beside what is played."""
-    result, rows = load("epyc-2core/next_piece"), []
+    result, rows = load(_NEXT_PIECE), []
     played = {(each["board"], each["controller"], _way(each)): each for each in result.data["measurements"]}
     for found in result.data["estimates"]:
         of = (found["board"], found["controller"], _way(found))
@@ -185,26 +199,32 @@ def two_pieces_training() -> str:
     return with_provenance(words, result)
 
 
+def lookahead() -> str:
+    """Return what was played on 10x20 by controllers that look ahead."""
+    rows = [
+        [each["controller"], _way(each), score(each), f"{each['games']:,}", count(each["decisions"])]
+        for each in _played_lookahead()
+    ]
+    header = ["controller", "next piece", "lines a game on 10x20", "games", "decisions"]
+    return table_block(header, rows, *load_all("lookahead"))
+
+
 def lookahead_claim() -> str:
     """Return in a sentence what looking ahead is worth to the controller that ships."""
-    result = load("epyc-2core/next_piece")
-    played = {
-        (each["board"], _way(each)): each["lines_per_game"]
-        for each in result.data["measurements"]
-        if each["controller"] == "best"
-    }
+    (played,) = (each for each in _played_lookahead() if (each["controller"], _way(each)) == _CLAIMED)
+    result = load(_NEXT_PIECE)
     (estimated,) = (
         each
         for each in result.data["estimates"]
-        if (each["board"], each["controller"], _way(each)) == ("10x20", "best", "looks ahead")
+        if (each["board"], each["controller"], _way(each)) == ("10x20", *_CLAIMED)
     )
-    times = played["10x8", "looks ahead"] / played["10x8", "unknown"]
+    ended = f"{played['games']} {'game' if played['games'] == 1 else 'games'}"
     words = (
         "With `--lookahead` it thinks of the seven pieces that may come next, which the published "
-        f"controllers do not: {times:.1f} times as many lines on 10x8, played, and "
-        f"{score(estimated)} on 10x20, estimated by importance splitting."
+        f"controllers do not, and clears {score(played)} lines a game, played: {ended} ended in "
+        f"{count(played['decisions'])} decisions. Importance splitting estimates {score(estimated)}."
     )
-    return with_provenance(words, result)
+    return with_provenance(words, *load_all("lookahead"), result)
 
 
 def other_rules() -> str:

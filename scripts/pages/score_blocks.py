@@ -180,12 +180,12 @@ def record_claim() -> str:
 
 
 def record_training_today() -> str:
-    """Return in a sentence how long the preset that learned the record takes since it was changed."""
+    """Return in a sentence how long what the preset that learned the record became takes."""
     result = load("h100/record_training")
     figures, config = result.figures, result.data["config"]
     words = (
-        f"The preset has other settings since then, `{config['curriculum']}` on "
-        f"{config['streams']:,} streams: "
+        "The preset plays more streams for fewer decisions since then. With "
+        f"`{config['curriculum']}` on {config['streams']:,} streams its "
         f"{figures['record.generations']:.0f} generations of as many decisions take "
         f"{figures['record.training_seconds']:.0f} s on one {result.hardware}, "
         f"{count(figures['train.split.decisions_per_second'])} decisions a second by importance splitting."

@@ -90,9 +90,9 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
     },
 }
 
-# 513 candidates, the mean among them, on so many streams are all but a whole number of the 2,048 games that a
-# multiprocessor has in hand, for one GPU and for half of them on each of two.
-# Many streams of few decisions keep a GPU busy, since splitting makes four decisions at a time, and estimate
+# A multiprocessor plays up to 2,048 games at a time. 513 candidates, the mean among them, on 524 streams are
+# 2,036 for each of 132; on 1,048 streams they are two such turns, or one on each of two GPUs. Many streams of
+# few decisions keep a GPU busy, since splitting makes four decisions at a time, and estimate
 # as well as few streams of many decisions or better: benchmarks/notes/h200-splitting-tried.txt. On 10x20
 # importance splitting ranks candidates that end a game in a billion decisions. Its estimates are noisy: hence
 # many elites, and the average of many means. The features depend on the column: the best controllers sort the
@@ -106,11 +106,11 @@ _CUDA: Mapping[str, Setting] = {
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 22 billion decisions.
+    # 21 billion decisions.
     "quick": {
         **_CUDA,
         "streams": 524,
-        "curriculum": "10x10:20:500,10x20:95:750:split",
+        "curriculum": "10x10:20:500,10x20:90:750:split",
         "elites": 50,
         "score_decisions": 500_000_000,
     },
