@@ -55,7 +55,11 @@ def test_the_page_shows_estimates_in_italics_below_what_most_games_give(
         SimpleNamespace(name="m/other_rules", data={"measurements": others}),
     ]
     monkeypatch.setattr(limits_blocks, "_of_heights", lambda: files)
+    ahead = {"controller": "best.ahead", "lines_per_game": 7e9, "ci95": [1e9, None], "games": 1}
+    looked = SimpleNamespace(name="m/lookahead", data={"measurements": [ahead]})
+    monkeypatch.setattr(limits_blocks, "load_all", lambda name: [looked])
     monkeypatch.setattr(limits_blocks, "table_block", lambda header, rows, *results: rows)
-    (row,) = limits_blocks.heights()
+    row, highest = limits_blocks.heights()
+    assert highest == ["20", "-", "-", "-", "> 1,000 M", "-", "-"]
     assert row[0] == "5"
     assert row[1:] == ["2,000 (1,900-2,100)<br>*2,050 (1,900-2,100)*", "2,000 (1,900-2,100)", *"----"]
