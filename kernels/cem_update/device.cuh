@@ -1,5 +1,5 @@
-// What the CUDA kernels of the update share: the job, keys of any fitness, and sums of warps and blocks in
-// the order of update.h.
+// What the CUDA kernels of the update share: the job, keys of any fitness, a sort in shared memory, and sums
+// of warps and blocks in the order of update.h.
 #pragma once
 
 #include <torch/headeronly/core/ScalarType.h>
@@ -103,6 +103,40 @@ __device__ __forceinline__ uint64_t warp_max(uint64_t x) {
 template <typename Key>
 __device__ __forceinline__ Key warp_min(Key x) {
   return ~warp_max(static_cast<Key>(~x));
+}
+
+// An elite in the sort.
+template <typename Key>
+struct alignas(2 * sizeof(Key)) Entry {
+  Key key, place;
+  __device__ __forceinline__ bool operator<(const Entry& other) const {
+    return key < other.key || (key == other.key && place < other.place);
+  }
+};
+
+// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
+template <typename Key>
+__device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
+#pragma unroll 1
+  for (int size = 2; size <= count; size *= 2) {
+#pragma unroll 1
+    for (int step = size / 2; step > 0; step /= 2) {
+#pragma unroll 1
+      for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
+        const int low = 2 * pair - (pair & (step - 1)), high = low + step;
+        const Entry<Key> a = entry[low], b = entry[high];
+        if ((b < a) == ((low & size) == 0)) {
+          entry[low] = b;
+          entry[high] = a;
+        }
+      }
+      if (step > kWarp || (step == 1 && size > kWarp)) {
+        __syncthreads();
+      } else {
+        __syncwarp();
+      }
+    }
+  }
 }
 
 // The residues of a fold, one a lane, added as a tree; lane 0 has the sum.

@@ -1,10 +1,8 @@
 // Which kernels an update on CUDA is, and their grids.
 #pragma once
 
-#include <torch/csrc/stable/stableivalue_conversions.h>
-
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "arguments.h"
 #include "rank.cuh"
@@ -35,40 +33,26 @@ inline Job make_job(Arguments& arguments) {
           static_cast<int64_t*>(arguments.elites.mutable_data_ptr())};
 }
 
-// The places in the list of each rank: a stable sort of keys (problems, K) by torch.
-inline Tensor sorted_places(const Tensor& keys) {
-  using torch::stable::detail::from;
-  std::array<StableIValue, 4> stack{from(keys), from(std::optional<bool>(true)), from(int64_t{-1}),
-                                    from(false)};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher("aten::sort", "stable", stack.data(), TORCH_ABI_VERSION));
-  const Tensor values = torch::stable::detail::to<Tensor>(stack[0]);  // owned from here on
-  return torch::stable::detail::to<Tensor>(stack[1]);
-}
-
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
-template <typename Device>
+template <typename Key, typename Device>
 void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like,
                   double* weight) {
-  const Settings& settings = job.settings;
-  if (settings.elites <= kRankedByCounting) {
-    const int64_t blocks = divide_up(settings.elites, kRankThreads / kRankLanes);
-    device.launch(rank_kernel, settings.problems * blocks, kRankThreads, 0, job, index, weight,
-                  static_cast<int32_t>(blocks));
-    return;
+  const int64_t problems = job.settings.problems, elites = job.settings.elites;
+  int64_t largest = kTile;  // slots of the tiles that the last pass merges
+  while (largest * kMerged < elites) largest *= kMerged;
+  const int64_t count = divide_up(elites, largest) * largest, all = problems * count;
+  STD_TORCH_CHECK(all < int64_t{1} << 30, "cem_update: expected fewer elites");
+  Tensor keys = empty(like, 0, 2, all, sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int);
+  Tensor places = empty(like, 0, 2, all, ScalarType::Int);
+  Slots<Key> from{static_cast<Key*>(keys.mutable_data_ptr()),
+                  static_cast<int32_t*>(places.mutable_data_ptr()), static_cast<int32_t>(count)};
+  Slots<Key> to{from.key + all, from.place + all, from.count};
+  device.launch(tile_kernel<Key>, all / kTile, kTile, 0, job, index, from);
+  for (int64_t size = kTile; size <= largest; size *= kMerged) {
+    device.launch(merge_kernel<Key>, all / kRankThreads, kRankThreads, 0, job, index, from, to,
+                  static_cast<int32_t>(size), weight);
+    std::swap(from, to);
   }
-  const int64_t count = settings.problems * settings.elites, blocks = divide_up(count, kRankThreads);
-  const bool wide = is_wide(job);  // half the bits are sorted in little more than half the time
-  Tensor keys = empty(like, 0, settings.problems, settings.elites, wide ? ScalarType::Long : ScalarType::Int);
-  if (wide) {
-    device.launch(key_kernel<int64_t>, blocks, kRankThreads, 0, job, index,
-                  static_cast<int64_t*>(keys.mutable_data_ptr()), count);
-  } else {
-    device.launch(key_kernel<int32_t>, blocks, kRankThreads, 0, job, index,
-                  static_cast<int32_t*>(keys.mutable_data_ptr()), count);
-  }
-  const Tensor places = packed(sorted_places(keys));
-  device.launch(scatter_kernel, blocks, kRankThreads, 0, job, index, weight,
-                static_cast<const int64_t*>(places.const_data_ptr()), count);
 }
 
 // Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
@@ -162,7 +146,8 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
   device.launch(list_kernel, problems * blocks, kSearchThreads, 0, job, work);
   if (settings.ranked || weight.has_value()) {
     // The list is in job.elites itself where nobody wants it ranked.
-    launch_ranks(device, job, work.index, like, work.weight);
+    (wide ? launch_ranks<uint64_t, Device> : launch_ranks<uint32_t, Device>)(device, job, work.index, like,
+                                                                             work.weight);
   }
   constexpr int kPack = 16 / sizeof(T);
   const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&

@@ -27,15 +27,6 @@ constexpr int kSingleChunks = kSingleElites / kChunk;
 constexpr int kFew = kResidues;        // elites of which each has a residue class of its own
 constexpr int kQuads = kResidues / 4;  // the residue classes r, r + 8, r + 16 and r + 24
 
-// An elite in the sort.
-template <typename Key>
-struct alignas(2 * sizeof(Key)) Entry {
-  Key key, place;
-  __device__ __forceinline__ bool operator<(const Entry& other) const {
-    return key < other.key || (key == other.key && place < other.place);
-  }
-};
-
 template <typename Key>
 constexpr int64_t kSingleRanked = kSortBytes / sizeof(Entry<Key>);
 
@@ -77,31 +68,6 @@ __device__ __forceinline__ int bit_length(uint32_t x) { return 32 - __clz(static
 __device__ __forceinline__ int bit_length(uint64_t x) {
   const uint32_t high = static_cast<uint32_t>(x >> 32);
   return high != 0 ? 32 + bit_length(high) : bit_length(static_cast<uint32_t>(x));
-}
-
-// A bitonic sort of a power of two of entries. Those of a step up to a warp long belong to one warp.
-template <typename Key>
-__device__ __forceinline__ void sort(Entry<Key>* entry, int count) {
-#pragma unroll 1
-  for (int size = 2; size <= count; size *= 2) {
-#pragma unroll 1
-    for (int step = size / 2; step > 0; step /= 2) {
-#pragma unroll 1
-      for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
-        const int low = 2 * pair - (pair & (step - 1)), high = low + step;
-        const Entry<Key> a = entry[low], b = entry[high];
-        if ((b < a) == ((low & size) == 0)) {
-          entry[low] = b;
-          entry[high] = a;
-        }
-      }
-      if (step > kWarp || (step == 1 && size > kWarp)) {
-        __syncthreads();
-      } else {
-        __syncwarp();
-      }
-    }
-  }
 }
 
 // Calls use(item, place) for the candidates that fulfil a predicate, with their places in index order.

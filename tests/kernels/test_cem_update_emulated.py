@@ -20,8 +20,8 @@ from kernels.cem_update.reference import VARIANCES
 pytestmark = pytest.mark.slow
 
 HERE, KERNELS = Path(__file__).parent, Path(kernels.__file__).parent
-# batch, N, K, d: one kernel with 1, 4 and 16 candidates a thread; ranks in a block, by counting and by a
-# sort; narrow and wide tiles; the search.
+# batch, N, K, d: one kernel with 1, 4 and 16 candidates a thread; ranks in a block, and by one pass
+# over tiles and by two; narrow and wide tiles; the search.
 SHAPES = [
     ((), 1, 1, 1),
     ((5,), 33, 7, 3),
@@ -33,6 +33,7 @@ SHAPES = [
     ((2,), 17000, 600, 5),
     ((), 17000, 9000, 3),
     ((), 17000, 1100, 136),
+    ((2,), 30000, 20000, 2),
 ]
 
 
@@ -77,6 +78,14 @@ def test_they_rank_every_type_as_the_cpu(fitness: torch.dtype, population: int) 
     for maximize in (False, True):
         expected = cem_update(*inputs, 60, maximize=maximize)
         assert_same(update(132, inputs, 60, maximize=maximize), expected)
+
+
+@pytest.mark.parametrize("ties", [0, 3])
+def test_they_rank_many_in_three_passes(ties: int) -> None:
+    inputs = problem((), 280_000, 1, failed=0.01, ties=ties)
+    given = options(270_000, 1, torch.float32)
+    expected = cem_update(*inputs, 270_000, maximize=True, **given)
+    assert_same(update(132, inputs, 270_000, maximize=True, **given), expected)
 
 
 def test_no_problems_count_too() -> None:
