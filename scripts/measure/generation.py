@@ -9,7 +9,6 @@ Population x dimensions, or problems x population x dimensions. On a GPU the obj
 from __future__ import annotations
 
 import argparse
-import gc
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,17 +19,15 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod
-from cem.functional import ask, tell
 from cem.graph import GenerationGraph
 from measure.provenance import Measured
-from measure.timing import Function, Plan, event_times, times_of
+from measure.timing import Function, Plan, times_of
 
 Run = Callable[[int], object]
 """Runs a number of generations and waits for nothing."""
 
 GPU = ((128, 20), (1024, 100), (1024, 5000), (16_384, 100), (64, 128, 20), (1024, 128, 20))
 CPU = ((128, 20), (1000, 10), (1000, 1000))
-LARGE = (1_000_000, 1024)
 GENERATIONS, REPEATS = 200, 5
 EXTRA = 0.1  # variance, so that no search ends
 ELITES = 10  # one in as many
@@ -47,7 +44,8 @@ def sphere(x: Tensor) -> Tensor:
     return x.square().sum(-1)
 
 
-def _search(shape: tuple[int, ...], device: str, backend: str = "auto") -> CrossEntropyMethod:
+def search_of(shape: tuple[int, ...], device: str, backend: str = "auto") -> CrossEntropyMethod:
+    """Return a search that never ends, of (..., population, dimensions), with one elite in ten."""
     *batch, population, dim = shape
     return CrossEntropyMethod(
         torch.ones((*batch, dim)),
@@ -63,7 +61,7 @@ def _search(shape: tuple[int, ...], device: str, backend: str = "auto") -> Cross
 
 
 def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") -> Run:
-    optimizer = _search(shape, device, backend)
+    optimizer = search_of(shape, device, backend)
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -73,7 +71,7 @@ def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") ->
 
 
 def _graph(shape: tuple[int, ...], device: str, count: int) -> Run:
-    state = _search(shape, device).state
+    state = search_of(shape, device).state
     graph = GenerationGraph(state, lambda x, _: sphere(x), count)
     return lambda generations: graph(state, generations // count)
 
@@ -206,27 +204,6 @@ def measure_shape(shape: tuple[int, ...], device: str) -> dict[str, dict[str, fl
     return times_of(timed, Plan(REPEATS, 1, 1), once)
 
 
-def measure_large() -> dict[str, dict[str, float]]:
-    """Return the time of a generation without its objective, and that of writing the samples."""
-    gc.collect()
-    torch.cuda.empty_cache()
-    state = _search(LARGE, "cuda").state
-    fitness = torch.rand(LARGE[0], device="cuda")
-
-    def generation() -> None:
-        candidates, _ = ask(state)
-        tell(state, candidates, fitness)
-
-    candidates, _ = ask(state)
-    functions: dict[str, Function] = {
-        "generation": generation,
-        "ask": partial(ask, state),
-        "tell": partial(tell, state, candidates, fitness),
-        "fill": partial(torch.Tensor.fill_, candidates, 1.0),
-    }
-    return event_times(functions, Plan(5, 5, 1))
-
-
 def figures_of(shape: str, times: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Return the medians of a shape under the names of the figures."""
     return {f"{name}.{shape}.us": each["median"] for name, each in times.items()}
@@ -241,9 +218,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         times = measure_shape(shape, device)
         details[label(shape)] = times
         figures |= figures_of(label(shape), times)
-    if device == "cuda" and torch.cuda.mem_get_info()[0] > 12 * LARGE[0] * LARGE[1]:
-        large = details[label(LARGE)] = measure_large()
-        ratio = large["generation"]["median"] / large["fill"]["median"]
-        figures[f"cem.generation.{label(LARGE)}.over_fill"] = ratio
-        figures |= figures_of(label(LARGE), {f"cem.generation.{name}": each for name, each in large.items()})
     return figures, {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": details}, {}

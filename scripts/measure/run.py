@@ -51,6 +51,7 @@ _ALL = (
     Measurement("tests", "measure sanitizers tests", 900.0, _GPU),
     Measurement("sampling", "benchmark_sampling.py --device {device}"),
     Measurement("generation", "benchmark_generation.py --device {device}"),
+    Measurement("large_generation", "measure large_generation", 600.0, _GPU),
     Measurement("optimizers", "compare_optimizers.py quality behaviour", 7200.0, _CPU),
     Measurement("operators", "benchmark_operators.py --device {device}", 1200.0),
     Measurement("rollout", "benchmark_tetris.py dt20 best bcts bdu bertsekas"),

@@ -114,9 +114,8 @@ def test_a_generation_has_a_row_for_each_method_and_a_column_for_each_shape(resu
         "cem.generation.eager.1024x100.us": 50.1,
         "cem.generation.eager.64x128x20.us": 52.0,
         "torch.generation.eager.1024x100.us": 101.0,
-        "cem.generation.1000000x1024.over_fill": 1.21,
     }
-    shapes = {"1024x100": {}, "64x128x20": {}, "1000000x1024": {}}
+    shapes = {"1024x100": {}, "64x128x20": {}}
     write(results, "there/generation", GPU, figures, {"shapes": shapes})
     rows = optimiser_blocks.generations().splitlines()
     assert rows[0] == "| us a generation | 1,024 x 100 | 64 problems of 128 x 20 |"
@@ -125,7 +124,9 @@ def test_a_generation_has_a_row_for_each_method_and_a_column_for_each_shape(resu
         "| `cem` | 50.1 | 52 |",
         "| ten lines of PyTorch | 101 | - |",
     ]
-    assert "With 1,000,000 candidates of 1,024 parameters ask and tell take 1.21 times as long" in (
+    key = "cem.generation.1000000x1024"
+    write(results, "there/large_generation", GPU, {f"{key}.over_ask": 1.1, f"{key}.over_fill": 1.21}, {})
+    assert "ask and tell take 1.10 times as long as ask, which writes the samples, and 1.21 times" in (
         optimiser_blocks.large_generation()
     )
 
