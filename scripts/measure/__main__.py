@@ -19,6 +19,7 @@ MODULES = (
     "equality",
     "heights",
     "kills",
+    "large_generation",
     "limits",
     "lookahead",
     "next_piece",
