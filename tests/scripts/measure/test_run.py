@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from measure import run
+from measure.__main__ import MODULES
 from measure.cli import UNFINISHED
 from measure.provenance import RESULTS, ROOT
 
@@ -112,3 +113,8 @@ def test_what_cannot_be_measured_is_one_line(
     assert ended.status == 2
     assert message in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_every_measurement_can_be_called_by_its_name() -> None:
+    words = [one.command.split() for one in run.MEASUREMENTS.values()]
+    assert {word[1] for word in words if word[0] == "measure"} <= set(MODULES)
