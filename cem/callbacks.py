@@ -248,16 +248,25 @@ class MetricsWriter(Callback):
     readable lines are kept, a warning names the others, and the old file stays as ``metrics.jsonl.damaged``.
     """
 
-    def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        distribution: bool = False,
+        check: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         """Set the file; it is opened when the run starts.
 
         Args:
             path: The file; its folder must exist then.
             distribution: Whether each line ends with the new distribution: ``mean`` and ``std``, lists of dim
                 numbers.
+            check: Called with the record of each line that is there when a run goes on; ValueError tells that
+                the line is damaged. None accepts all.
         """
         self.path = Path(path)
         self._distribution = distribution
+        self._check = check
         self._restored: int | None = None
         self._descriptor: int | None = None
 
@@ -271,7 +280,7 @@ class MetricsWriter(Callback):
             OSError: If it cannot be read or written.
         """
         self._restored = generation
-        return keep_lines(self.path, generation)
+        return keep_lines(self.path, generation, self._check)
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the file and remove the lines that the run writes again.

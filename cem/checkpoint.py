@@ -25,7 +25,7 @@ from torch import Tensor
 
 from cem._checks import check_real
 from kernels.checks import check_integer
-from kernels.files import read_bytes, write_bytes
+from kernels.files import check_regular, read_bytes, write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
@@ -114,6 +114,13 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
         CheckpointError: If it cannot be read, is torn or damaged, is no checkpoint, has another version, or
             belongs to another run; the message names the file and says why.
     """
+    try:
+        return _read(path, fingerprint)
+    except RecursionError as error:
+        raise CheckpointError(f"{path.name}: damaged: nested too deeply") from error
+
+
+def _read(path: Path, fingerprint: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
     try:
         body = json.loads(read_bytes(path, MOST_BYTES).decode())
     except OSError as error:
@@ -214,10 +221,12 @@ class Checkpointer:
         Raises:
             TypeError: As ``write_checkpoint``.
             ValueError: As ``write_checkpoint``.
-            OSError: If it cannot be written; the checkpoints before it are kept.
+            OSError: If it cannot be written, or its name is that of something else than a file; the
+                checkpoints before it are kept.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{check_integer('step', step, 0):06d}.json"
+        check_regular(path)
         write_checkpoint(path, step, state, self.fingerprint)
         # Newer ones are foreign or damaged, or this run would not be here: they are not counted and not
         # touched.
@@ -239,17 +248,25 @@ class Checkpointer:
         rejected: list[RejectedCheckpoint] = []
         for number, path in self.paths().items():
             try:
+                _check_regular(path)
                 step, state = read_checkpoint(path, self.fingerprint)
                 if step != number:
                     raise CheckpointError(f"{path.name}: holds step {step}: renamed?")
                 if accept is not None:
                     accept(state)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 rejected.append(RejectedCheckpoint(path, str(error).removeprefix(f"{path.name}: ")))
             else:
                 return LoadedCheckpoint(path, step, state, tuple(rejected))
         reasons = "; ".join(map(str, rejected)) or "no file named checkpoint-NNNNNN.json"
         raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
+
+
+def _check_regular(path: Path) -> None:
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise CheckpointError(f"{path.name}: cannot be read: {error.strerror}") from error
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:
@@ -326,4 +343,7 @@ def _decode_tensor(value: dict[str, Any]) -> Tensor:
             f"expected {math.prod(shape)} numbers in a tensor of shape {shape}, got {len(data)} bytes"
         )
     native = np.frombuffer(data, dtype=kind).astype(kind.newbyteorder("="))
-    return torch.from_numpy(native).reshape(shape)
+    try:
+        return torch.from_numpy(native).reshape(shape)
+    except (RuntimeError, TypeError) as error:  # of no numbers, in sizes beyond 64 bits
+        raise CheckpointError(f"expected sizes that torch has, got the shape {shape}") from error

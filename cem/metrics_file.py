@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
+from typing import Any
 
-from kernels.files import set_aside, write_bytes
+from kernels.files import check_regular, set_aside, write_bytes
 
 _MOST_NAMED = 5
 
 
-def keep_lines(path: Path, generation: int) -> list[str]:
+def keep_lines(
+    path: Path, generation: int, check: Callable[[dict[str, Any]], None] | None = None
+) -> list[str]:
     """Reduce a metrics file to the readable lines of the first generations, in order.
 
     Lines of later generations and a torn last line, which the resumed run writes again, go quietly. If
@@ -22,13 +25,15 @@ def keep_lines(path: Path, generation: int) -> list[str]:
     Args:
         path: The file; a missing one holds no lines.
         generation: The generations told by the checkpoint, ``>= 0``.
+        check: Called with the record of a line; ValueError tells that it is damaged. None accepts all.
 
     Returns:
         What is wrong with the file, in sentences: damaged lines, generations without a line.
 
     Raises:
-        OSError: If it cannot be read or written.
+        OSError: If it cannot be read or written, or is no regular file.
     """
+    check_regular(path)
     content = path.read_bytes() if path.exists() else b""
     lines = content.splitlines(keepends=True)
     kept: list[bytes] = []
@@ -36,7 +41,7 @@ def keep_lines(path: Path, generation: int) -> list[str]:
     damaged: list[int] = []
     later: list[int] = []
     for number, line in enumerate(lines, start=1):
-        found = line_generation(line)
+        found = line_generation(line, check)
         if found is None and not line.endswith(b"\n"):
             continue
         if found is None or found <= told[-1]:
@@ -59,13 +64,15 @@ def keep_lines(path: Path, generation: int) -> list[str]:
     return problems
 
 
-def line_generation(line: bytes) -> int | None:
+def line_generation(line: bytes, check: Callable[[dict[str, Any]], None] | None = None) -> int | None:
     """Return the generation of a line of ``metrics.jsonl``; None if the line is damaged."""
     try:
-        record = json.loads(line)
+        record = json.loads(line.decode())
+        if not isinstance(record, dict) or not all(_is_figure(value) for value in record.values()):
+            return None
+        if check is not None:
+            check(record)
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict) or not all(_is_figure(value) for value in record.values()):
         return None
     found = record.get("generation")
     return found if type(found) is int and found > 0 else None

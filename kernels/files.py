@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import stat
 from pathlib import Path
 
 _CHUNK = 1 << 20  # bytes read at a time
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
@@ -29,6 +31,18 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
             if len(content) > most:
                 raise ValueError(f"expected at most {most:,} bytes, got more")
     return bytes(content)
+
+
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Make sure that a path names a regular file or nothing: a pipe could be waited for without an end.
+
+    Raises:
+        OSError: If it names anything else.
+    """
+    status = _status(path)
+    if status is not None and not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+        raise OSError(errno.EINVAL, f"expected a file, got {kind}", str(path))
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

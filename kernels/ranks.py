@@ -13,6 +13,8 @@ import atexit
 import contextlib
 import datetime
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +24,7 @@ from torch import distributed as dist
 
 TIMEOUT_S = 600.0
 """How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
+_MOST_TIMEOUT_S = 7 * 86_400
 
 _Result = TypeVar("_Result")
 _joined = False
@@ -36,8 +39,26 @@ class RanksError(ConnectionError):
 
 
 def started() -> bool:
-    """Return whether ``torchrun`` started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    """Return whether ``torchrun`` started this process as one of several.
+
+    Raises:
+        ValueError: If ``WORLD_SIZE`` is no number.
+    """
+    return _number("WORLD_SIZE", "1") > 1 and "RANK" in os.environ
+
+
+def _set(name: str, default: str | None = None) -> str:
+    value = os.environ.get(name, default)
+    if value is None:
+        raise ValueError(f"expected {name} beside WORLD_SIZE and RANK, as torchrun sets it, got none")
+    return value
+
+
+def _number(name: str, default: str | None = None) -> int:
+    value = _set(name, default)
+    if not (value.isascii() and value.isdecimal() and len(value) < 10):
+        raise ValueError(f"expected {name} to be a whole number, as torchrun sets it, got {value!r}")
+    return int(value)
 
 
 @contextlib.contextmanager
@@ -46,23 +67,19 @@ def joined() -> Iterator[None]:
 
     A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
     the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, and gloo all else, and
-    ranks that have no GPU to themselves.
+    ranks that have no GPU to themselves. Ctrl-C while it is made ends the process at once.
 
     Raises:
         RanksError: If the others cannot be reached.
-        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds.
+        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds from 1 to 604,800, or a variable of
+            ``torchrun`` is missing or malformed.
     """
     global _joined
-    if _joined or not (started() or (dist.is_available() and dist.is_initialized())):
+    if _joined or not ((dist.is_available() and dist.is_initialized()) or started()):
         yield
         return
     if not dist.is_initialized():
-        given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
-        try:
-            timeout = datetime.timedelta(seconds=float(given))
-        except (ValueError, OverflowError):
-            raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, got {given!r}") from None
-        _make_group(timeout)
+        _make_group(_timeout())
     _joined = True
     try:
         yield
@@ -70,27 +87,55 @@ def joined() -> Iterator[None]:
         _joined = False
 
 
+def _timeout() -> datetime.timedelta:
+    given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
+    with contextlib.suppress(ValueError):
+        seconds = float(given)
+        if 1 <= seconds <= _MOST_TIMEOUT_S:
+            return datetime.timedelta(seconds=seconds)
+    raise ValueError(
+        f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to {_MOST_TIMEOUT_S:,}, got {given!r}"
+    )
+
+
 def _make_group(timeout: datetime.timedelta) -> None:
-    local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
-    gpus, world = torch.cuda.device_count(), int(os.environ["WORLD_SIZE"])
+    local, of_host = (_number(f"LOCAL_{name}", "0") for name in ("RANK", "WORLD_SIZE"))
+    gpus, own, world = torch.cuda.device_count(), _number("RANK"), _number("WORLD_SIZE")
+    if own >= world:
+        raise ValueError(f"expected RANK below WORLD_SIZE, {world}, as torchrun sets it, got {own}")
+    address = _set("MASTER_ADDR"), _number("MASTER_PORT")
+    if address[1] >= 1 << 16:
+        raise ValueError(f"expected MASTER_PORT below 65536, as torchrun sets it, got {address[1]}")
     if gpus:
         torch.cuda.set_device(local % gpus)
     if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // max(1, of_host)))
     backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
-    with _answers():
-        dist.init_process_group(
-            backends, timeout=timeout, store=_store(timeout), rank=int(os.environ["RANK"]), world_size=world
-        )
+    with _answers(), _deadly_interrupts():
+        store = _store(*address, own, timeout)
+        dist.init_process_group(backends, timeout=timeout, store=store, rank=own, world_size=world)
     atexit.register(dist.destroy_process_group)
 
 
-def _store(timeout: datetime.timedelta) -> Any:
+@contextlib.contextmanager
+def _deadly_interrupts() -> Iterator[None]:
+    """Let SIGINT end the process: Python's handlers do not run while torch waits."""
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or usual in (signal.SIG_IGN, None):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _store(host: str, port: int, own: int, timeout: datetime.timedelta) -> Any:
     """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
     from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or int(os.environ["RANK"]) > 0
+    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or own > 0
     store = TCPStore(host, port, is_master=not hosted, timeout=timeout)
     return PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
@@ -141,7 +186,7 @@ def from_first(make: Callable[[], _Result]) -> _Result:
     """Return what rank 0 makes, on every rank.
 
     Raises:
-        Exception: What ``make`` raises, on every rank.
+        Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is the cause.
         RanksError: If other ranks are gone.
     """
     if not _joined:
@@ -155,6 +200,8 @@ def from_first(make: Callable[[], _Result]) -> _Result:
     with _answers():
         dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
     if values[1] is not None:
+        if rank() > 0:
+            values[1].__cause__ = RanksError("rank 0 has raised it")
         raise values[1]
     return values[0]  # type: ignore[no-any-return]
 

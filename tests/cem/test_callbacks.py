@@ -109,6 +109,25 @@ class TestMetricsWriter:
             f"{path}: generation 2 is missing",
         ]
 
+    def test_a_line_that_the_check_refuses_is_damaged(self, tmp_path):
+        def check(record):
+            if record["games"] == 20:
+                raise ValueError("expected other games")
+
+        path = tmp_path / "m.jsonl"
+        write(path, [1, 2, 3])
+        problems = MetricsWriter(path, check=check).restore(3)
+        assert problems == [
+            f"{path}: line 2 is damaged; the old file is {path}.damaged",
+            f"{path}: generation 2 is missing",
+        ]
+        assert generations(path) == [1, 3]
+
+    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "m.jsonl")
+        with pytest.raises(OSError, match=r"expected a file, got a pipe: '.*/m\.jsonl'"):
+            MetricsWriter(tmp_path / "m.jsonl").restore(3)
+
     def test_a_file_that_is_gone_is_warned_of(self, tmp_path):
         with pytest.warns(RuntimeWarning, match="m.jsonl: generations 1, 2, 3, 4, 5 and 2 more are missing"):
             write(tmp_path / "m.jsonl", [8], start=7)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,8 @@ class TestFile:
             ({"state": {"x": {"tensor": "float16"}}}, "expected a tensor of float32.*, got 'float16'"),
             ({"state": {"x": {"tensor": ["float32"]}}}, "expected a tensor of float32"),
             ({"state": {"x": {"tensor": "float32", "shape": [-1]}}}, "expected a list of sizes"),
+            ({"state": {"x": {"tensor": "float32", "shape": [0, 2**63 - 1, 2]}}}, "sizes that torch has"),
+            ({"state": {"x": {"tensor": "float32", "shape": [0, 2**70]}}}, "sizes that torch has"),
             ({"state": {"x": {"tensor": "float32", "shape": [1], "base64": "%"}}}, "in base64, got"),
             ({"state": {"x": {"tensor": "float32", "shape": [1], "base64": 5}}}, "in base64, got"),
             (
@@ -154,6 +157,16 @@ class TestFile:
         forge(tmp_path / "c.json", **changes)
         with pytest.raises(CheckpointError, match=rf"c\.json: .*{reason}"):
             read_checkpoint(tmp_path / "c.json")
+
+    @pytest.mark.parametrize("name", ["state", "fingerprint", "step", "version"])
+    def test_a_file_nested_too_deeply_is_refused(self, tmp_path, name):
+        nested = []
+        for _ in range(700 if sys.version_info < (3, 12) else 980):  # what json reads and Python does not
+            nested = [nested]
+        forge(tmp_path / "checkpoint-000001.json", **{name: {"x": nested} if name == "state" else nested})
+        with pytest.raises(CheckpointError, match=r"000001\.json: ") as told:
+            Checkpointer(tmp_path, fingerprint={} if name == "state" else {"x": 1}).load_latest()
+        assert ("damaged: nested too deeply" in str(told.value)) or name != "state"
 
     def test_a_file_that_is_not_there_is_refused(self, tmp_path):
         with pytest.raises(CheckpointError, match=r"c\.json: cannot be read: No such file"):
@@ -257,6 +270,18 @@ class TestCheckpointer:
             "checkpoint-000004.json: belongs to another r",
             "checkpoint-000003.json: torn or no JSON: Unt",
         ]
+
+    def test_a_pipe_is_passed_over_and_not_written_to(self, tmp_path):
+        checkpointer = Checkpointer(tmp_path)
+        checkpointer.save(1, {})
+        os.mkfifo(tmp_path / "checkpoint-000002.json")
+        loaded = checkpointer.load_latest()
+        assert loaded.step == 1
+        assert [str(refused) for refused in loaded.rejected] == [
+            "checkpoint-000002.json: cannot be read: expected a file, got a pipe"
+        ]
+        with pytest.raises(OSError, match=r"expected a file, got a pipe: '.*checkpoint-000002.json'"):
+            checkpointer.save(2, {})
 
     def test_saving_keeps_older_files_even_where_newer_ones_are_foreign(self, tmp_path):
         write_checkpoint(tmp_path / "checkpoint-000099.json", 99, {}, {"seed": 2})

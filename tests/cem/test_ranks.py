@@ -1,7 +1,10 @@
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,59 @@ def test_ranks_find_what_one_process_finds(alone, tmp_path, count):
         assert report["seedless"] == reports[0]["seedless"]
     if count == 3:
         assert reports[0]["too few"] == "ValueError: expected a candidate for each of 3 ranks, got 2"
+
+
+SET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+
+
+@pytest.mark.parametrize("given", ["abc", "nan", "inf", "1e15", "-5", "0", "1e-9", "604801", ""])
+def test_a_timeout_is_from_a_second_to_a_week(monkeypatch, given):
+    for name, value in {**SET, "CEM_TETRIS_RANK_TIMEOUT": given}.items():
+        monkeypatch.setenv(name, value)
+    message = f"^expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got '{given}'$"
+    with pytest.raises(ValueError, match=message), ranks.joined():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("WORLD_SIZE", "x", "expected WORLD_SIZE to be a whole number, as torchrun sets it, got 'x'"),
+        ("RANK", "-1", "expected RANK to be a whole number, as torchrun sets it, got '-1'"),
+        ("RANK", "2", "expected RANK below WORLD_SIZE, 2, as torchrun sets it, got 2"),
+        ("LOCAL_RANK", "", "expected LOCAL_RANK to be a whole number, as torchrun sets it, got ''"),
+        ("MASTER_PORT", "x", "expected MASTER_PORT to be a whole number, as torchrun sets it, got 'x'"),
+        ("MASTER_PORT", "99999", "expected MASTER_PORT below 65536, as torchrun sets it, got 99999"),
+        ("MASTER_PORT", None, "expected MASTER_PORT beside WORLD_SIZE and RANK, .*, got none"),
+        ("MASTER_ADDR", None, "expected MASTER_ADDR beside WORLD_SIZE and RANK, .*, got none"),
+    ],
+)
+def test_what_torchrun_sets_must_be_there_and_right(monkeypatch, name, value, message):
+    for key, text in {**SET, name: value}.items():
+        if text is None:
+            monkeypatch.delenv(key, raising=False)
+        else:
+            monkeypatch.setenv(key, text)
+    with pytest.raises(ValueError, match=f"^{message}$"), ranks.joined():
+        pass
+
+
+def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
+    with socket.create_server(("localhost", 0)) as free:
+        port = free.getsockname()[1]
+    root = str(Path(cem.__file__).parents[1])
+    environment = {**os.environ, **SET, "MASTER_PORT": str(port), "PYTHONPATH": root}
+    code = "from kernels import ranks\nwith ranks.joined(): pass"
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as waiting:
+        until = time.monotonic() + 60
+        while socket.socket().connect_ex(("localhost", port)) and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        waiting.send_signal(signal.SIGINT)
+        try:
+            assert waiting.wait(5) == -signal.SIGINT
+        finally:
+            waiting.kill()
 
 
 def test_one_process_is_all_ranks():

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fuzzing import changed, damaged, examples, fuzz, st
@@ -27,6 +28,7 @@ from tetris.piece_stream import PieceStream
 from tetris.replay import DamagedReplayError, Replay
 from tetris.replay import _digest as replay_digest
 from tetris.report.page import report_page
+from tetris.solver import Solution
 from tetris.training.recipe import read_settings
 from tetris.training.run_record import load_run, read_metrics
 
@@ -141,6 +143,64 @@ def test_damaged_bytes_of_a_checkpoint(tmp_path: Path, count: int) -> None:
         check_file(path, read_checkpoint, (CheckpointError,))
 
     fuzz(check, count, content=damaged(path.read_bytes()))
+
+
+def solution(pieces_known: int = 1) -> Solution:
+    values = torch.zeros(1 << 16, 1 if pieces_known == 1 else 8, dtype=torch.float64)
+    values[:3, :7] = torch.tensor([[7.0], [6.5], [1.0]])
+    return Solution(Rules(4, 4), pieces_known, values.reshape(-1), 7.0, 1e-7, 3, 10, 0.5)
+
+
+@examples(150, 3000)
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_changed_values_of_a_solution(pieces_known: int, tmp_path: Path, count: int) -> None:
+    path = tmp_path / "solution.npz"
+    solution(pieces_known).save(path)
+    with np.load(path, allow_pickle=False) as file:
+        said = json.loads(str(file["solution"]))
+        content = {"said": said, "boards": file["boards"].tolist(), "values": file["values"].tolist()}
+
+    def check(content: Any, exact: bool) -> None:
+        arrays = content if isinstance(content, dict) else {"said": content}
+        boards, values = arrays.get("boards"), arrays.get("values")
+        with contextlib.suppress(ValueError, TypeError, OverflowError):  # no array of such numbers
+            boards = np.array(boards, np.uint32 if exact else None)
+            values = np.array(values, np.float64 if exact else None)
+        try:
+            np.savez(path, solution=json.dumps(arrays.get("said")), boards=boards, values=values)
+        except (ValueError, UnicodeError):  # lists of unequal lengths
+            return
+        check_file(path, Solution.load, (ValueError,))
+
+    fuzz(check, count, content=changed(content), exact=st.booleans())
+
+
+@examples(150, 5000)
+@pytest.mark.parametrize("pieces_known", [1, 2])
+def test_damaged_bytes_of_a_solution(pieces_known: int, tmp_path: Path, count: int) -> None:
+    path = tmp_path / "solution.npz"
+    solution(pieces_known).save(path)
+
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        check_file(path, Solution.load, (ValueError,))
+
+    fuzz(check, count, content=damaged(path.read_bytes()))
+
+
+@examples(300, 5000)
+def test_flipped_bits_of_a_solution(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "solution.npz"
+    solution().save(path)
+    before = path.read_bytes()
+
+    def check(place: int, bit: int) -> None:
+        content = bytearray(before)
+        content[place] ^= 1 << bit
+        path.write_bytes(content)
+        check_file(path, Solution.load, (ValueError,))
+
+    fuzz(check, count, place=st.integers(0, len(before) - 1), bit=st.integers(0, 7))
 
 
 @examples(60, 2000)

@@ -20,6 +20,21 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         files.read_bytes(path, 2_999_999)
 
 
+def test_a_regular_file_is_told_from_what_could_be_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    files.check_regular(tmp_path / "file")
+    files.check_regular(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(OSError, match=rf"expected a file, got a pipe: '.*/{name}'"):
+            files.check_regular(tmp_path / name)
+    with pytest.raises(OSError, match="expected a file, got a folder"):
+        files.check_regular(tmp_path)
+    with pytest.raises(OSError, match="expected a file, got a device: '/dev/null'"):
+        files.check_regular("/dev/null")
+
+
 def test_text_replaces_the_file(tmp_path: Path) -> None:
     files.write_text(tmp_path / "a.txt", "old")
     files.write_text(tmp_path / "a.txt", "new ü")

@@ -13,7 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from kernels import BuildError
 from kernels.interrupts import one_line_interrupts
@@ -23,6 +23,7 @@ from tetris.printable import printable
 BAD_INPUT = 2
 _MOST_DIGITS = 40
 _LONGEST_ERROR = 20_000  # characters: a value from a file can be as long as the file
+_silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -86,13 +87,28 @@ def command_of(name: str) -> str:
 
 
 def fail(error: object) -> NoReturn:
-    """Print an error as one line on stderr and exit with status 2."""
+    """Print an error as one line on stderr and exit with status 2.
+
+    Of several ranks the first prints all errors, and another those that it alone may have: of files and
+    builds, with its number before them.
+    """
+    stream, prefix = sys.stderr, ""
+    if _silent and _is_of_this_rank(error):
+        stream, prefix = _silent[1], f"rank {_silent[0]}: "
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     line = printable(" ".join(str(error).split())[:_LONGEST_ERROR])
     with contextlib.suppress(OSError):  # of a terminal that was closed
-        print(f"{_program()}: error: {line}", file=sys.stderr)
+        print(f"{prefix}{_program()}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
+
+
+def _is_of_this_rank(error: object) -> bool:
+    from kernels.ranks import RanksError  # torch: not for --help
+
+    if not isinstance(error, (OSError, BuildError)):
+        return False
+    return not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError)
 
 
 @contextlib.contextmanager
@@ -113,7 +129,7 @@ def one_line_errors() -> Iterator[None]:
 def run(main: Callable[[], int]) -> NoReturn:
     """Run a command to its exit status.
 
-    Ctrl-C, a closed pipe, a full disk and a build that fails end it without a traceback.
+    Ctrl-C, a closed pipe, a full disk, full memory and a build that fails end it without a traceback.
     """
     if sys.stdout is None:  # closed by whoever started the script
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
@@ -128,9 +144,19 @@ def run(main: Callable[[], int]) -> NoReturn:
         status = 0
     except (OSError, BuildError) as error:
         fail(error)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_full_memory(error):
+            raise
+        fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
         _discard_stdout()
     raise SystemExit(status)
+
+
+def _is_full_memory(error: Exception) -> bool:
+    """Return whether an error is that of Python, of torch's CPU allocator, or of a GPU's."""
+    told = "can't allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError"
+    return told or isinstance(error, MemoryError)
 
 
 def _discard_stdout() -> None:
@@ -145,17 +171,25 @@ def _discard_stdout() -> None:
 def joined_ranks() -> Iterator[None]:
     """Join the processes that ``torchrun`` started, see `kernels.ranks`; all but the first are silent.
 
+    Errors that they alone have are printed nevertheless, see `fail`.
+
     Raises:
         OSError: If they cannot be reached.
+        ValueError: If the environment does not say how.
     """
+    global _silent
     from kernels import ranks  # torch: not for --help
 
     with ranks.joined(), contextlib.ExitStack() as stack:
         if ranks.rank() > 0:
             nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))
+            _silent = ranks.rank(), sys.stderr
             stack.enter_context(contextlib.redirect_stderr(nowhere))
-        yield
+        try:
+            yield
+        finally:
+            _silent = None
 
 
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from kernels.files import check_writable, read_bytes, write_text
@@ -108,7 +109,9 @@ def read_pieces(path: Path) -> list[int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table."""
     arguments = parse_arguments(argv)
-    with joined_ranks():
+    with ExitStack() as stack:
+        with one_line_errors():
+            stack.enter_context(joined_ranks())
         return score(arguments)
 
 

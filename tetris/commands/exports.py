@@ -23,6 +23,7 @@ from tetris.view.wording import counted, file_size
 
 # The quickest first: an interrupted export has written them.
 _SUFFIXES = {"replay": ".json", "html": ".html", "gif": ".gif", "mp4": ".mp4"}
+MOST_PICTURES = 10_000  # of a GIF, which is in memory as a whole: a gigabyte
 _WHAT = {"gif": "an animation", "mp4": "a video", "html": "a page with a player", "replay": "a replay"}
 
 
@@ -53,8 +54,19 @@ def check_exports(arguments: argparse.Namespace) -> None:
         check_writable(path)
     if "gif" in paths:
         check_gif(arguments.speed)
+        check_pictures(arguments.decisions or 0)
     if "mp4" in paths:
         check_mp4()
+
+
+def check_pictures(count: int) -> None:
+    """Check that a GIF has room for as many pictures.
+
+    Raises:
+        ValueError: If it has not.
+    """
+    if count > MOST_PICTURES:
+        raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
 
 
 def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
@@ -98,6 +110,8 @@ def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:
             elif name == "html":
                 write_text(path, player_page(replay, label, arguments.speed))
             else:
+                if name == "gif":
+                    check_pictures(len(replay.placements))
                 write = write_gif if name == "gif" else write_mp4
                 with closing(_drawn(replay, path)) as shown:  # its bar goes before anything else is said
                     write(path, shown, label, arguments.speed)

@@ -25,7 +25,7 @@ from tetris.commands.arguments import (
     add_seed,
     game_rules,
 )
-from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
+from tetris.commands.command_line import Parser, fail, one_line_errors, up_to
 from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
 from tetris.rules import PLACEMENT_RULES
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tetris.solver import Sweep
 
 DEFAULT_GAMES = 100_000
+_MOST_GAMES = 1_000_000_000  # tetris.solver.solution.MOST_GAMES, without torch
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -48,7 +49,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     check = parser.add_argument_group("check")
     check.add_argument(
         "--games",
-        type=positive_int,
+        type=up_to(_MOST_GAMES),
         default=DEFAULT_GAMES,
         metavar="N",
         help=f"played (default: {DEFAULT_GAMES:,})",
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # torch: not for --help
     from kernels.files import check_writable
     from tetris.solver import solve
+    from tetris.solver.solution import memory_errors
 
     with one_line_errors():
         arguments.board = arguments.board or "5x5"
@@ -79,9 +81,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             rules, arguments.pieces_known or 1, device, progress=_told if sys.stderr.isatty() else None
         )
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    played = solution.play(arguments.games, seed).double()
-    mean = float(played.mean())
-    error = float(played.std() / len(played) ** 0.5) if len(played) > 1 else None
+    games = arguments.games
+    with one_line_errors(), memory_errors(f"{games:,} games", 24 * games):
+        played = solution.play(games, seed).double()
+        mean = float(played.mean())
+        error = float(played.std() / games**0.5) if games > 1 else None
     if arguments.out is not None:
         with one_line_errors():
             solution.save(arguments.out)
@@ -95,7 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             },
             **{"device": device, "lines_per_game": solution.lines_per_game, "error": solution.error},
             **{"boards": solution.boards, "sweeps": solution.sweeps, "seconds": solution.seconds},
-            **{"games": len(played), "seed": seed, "mean_of_games": mean, "standard_error": error},
+            **{"games": games, "seed": seed, "mean_of_games": mean, "standard_error": error},
         }
         print(json.dumps(found, indent=2, allow_nan=False))
         return 0
@@ -103,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
     print(f"{solution.lines_per_game:,.6g} lines a game (error about {solution.error:.1g})")
     spread = "" if error is None else f" +- {error:.2g}"
-    print(f"{mean:,.6g}{spread} in {len(played):,} games (seed {seed})")
+    print(f"{mean:,.6g}{spread} in {games:,} games (seed {seed})")
     print(
         f"{solution.boards:,} boards can be reached; {solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
     )

@@ -16,7 +16,8 @@ from typing import Any
 
 from kernels import ranks
 from kernels.ahead import build_missing
-from kernels.files import set_aside
+from kernels.files import check_regular, set_aside
+from kernels.ranks import RanksError
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
 from tetris.devices import NATIVE, choose_device
@@ -60,8 +61,8 @@ def run_training(given: argparse.Namespace) -> int:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
             finished = ranks.from_first(lambda: not is_new and restore(training))
         if finished:
-            if ranks.rank() == 0 and not folder.report.is_file():
-                report(folder)
+            if ranks.rank() == 0:
+                complete_files(training)
             return 0
         if ranks.rank() == 0:
             with one_line_errors():
@@ -119,6 +120,7 @@ def restore(training: Training) -> bool:
     """
     recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
     controller, complete, malformed = None, False, None
+    check_regular(folder.controller)
     if folder.controller.is_file():
         try:
             controller = LinearController.load(folder.controller)
@@ -158,6 +160,16 @@ def restore(training: Training) -> bool:
         return False
     print(f"{printable(folder.path)} is finished: all {total} generations are played and measured")
     return True
+
+
+def complete_files(training: Training) -> None:
+    """Make the picture and the page of a finished run where they are not there, or older than its scores."""
+    folder = training.folder
+    if not folder.learning_curve.is_file():
+        draw(training)
+    page, controller = folder.report, folder.controller
+    if not page.is_file() or page.stat().st_mtime_ns < controller.stat().st_mtime_ns:
+        report(folder)
 
 
 def has_settings(controller: LinearController, recipe: Recipe) -> bool:
@@ -338,7 +350,10 @@ def with_header(command: str, training: Training) -> str:
 
 def stopped(training: Training, stop: StopRequest, where: str) -> int:
     """Print how to resume, and return the exit status."""
-    number = signal.SIGINT if stop.signum is None else stop.signum
+    number = stop.signum or 0
+    with suppress(RanksError):
+        (number,) = ranks.greatest([number])
+    number = number or signal.SIGINT
     name, how = signal.Signals(number).name, printable(resumption(training))
     with suppress(OSError):  # of a terminal that was closed
         print(f"stopped by {name} {printable(where)}; to go on: {how}", file=sys.stderr, flush=True)

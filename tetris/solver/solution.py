@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import math
 import os
+import stat
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +26,20 @@ from tetris.piece_stream import packed_source
 from tetris.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
 from tetris.solver.native import operators
 
+MOST_CELLS = 32
+"""Cells of the largest board: one of a bit a cell is a number of 32 bits."""
+
+MOST_GAMES = 1_000_000_000
+"""The most games that are played at once: 8 GB of lines."""
+
+MOST_BYTES = 1 << 38
+"""The most bytes of a solution's file: all boards of 32 cells with 60 bytes each."""
+
 KNOWN_PIECES = 8  # values of a board, if the piece to be placed is known; one of them is not used
-_FIGURES = ("lines_per_game", "error", "boards", "sweeps", "seconds")
+_REALS = ("lines_per_game", "error", "seconds")
+_COUNTS = ("boards", "sweeps")
+_MOST_TEXT = 1 << 16  # bytes of what a file says beside its values
+_ALLOCATION = ("allocate memory", "bad_alloc", "out of memory")  # in torch's errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,21 +98,28 @@ class Solution:
         """Play games by the rules of the engines, on the device of the values.
 
         Args:
-            games: Number of games; game i has the pieces of stream i.
-            seed: Of the pieces.
-            most_pieces: Of a game.
+            games: Number of games, at most 10^9; game i has the pieces of stream i.
+            seed: Of the pieces, 0 to 2^64 - 1.
+            most_pieces: Of a game, below 2^63.
 
         Returns:
             Their lines, int64, shape (games,).
 
         Raises:
+            TypeError: If an argument is no int.
+            ValueError: If an argument is out of range.
+            MemoryError: If the memory does not hold the lines.
             RuntimeError: If a game has not ended after ``most_pieces``.
         """
-        check_integer("games", games, 1, 1 << 40)
-        lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
+        games = check_integer("games", games, 1, MOST_GAMES)
+        seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        most_pieces = check_integer("most_pieces", most_pieces, 1, (1 << 63) - 1)
+        signed = seed if seed < 1 << 63 else seed - (1 << 64)
+        with memory_errors(f"{games:,} games", 8 * games):
+            lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
         packed, count, _ = packed_source(self.rules)
         play = operators(cuda=self.values.is_cuda).play
-        play(self.values, lines, 0, seed, most_pieces, *problem(self.rules), packed, count)
+        play(self.values, lines, 0, signed, most_pieces, *problem(self.rules), packed, count)
         if int(lines.min()) < 0:
             raise RuntimeError(f"expected games to end within {most_pieces:,} pieces")
         return lines
@@ -109,7 +133,7 @@ class Solution:
         rows = rows[:, : len(PIECE_LETTERS)]
         boards = np.flatnonzero(rows.any(axis=1))
         said = {"rules": self.rules.to_dict(), "pieces_known": self.pieces_known}
-        said |= {name: getattr(self, name) for name in _FIGURES}
+        said |= {name: getattr(self, name) for name in (*_REALS, *_COUNTS)}
         file = io.BytesIO()
         values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
         np.savez(file, solution=json.dumps(said), boards=boards.astype(np.uint32), values=values)
@@ -119,22 +143,111 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read what `save` wrote.
 
+        No more than the values of the file's board is read, and a board takes memory where it has a value.
+
         Raises:
-            OSError: If the file cannot be read.
-            ValueError: If it is no such file.
+            OSError: If the file cannot be opened.
+            ValueError: If it is no such file; the message names the file and the reason.
         """
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                said = json.loads(str(file["solution"]))
-                boards, values = file["boards"], file["values"]
-            rules, known = Rules.from_dict(said["rules"]), check_integer("known", said["pieces_known"], 1, 2)
-            figures = {name: said[name] for name in _FIGURES}
-            shape = (1 << rules.width * rules.height, KNOWN_PIECES if known == 2 else 1)
-            dense = np.zeros(shape)
-            dense[boards, : len(PIECE_LETTERS)] = values.reshape(len(boards), -1)
-        except (KeyError, TypeError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"expected {path} to be a solution that Solution.save wrote: {error}") from error
-        return cls(rules, known, torch.from_numpy(dense.reshape(-1)), **figures)
+        with Path(path).open("rb") as file:
+            try:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):  # zipfile reads a device without an end
+                    raise ValueError("expected a regular file, got a device or pipe")
+                if status.st_size > MOST_BYTES:
+                    raise ValueError(f"expected at most {MOST_BYTES:,} bytes, got {status.st_size:,}")
+                with zipfile.ZipFile(file) as archive:
+                    return cls(**_read(archive))
+            except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
+                reason = str(error) or type(error).__name__
+                raise ValueError(
+                    f"expected {path} to be a solution that Solution.save wrote: {reason}"
+                ) from error
+
+
+def _read(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Return the attributes of a solution, all of them checked."""
+    said = json.loads(_array(archive, "solution", np.str_, _MOST_TEXT).item())
+    keys = {"rules", "pieces_known", *_REALS, *_COUNTS}
+    if not isinstance(said, dict) or set(said) != keys:
+        raise ValueError(f"expected an object with {', '.join(sorted(keys))}")
+    rules, known = Rules.from_dict(said["rules"]), check_integer("pieces_known", said["pieces_known"], 1, 2)
+    size = 1 << check_solvable(rules)
+    reals = {name: _real(name, said[name]) for name in _REALS}
+    counts = {
+        name: check_integer(name, said[name], 1, size if name == "boards" else None) for name in _COUNTS
+    }
+    row = () if known == 1 else (len(PIECE_LETTERS),)
+    boards = _array(archive, "boards", np.uint32, 4 * size)
+    values = _array(archive, "values", np.float64, 8 * size * math.prod(row))
+    if boards.ndim != 1 or values.shape != (len(boards), *row):
+        raise ValueError(f"expected values for every board, got shapes {boards.shape} and {values.shape}")
+    if len(boards) and int(boards.max()) >= size:
+        raise ValueError(f"expected boards below {size:,}, got {boards.max():,}")
+    if not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError("expected finite values of at least 0")
+    dense = np.zeros((size, *(() if known == 1 else (KNOWN_PIECES,))))
+    dense[(boards,) if known == 1 else (boards, slice(len(PIECE_LETTERS)))] = values
+    return {
+        "rules": rules,
+        "pieces_known": known,
+        "values": torch.from_numpy(dense.reshape(-1)),
+        **reals,
+        **counts,
+    }
+
+
+def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], most: int) -> np.ndarray[Any, Any]:
+    """Return an array of an archive, once its header says that it has the type and no more bytes."""
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        if version != (1, 0):
+            raise ValueError(f"expected {name} in version 1.0 of NumPy's format, got {version}")
+        shape, _, found = np.lib.format.read_array_header_1_0(file)
+    size = math.prod(shape) * found.itemsize
+    if found.type is not kind or min(shape, default=0) < 0 or size > most:
+        raise ValueError(
+            f"expected {name} to be {kind.__name__} of at most {most:,} bytes, got {found} of shape {shape}"
+        )
+    with archive.open(f"{name}.npy") as file:
+        array: np.ndarray[Any, Any] = np.lib.format.read_array(file, allow_pickle=False)
+        if file.read(1):  # at the end the archive's check sum is compared
+            raise ValueError(f"expected {name} to end after shape {shape}")
+    return array
+
+
+def _real(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"expected {name} to be a number, got {value!r}")
+    if not 0 <= value < math.inf:
+        raise ValueError(f"expected {name} to be finite and at least 0, got {value!r}")
+    return float(value)
+
+
+@contextlib.contextmanager
+def memory_errors(what: str, size: int) -> Iterator[None]:
+    """Turn every error of an allocation into a MemoryError that says what took how many bytes."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _ALLOCATION):
+            raise
+        raise MemoryError(f"expected {size:,} bytes of memory for {what}, got fewer") from error
+
+
+def check_solvable(rules: Rules) -> int:
+    """Return the cells of a board that can be solved.
+
+    Raises:
+        ValueError: If it is too large, or the rules are others than the solver's.
+    """
+    cells = rules.width * rules.height
+    if cells > MOST_CELLS:
+        raise ValueError(f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}")
+    if rules.pieces == "bag":
+        raise ValueError("expected pieces that are drawn uniformly: a bag would be part of the state")
+    problem(rules)
+    return cells
 
 
 def problem(rules: Rules) -> tuple[int, int, bool, int]:

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from kernels.checks import check_integer
+from tetris.devices import NATIVE, check_gpu
 from tetris.rules import Rules, check_rules
 from tetris.solver.native import operators
-from tetris.solver.solution import KNOWN_PIECES, Solution, problem
-
-MOST_CELLS = 32
-"""Cells of the largest board: one of a bit a cell is a number of 32 bits."""
+from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, memory_errors, problem
+from tetris.solver.solution import MOST_CELLS as MOST_CELLS
 
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
@@ -62,26 +61,40 @@ def solve(
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range, or a player need never lose with these pieces.
+        ValueError: If an argument is out of range, there is no GPU, or a player need never lose with these
+            pieces.
+        MemoryError: If the memory is too small for the board.
         RuntimeError: If the values do not settle.
         kernels.build.BuildError: If the operators cannot be built.
     """
     check_rules(rules)
     check_integer("pieces_known", pieces_known, 1, 2)
-    cells = rules.width * rules.height
-    if cells > MOST_CELLS:
-        raise ValueError(f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}")
-    if rules.pieces == "bag":
-        raise ValueError("expected pieces that are drawn uniformly: a bag would be part of the state")
+    cells = check_solvable(rules)
+    if not isinstance(device, str) or device not in NATIVE:
+        raise ValueError(f"expected device to be {' or '.join(NATIVE)}, got {device!r}")
+    if device == "cuda":
+        check_gpu("device cuda", "device cpu")
     if not 0 < tolerance < 1:
         raise ValueError(f"expected tolerance between 0 and 1, got {tolerance!r}")
+    known = "one piece known" if pieces_known == 1 else "two pieces known"
+    with memory_errors(f"{rules.board}, {known}", (25 if pieces_known == 1 else 193) << cells):
+        return _solve(rules, pieces_known, device, tolerance, progress)
+
+
+def _solve(
+    rules: Rules,
+    pieces_known: int,
+    device: str,
+    tolerance: float,
+    progress: Callable[[Sweep], None] | None,
+) -> Solution:
     began = time.monotonic()
     boards = reachable(rules, device)
     if endless(boards, rules, pieces_known):
         raise ValueError(
             f"expected pieces that end a game, a player need never lose with {rules.pieces} on {rules.board}"
         )
-    size = (1 << cells) * (1 if pieces_known == 1 else KNOWN_PIECES)
+    size = (1 << rules.width * rules.height) * (1 if pieces_known == 1 else KNOWN_PIECES)
     values = torch.zeros(size, dtype=torch.float64, device=device)
     new, old = torch.zeros_like(values), torch.empty_like(values)
     op, game = operators(cuda=device == "cuda").sweep, problem(rules)

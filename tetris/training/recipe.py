@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -50,6 +49,7 @@ _MOST = {"seed": (1 << 64) - 1, "pieces_known": MOST_PIECES_KNOWN}
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
 _MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
 _MOST_STEPS = 1 << 62  # decisions on a stream
+_MOST_NOISE = 1e60  # its root is far below the largest float32
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 
 
@@ -154,6 +154,8 @@ class Recipe:
         }
         for name, value in canonical.items():
             object.__setattr__(self, name, value)
+        if (noise := parse_noise(self.noise)(0)) > _MOST_NOISE:  # all schedules begin with their greatest
+            raise ValueError(f"expected noise of at most {_MOST_NOISE:g}, got {noise:g} in {self.noise}")
         if not self.stages:
             raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
         if self.total_generations > _MOST_GENERATIONS:
@@ -346,9 +348,9 @@ def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str
             )
     elif "generations" not in layer:
         merged["generations"] = 0
-    if "population" in layer and "elites" not in layer:
-        share = settings["elites"] / settings["population"]
-        merged["elites"] = max(2, math.ceil(share * layer["population"]))
+    population = layer.get("population")
+    if isinstance(population, int) and "elites" not in layer:
+        merged["elites"] = max(2, -(-settings["elites"] * population // settings["population"]))
     return merged
 
 

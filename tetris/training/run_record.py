@@ -143,7 +143,11 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
     controller = LinearController.load(folder.controller)
-    _check_weights(folder.metrics, metrics, len(controller.weights))
+    for number, record in enumerate(metrics, start=1):
+        try:
+            _check_weights(record, len(controller.weights))
+        except ValueError as error:
+            raise ValueError(f"{folder.metrics}: line {number}: {error}") from error
     check_scores(folder.controller, controller)
     versions = controller.provenance.get("versions")
     if not (versions is None or isinstance(versions, dict)):
@@ -169,7 +173,7 @@ def read_metrics(path: Path) -> list[Metrics]:
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
             record = read_record(line)
-            _check_record(record)
+            check_record(record)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
         records.append(record)
@@ -179,14 +183,22 @@ def read_metrics(path: Path) -> list[Metrics]:
 def read_record(line: str) -> Any:
     """Parse a line of a metrics file; older names of fields are replaced by those of today."""
     record = json.loads(line)
-    if not isinstance(record, dict):
-        return record
-    return {_RENAMED.get(name, name): value for name, value in record.items()}
+    return _renamed(record) if isinstance(record, dict) else record
 
 
-def _check_record(record: Any) -> None:
+def check_record(record: Any, count: int | None = None) -> None:
+    """Check a line of a metrics file, parsed; older names of its fields will do.
+
+    Args:
+        record: The line.
+        count: The number of weights; None leaves their distribution unchecked.
+
+    Raises:
+        ValueError: If it is no record of a generation of Tetris; the message names the field.
+    """
     if not isinstance(record, dict):
         raise ValueError(f"expected an object, got {type(record).__name__}")
+    record = _renamed(record)
     for name in _NUMBERS:
         if not _is_number(record.get(name)):
             raise ValueError(f"expected {name} to be a number, got {record.get(name)!r}")
@@ -194,18 +206,23 @@ def _check_record(record: Any) -> None:
         value = record.get(name)
         if (name not in record and name in _FIGURES) or not (value is None or _is_number(value)):
             raise ValueError(f"expected {name} to be a number or null, got {value!r}")
+    if count is not None:
+        _check_weights(record, count)
+
+
+def _renamed(record: Metrics) -> Metrics:
+    return {_RENAMED.get(name, name): value for name, value in record.items()}
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _GREATEST
 
 
-def _check_weights(path: Path, metrics: Sequence[Metrics], count: int) -> None:
-    for number, record in enumerate(metrics, start=1):
-        for name in ("mean", "std"):
-            vector = record.get(name, [0.0] * count)  # older runs recorded none
-            if not (isinstance(vector, list) and len(vector) == count and all(map(_is_number, vector))):
-                raise ValueError(f"{path}: line {number}: expected {name} to be {count} numbers")
+def _check_weights(record: Metrics, count: int) -> None:
+    for name in ("mean", "std"):
+        vector = record.get(name, [0.0] * count)  # older runs recorded none
+        if not (isinstance(vector, list) and len(vector) == count and all(map(_is_number, vector))):
+            raise ValueError(f"expected {name} to be {count} numbers")
 
 
 def check_scores(path: Path, controller: LinearController) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernels.files import read_bytes
+from kernels.files import check_regular, read_bytes
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 1 << 24
@@ -35,21 +35,37 @@ def start_record(device: str) -> dict[str, str]:
 
 
 def add_start(path: Path, device: str) -> None:
-    """Append the record of a start as a line.
+    """Append the record of a start as a line, after a torn one as a line of its own.
 
     Raises:
-        OSError: If it cannot be written.
+        OSError: If it cannot be written, with the path, or is no regular file.
     """
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(start_record(device)) + "\n")
+    check_regular(path)
+    line = (json.dumps(start_record(device)) + "\n").encode()
+    try:
+        with path.open("a+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 1))
+            file.write(b"\n" * (file.read() not in (b"", b"\n")) + line)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Read the records of all starts; none of an older run. An incomplete or damaged line is left out."""
+    """Read the records of all starts; none of an older run. An incomplete or damaged line is left out.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is too large; the message names it.
+    """
     if not path.is_file():
         return []
+    try:
+        content = read_bytes(path, _MOST_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     starts = []
-    for line in read_bytes(path, _MOST_BYTES).decode(errors="replace").splitlines():
+    for line in content.decode(errors="replace").splitlines():
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):

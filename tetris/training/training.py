@@ -7,6 +7,7 @@ noisy fitness the best candidate is the luckiest one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
+from tetris.training.run_record import check_record
 from tetris.training.start_record import add_start
 from tetris.versions import versions
 
@@ -170,8 +172,9 @@ class Training:
                 f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
             )
         agreed = ranks.AgreedStop(stop) if ranks.count() > 1 else None
+        count = len(feature_names(recipe.features, recipe.rules.width))
         self.optimizer = CrossEntropyMethod(
-            torch.zeros(len(feature_names(recipe.features, recipe.rules.width))),
+            torch.zeros(count),
             1.0,
             recipe.population,
             maximize=True,
@@ -183,7 +186,9 @@ class Training:
             seed=recipe.seed,
             **SEARCH,
         )
-        self.metrics = MetricsWriter(folder.metrics, distribution=True)
+        self.metrics = MetricsWriter(
+            folder.metrics, distribution=True, check=partial(check_record, count=count)
+        )
         self.trainer = Trainer(
             self.optimizer,
             RunObjective(recipe, self.optimizer, check, agreed),

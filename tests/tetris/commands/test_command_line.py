@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import torch
 
 import tetris.__main__
-from kernels import BuildError, CompilerMissingError
+from kernels import BuildError, CompilerMissingError, ranks
 from tetris import devices
 from tetris.commands import command_line
 from tetris.feature_sets import feature_label
@@ -42,6 +43,34 @@ def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
         raise error
     assert ended.value.code == 2
     assert capsys.readouterr().err.endswith(line)
+
+
+def _of_rank_0(error: Exception) -> Exception:
+    error.__cause__ = ranks.RanksError("rank 0 has raised it")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
+        (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
+        (ValueError("bad input, of all ranks alike"), ""),
+        (ranks.RanksError("one has gone"), ""),
+        (_of_rank_0(OSError("odd")), ""),
+    ],
+)
+def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["scripts/x.py"])
+    monkeypatch.setattr(ranks, "joined", contextlib.nullcontext)
+    monkeypatch.setattr(ranks, "rank", lambda: 3)
+    with command_line.joined_ranks():
+        print("a table")
+        with pytest.raises(SystemExit), command_line.one_line_errors():
+            raise error
+    assert capsys.readouterr() == ("", said and f"rank 3: x.py: {said}")
 
 
 def test_error_of_the_program_itself_keeps_its_traceback() -> None:
@@ -295,3 +324,31 @@ def test_a_bar_is_shown_on_a_terminal_that_can_move_its_cursor_and_nowhere_else(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     assert list(progress(range(3))) == [0, 1, 2]
     assert bool(capsys.readouterr().err) == (term == "xterm")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+        torch.OutOfMemoryError("CUDA out of memory"),
+    ],
+)
+def test_full_memory_is_one_line(capsys: pytest.CaptureFixture[str], error: Exception) -> None:
+    def main() -> int:
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(main)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "error: out of memory: " in said
+    assert said.count("\n") == 1
+
+
+def test_another_runtime_error_keeps_its_traceback() -> None:
+    def main() -> int:
+        raise RuntimeError("a defect")
+
+    with pytest.raises(RuntimeError, match="a defect"):
+        command_line.run(main)

@@ -182,6 +182,14 @@ def test_finished_run_says_so(script: Script, tmp_path: Path, decisions: int) ->
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
 
 
+def test_finished_run_makes_a_page_that_is_older_than_its_scores_again(script: Script, whole: Path) -> None:
+    # As a run that was killed between the last score and the page leaves it.
+    os.utime(whole / "report.html", (0, 0))
+    ended = script("train_tetris", "--resume", whole)
+    assert f"{whole / 'report.html'}: curves, weights and a game" in ended.out
+    assert (whole / "report.html").stat().st_mtime > 0
+
+
 @pytest.mark.parametrize("deferred", [False, True])
 def test_time_limit_ends_a_run_that_can_be_resumed(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: Path, deferred: bool

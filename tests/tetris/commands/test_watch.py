@@ -311,6 +311,7 @@ def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
         (("--mp4", "a.avi"), "--mp4: expected a file name that ends in .mp4, got 'a.avi'"),
         (("--html", "a.gif"), "--html: expected a file name that ends in .html, got 'a.gif'"),
         (("--replay", "a"), "--replay: expected a file name that ends in .json, got 'a'"),
+        (("--gif", "a.gif", "--decisions", "10001"), "a GIF of at most 10,000 pieces, got 10,001"),
         (("--gif", "a.gif", "--speed", "100"), "expected a speed of at most 50 for a GIF, got 100"),
         (("--play",), "--play needs a terminal"),
         (("--play", "--games", "1"), "--play goes on until you quit: expected no --games or --decisions"),

@@ -13,8 +13,11 @@ import torch
 
 from kernels.build import CompilerMissingError
 from tetris import Rules
+from tetris.commands.command_line import run
+from tetris.commands.solve import _MOST_GAMES, main
 from tetris.game import after_states
 from tetris.solver import Solution, solve
+from tetris.solver.solution import MOST_GAMES
 
 Script = Callable[..., Any]
 
@@ -185,6 +188,93 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", boards=np.zeros(3))
     with pytest.raises(ValueError, match=r"other\.npz"):
         Solution.load(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="zero"):
+        Solution.load("/dev/zero")
+    with pytest.raises(FileNotFoundError):
+        Solution.load(tmp_path / "missing.npz")
+
+
+BOARDS, VALUES = np.array([0, 5], np.uint32), np.array([2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("said", "boards", "values", "expected"),
+    [
+        ({"rules": Rules(10, 20).to_dict()}, BOARDS, VALUES, "at most 32 cells, got 10x20: 200"),
+        ({"rules": Rules(4, 4, pieces="bag").to_dict()}, BOARDS, VALUES, "a bag would be part"),
+        ({"rules": Rules(4, 4, original=True).to_dict()}, BOARDS, VALUES, "expected the rule to be"),
+        ({"pieces_known": 3}, BOARDS, VALUES, "pieces_known from 1 to 2, got 3"),
+        ({"pieces_known": 2}, BOARDS, VALUES, r"got shapes \(2,\) and \(2,\)"),
+        ({"lines_per_game": "7"}, BOARDS, VALUES, "lines_per_game to be a number, got '7'"),
+        ({"error": float("nan")}, BOARDS, VALUES, "error to be finite"),
+        ({"seconds": 10**400}, BOARDS, VALUES, "too large to convert"),
+        ({"boards": 65537}, BOARDS, VALUES, "boards from 1 to 65536"),
+        ({"sweeps": 1.5}, BOARDS, VALUES, "sweeps to be an int"),
+        ({"more": 1}, BOARDS, VALUES, "expected an object with boards,"),
+        ({}, BOARDS.astype(np.int64), VALUES, "boards to be uint32"),
+        ({}, BOARDS, VALUES.astype(np.float32), "values to be float64"),
+        ({}, BOARDS + 65536, VALUES, "expected boards below 65,536, got 65,541"),
+        ({}, np.zeros(65537, np.uint32), VALUES, "boards to be uint32 of at most 262,144 bytes"),
+        ({}, BOARDS, VALUES[:1], "expected values for every board"),
+        ({}, BOARDS, -VALUES, "finite values of at least 0"),
+        ({}, BOARDS, VALUES * np.inf, "finite values of at least 0"),
+    ],
+)
+def test_what_a_file_holds_is_checked(
+    said: dict[str, Any], boards: Any, values: Any, expected: str, tmp_path: Path
+) -> None:
+    right = {"rules": Rules(4, 4).to_dict(), "pieces_known": 1, "lines_per_game": 7, "error": 1e-7}
+    right |= {"boards": 2, "sweeps": 10, "seconds": 0.5}
+    np.savez(tmp_path / "right.npz", solution=json.dumps(right), boards=BOARDS, values=VALUES)
+    assert Solution.load(tmp_path / "right.npz").value((5,)) == 1.0
+    np.savez(tmp_path / "s.npz", solution=json.dumps(right | said), boards=boards, values=values)
+    with pytest.raises(ValueError, match=rf"s\.npz.*{expected}"):
+        Solution.load(tmp_path / "s.npz")
+
+
+def test_seeds_are_unsigned_numbers_of_64_bits() -> None:
+    solution = solved(Rules(4, 4))
+    lines = solution.play(50, seed=(1 << 64) - 1)
+    assert not torch.equal(lines, solution.play(50, seed=(1 << 63) - 1))
+    assert int(lines.min()) >= 0
+    for name, value in {"seed": 1 << 64, "games": 10**9 + 1, "most_pieces": 1 << 63}.items():
+        for wrong in (value, -1):
+            with pytest.raises(ValueError, match=name):
+                solution.play(**{"games": 1, name: wrong})
+        for other in (True, "x", None, 1.5):
+            with pytest.raises(TypeError, match=name):
+                solution.play(**{"games": 1, name: other})
+
+
+@pytest.mark.parametrize("device", ["gpu", "python", "cuda:0", None])
+def test_other_devices_are_refused(device: Any) -> None:
+    with pytest.raises(ValueError, match=f"expected device to be cpu or cuda, got {device!r}"):
+        solve(Rules(4, 4), device=device)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_too_little_memory_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("tetris.solver.value_iteration.reachable", refuse)
+    with pytest.raises(
+        MemoryError, match="expected 51,808,043,008 bytes of memory for 4x7, two pieces known"
+    ):
+        solve(Rules(4, 7), 2)
+    if type(error) is RuntimeError:
+        with pytest.raises(SystemExit) as ended:
+            run(lambda: main(["--board", "4x7", "--device", "cpu"]))
+        assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -218,3 +308,9 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
     assert refused.status == 2
     assert "at most 32 cells" in refused.err
+    ended = script("solve_tetris", *arguments[:4], "--games", 10, "--seed", (1 << 64) - 1)
+    assert (ended.status, "(seed 18446744073709551615)" in ended.out) == (0, True)
+    refused = script("solve_tetris", *arguments[:4], "--games", MOST_GAMES + 1)
+    assert (refused.status, refused.err.count("\n")) == (2, 1)
+    assert "from 1 to 1,000,000,000, got 1000000001" in refused.err
+    assert _MOST_GAMES == MOST_GAMES

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from sample_runs import make_run
 
 from tetris import LinearController, play_game, resolve
-from tetris.training import load_run
+from tetris.commands.training_run import restore
+from tetris.training import StopRequest, load_run
+from tetris.training.run_folder import RunFolder
+from tetris.training.training import Training
 
 
 def test_a_run_is_shown_in_a_line(tmp_path: Path) -> None:
@@ -19,3 +26,68 @@ def test_a_run_is_taken_for_its_controller(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "mine"))
     assert LinearController.load(run) == resolve(run) == LinearController.load(tmp_path / "mine")
     assert play_game(run, most_pieces=5).controller == run.controller
+
+
+def _resumed(path: Path) -> Training:
+    folder = RunFolder(path)
+    return Training(folder.recipe(), folder, StopRequest())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: '{"generation": 2}',
+        lambda line: line.replace('"lines"', '"lanes"'),
+        lambda line: line.replace('"mean": [', '"mean": [1.0, '),
+        lambda line: line.replace('"std": [', '"std": [null, '),
+        lambda line: "\ufeff" + line,
+    ],
+    ids=["bare", "name", "mean", "std", "mark"],
+)
+def test_what_resuming_keeps_of_the_metrics_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[str], str]
+) -> None:
+    path = make_run(tmp_path / "mine")
+    metrics = path / "metrics.jsonl"
+    lines = metrics.read_text().splitlines()
+    changed = change(lines[1])
+    assert changed != lines[1]
+    metrics.write_text("".join(f"{line}\n" for line in (lines[0], changed, lines[2])))
+    assert restore(_resumed(path))
+    assert f"{metrics}: line 2 is damaged; the old file is {metrics}.damaged" in capsys.readouterr().err
+    assert [record["generation"] for record in load_run(path).metrics] == [1, 3]
+
+
+def test_older_names_of_a_line_survive_resuming(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = make_run(tmp_path / "mine")
+    metrics = path / "metrics.jsonl"
+    older = {"learned_mean_fitness": "mean_fitness", "elite_threshold": "elite_worst"}
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    metrics.write_text(
+        "".join(
+            json.dumps({older.get(name, name): each[name] for name in each if name not in ("mean", "std")})
+            + "\n"
+            for each in records
+        )
+    )
+    before = metrics.read_text()
+    capsys.readouterr()
+    assert restore(_resumed(path))
+    assert capsys.readouterr().err == ""
+    assert metrics.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "controller.json", "checkpoints/checkpoint-000003.json"])
+def test_a_pipe_in_a_run_is_refused_and_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = make_run(tmp_path / "mine")
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    if name.startswith("checkpoints"):
+        restore(_resumed(path))
+        said = capsys.readouterr().err
+        assert "checkpoint-000003.json: cannot be read: expected a file, got a pipe" in said
+    else:
+        with pytest.raises(OSError, match=f"expected a file, got a pipe: '{path / name}'"):
+            restore(_resumed(path))
