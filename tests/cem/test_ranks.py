@@ -96,7 +96,9 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
     root = str(Path(cem.__file__).parents[1])
     environment = {**os.environ, **SET, "MASTER_PORT": str(port), "PYTHONPATH": root}
     code = "from kernels import ranks\nwith ranks.joined(): pass"
-    with subprocess.Popen([sys.executable, "-c", code], env=environment) as waiting:
+    # What starts the tests may ignore SIGINT, as shells do for what runs in the background.
+    heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, **heed) as waiting:
         until = time.monotonic() + 60
         while socket.socket().connect_ex(("localhost", port)) and time.monotonic() < until:
             time.sleep(0.05)
