@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TextIO
 from kernels import BuildError
 from kernels.interrupts import one_line_interrupts
 from kernels.names import did_you_mean, unknown_name
+from tetris.devices import is_full_memory
 from tetris.printable import printable
 
 BAD_INPUT = 2
@@ -145,18 +146,12 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        if not _is_full_memory(error):
+        if not is_full_memory(error):
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
         _discard_stdout()
     raise SystemExit(status)
-
-
-def _is_full_memory(error: Exception) -> bool:
-    """Return whether an error is that of Python, of torch's CPU allocator, or of a GPU's."""
-    told = "can't allocate memory" in str(error) or type(error).__name__ == "OutOfMemoryError"
-    return told or isinstance(error, MemoryError)
 
 
 def _discard_stdout() -> None:
@@ -171,16 +166,15 @@ def _discard_stdout() -> None:
 def joined_ranks() -> Iterator[None]:
     """Join the processes that ``torchrun`` started, see `kernels.ranks`; all but the first are silent.
 
-    Errors that they alone have are printed nevertheless, see `fail`.
-
-    Raises:
-        OSError: If they cannot be reached.
-        ValueError: If the environment does not say how.
+    Errors that they alone have are printed nevertheless, see `fail`. Where they cannot be reached, or the
+    environment does not say how, the command ends in one line.
     """
     global _silent
     from kernels import ranks  # torch: not for --help
 
-    with ranks.joined(), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        with one_line_errors():
+            stack.enter_context(ranks.joined())
         if ranks.rank() > 0:
             nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(nowhere))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 from kernels.checks import check_integer
 from tetris.commands.arguments import (
@@ -67,9 +66,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate every controller and print the table."""
     arguments = parse_arguments(argv)
-    with ExitStack() as stack:
-        with one_line_errors():
-            stack.enter_context(joined_ranks())
+    with joined_ranks():
         return score(arguments)
 
 

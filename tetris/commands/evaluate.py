@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from kernels.files import check_writable, read_bytes, write_text
@@ -109,9 +108,7 @@ def read_pieces(path: Path) -> list[int]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table."""
     arguments = parse_arguments(argv)
-    with ExitStack() as stack:
-        with one_line_errors():
-            stack.enter_context(joined_ranks())
+    with joined_ranks():
         return score(arguments)
 
 

@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import stat
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,8 @@ import torch
 from torch import Tensor
 
 from kernels.checks import check_integer
-from kernels.files import write_bytes
+from kernels.files import check_regular, write_bytes
+from tetris.devices import is_full_memory
 from tetris.features import AfterState
 from tetris.game import after_states
 from tetris.piece_stream import packed_source
@@ -39,7 +39,6 @@ KNOWN_PIECES = 8  # values of a board, if the piece to be placed is known; one o
 _REALS = ("lines_per_game", "error", "seconds")
 _COUNTS = ("boards", "sweeps")
 _MOST_TEXT = 1 << 16  # bytes of what a file says beside its values
-_ALLOCATION = ("allocate memory", "bad_alloc", "out of memory")  # in torch's errors
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,11 +150,9 @@ class Solution:
         """
         with Path(path).open("rb") as file:
             try:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):  # zipfile reads a device without an end
-                    raise ValueError("expected a regular file, got a device or pipe")
-                if status.st_size > MOST_BYTES:
-                    raise ValueError(f"expected at most {MOST_BYTES:,} bytes, got {status.st_size:,}")
+                check_regular(path)  # zipfile reads a device without an end
+                if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
+                    raise ValueError(f"expected at most {MOST_BYTES:,} bytes, got {size:,}")
                 with zipfile.ZipFile(file) as archive:
                     return cls(**_read(archive))
             except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
@@ -230,7 +227,7 @@ def memory_errors(what: str, size: int) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(text in str(error) for text in _ALLOCATION):
+        if not is_full_memory(error):
             raise
         raise MemoryError(f"expected {size:,} bytes of memory for {what}, got fewer") from error
 

@@ -20,7 +20,6 @@ from tetris.devices import NATIVE, check_gpu
 from tetris.rules import Rules, check_rules
 from tetris.solver.native import operators
 from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, memory_errors, problem
-from tetris.solver.solution import MOST_CELLS as MOST_CELLS
 
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
@@ -158,9 +157,9 @@ def reachable(rules: Rules, device: str) -> Tensor:
 def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
     """Return whether a player, once he has got to some board, need never lose, whichever pieces come.
 
-    Then and only then the lines of perfect play are infinite: without such a board he loses with a
-    probability above zero in every so many pieces. With all seven there is none (Burgiel, "How to lose at
-    Tetris", 1997), with the letter O alone on an even width the empty board is one.
+    Then and only then the lines of perfect play are infinite: without such a board there is a number of
+    pieces within which he loses with a probability above zero, from any board. With all seven there is none
+    (Burgiel, "How to lose at Tetris", 1997), with the letter O alone on an even width the empty board is one.
 
     Args:
         boards: Those that play can reach, as `reachable` returns them.

@@ -352,3 +352,18 @@ def test_another_runtime_error_keeps_its_traceback() -> None:
 
     with pytest.raises(RuntimeError, match="a defect"):
         command_line.run(main)
+
+
+@pytest.mark.parametrize("name", ["estimate_tetris", "evaluate_tetris"])
+def test_a_bad_timeout_of_ranks_is_one_line(
+    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for variable in ("RANK", "MASTER_PORT"):
+        monkeypatch.setenv(variable, "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("CEM_TETRIS_RANK_TIMEOUT", "abc")
+    ended = script(name, "dt20")
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert line.endswith("RANK_TIMEOUT in seconds, from 1 to 604,800, got 'abc'")

@@ -115,15 +115,3 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
     ended = script("estimate_tetris", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert message in ended.err
-
-
-def test_a_bad_timeout_of_ranks_is_one_line(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "MASTER_PORT"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
-    monkeypatch.setenv("CEM_TETRIS_RANK_TIMEOUT", "abc")
-    ended = script("estimate_tetris", "dt20")
-    assert (ended.status, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.endswith("RANK_TIMEOUT in seconds, from 1 to 604,800, got 'abc'")

@@ -313,15 +313,3 @@ def test_the_gpu_scores_as_the_cpu_does(script: Script, limit: tuple[object, ...
     assert [gpu[key] for key in ("lines", "games", "decisions")] == [
         cpu[key] for key in ("lines", "games", "decisions")
     ]
-
-
-def test_a_bad_timeout_of_ranks_is_one_line(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "MASTER_PORT"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
-    monkeypatch.setenv("CEM_TETRIS_RANK_TIMEOUT", "abc")
-    ended = script("evaluate_tetris", "dt20")
-    assert (ended.status, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.endswith("RANK_TIMEOUT in seconds, from 1 to 604,800, got 'abc'")
