@@ -11,35 +11,41 @@ namespace tetris {
 
 constexpr int MAX_WARP_GROUPS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
 
-// The warps of a block that one of the multiprocessor's four schedulers issues. They do the same at nearly the same time, so
-// that an instruction is fetched once for all of them: on their own the warps would wait for instructions longer than for
-// anything else.
+// Warps of a block that do the same at nearly the same time, so that an instruction is fetched once for all of them: on their
+// own they would wait for instructions longer than for anything else.
 struct WarpGroup {
-    int count = min(static_cast<int>(blockDim.x / WARP), MAX_WARP_GROUPS);
-    int size = static_cast<int>(blockDim.x / WARP) / count;
-    int number = static_cast<int>(threadIdx.x / WARP) % count;
-    int rank = static_cast<int>(threadIdx.x / WARP) / count;  // of the warp
+    int size;    // warps
+    int number;  // of the group
+    int rank;    // of the warp in it
+    // A block of `count` groups, each with the warps of as few schedulers as there can be.
+    __device__ explicit WarpGroup(int count)
+        : size(static_cast<int>(blockDim.x / WARP) / count),
+          number(static_cast<int>(threadIdx.x / WARP) % count),
+          rank(static_cast<int>(threadIdx.x / WARP) / count) {}
     // The number of warps that a block of up to `warps` should have.
     static int whole(int warps) { return warps < MAX_WARP_GROUPS ? warps : warps / MAX_WARP_GROUPS * MAX_WARP_GROUPS; }
     __device__ void wait() const { barrier(1 + number, size * WARP); }
 };
 
-// CAPACITY: a power of two below 2^16, at least the number of games in all queues and hands together.
-template <int CAPACITY>
 struct PieceQueues {
     static constexpr uint16_t EMPTY = 0xFFFF;
+    uint16_t* entries;  // of each piece as many as there is capacity
+    uint32_t capacity;  // a power of two below 2^16, at least the number of games in all queues and hands together
     uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
-    uint16_t entry[PIECES][CAPACITY];
-    uint32_t unfinished;  // games that still have decisions to make
+    uint32_t unfinished;                  // games that still have decisions to make
     struct Batch {
         uint32_t first, count;  // places in the queue
         int piece;
     } batches[2][MAX_WARP_GROUPS];       // of each group: this one, and the last one, which a warp may not have read yet
     uint32_t arrivals[MAX_WARP_GROUPS];  // of its warps, to take a batch
 
+    // The bytes of the entries.
+    static constexpr int bytes(int capacity) { return PIECES * capacity * static_cast<int>(sizeof(uint16_t)); }
+
     // By all threads of the block; a barrier has to follow.
-    __device__ void clear(uint32_t games) {
-        for (int i = threadIdx.x; i < PIECES * CAPACITY; i += blockDim.x) entry[i / CAPACITY][i % CAPACITY] = EMPTY;
+    __device__ void clear(uint16_t* memory, uint32_t room, uint32_t games) {
+        for (uint32_t i = threadIdx.x; i < PIECES * room; i += blockDim.x) memory[i] = EMPTY;
+        if (threadIdx.x == 0) entries = memory, capacity = room;
         if (threadIdx.x < PIECES) head[threadIdx.x] = tail[threadIdx.x] = 0;
         if (threadIdx.x < MAX_WARP_GROUPS) arrivals[threadIdx.x] = 0;
         if (threadIdx.x == 0) unfinished = games;
@@ -55,7 +61,7 @@ struct PieceQueues {
         uint32_t first = 0;
         if (lane == leader) first = atomicAdd(&tail[piece], __popc(same));
         first = __shfl_sync(same, first, leader);
-        uint16_t* place = &entry[piece][(first + __popc(same & ((1u << lane) - 1))) % CAPACITY];
+        uint16_t* place = entry(piece, first + __popc(same & ((1u << lane) - 1)));
         // The game that was in this place has been taken; its taker empties the place at once.
         while (atomicCAS(place, EMPTY, static_cast<uint16_t>(game)) != EMPTY) continue;
     }
@@ -76,7 +82,7 @@ struct PieceQueues {
         const uint32_t mine = static_cast<uint32_t>(warps.rank * WARP + lane);
         if (mine < batch.count) {
             // The place is reserved; its game is written at once.
-            uint16_t* place = &entry[piece][(batch.first + mine) % CAPACITY];
+            uint16_t* place = entry(piece, batch.first + mine);
             uint16_t found;
             do found = atomicCAS(place, EMPTY, EMPTY);
             while (found == EMPTY || atomicCAS(place, found, EMPTY) != found);
@@ -92,6 +98,8 @@ struct PieceQueues {
     }
 
    private:
+    __device__ uint16_t* entry(int piece, uint32_t place) const { return entries + piece * capacity + (place & (capacity - 1)); }
+
     // By a whole warp: takes the places of up to `limit` games at the head of the longest queue; none when all games are
     // finished.
     __device__ void choose(uint32_t limit, Batch& batch) {

@@ -42,10 +42,15 @@ void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, int device, cudaStream_t stream) {
     constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Sight::TETRIS_SIGHT>;
-    const int room = block_memory(device) - static_cast<int>(sizeof(PoolMemory));
-    const int warps = WarpGroup::whole(std::min(MAX_WARPS, room / job.kept));
-    STD_TORCH_CHECK(warps > 0, "expected a GPU with ", sizeof(PoolMemory) + job.kept, " bytes of shared memory a block");
-    const int bytes = static_cast<int>(sizeof(PoolMemory)) + warps * job.kept;
+    const int room = block_memory(device), least = PoolMemory::bytes(1, job.kept, LEAST_IN_HAND);
+    STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
+    // Where not all fit, fewer games rather than fewer warps.
+    job.capacity = MOST_IN_HAND;
+    while (job.capacity > LEAST_IN_HAND && PoolMemory::bytes(POOL_WARPS<List>, job.kept, job.capacity) > room) job.capacity /= 2;
+    const int fit = (room - PoolMemory::bytes(0, job.kept, job.capacity)) / job.kept;
+    const int warps = WarpGroup::whole(std::min(POOL_WARPS<List>, fit));
+    job.groups = std::min(warps, warp_groups<List>(job.total / cem_tetris::multiprocessors(device)));
+    const int bytes = PoolMemory::bytes(warps, job.kept, job.capacity);
     STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     kernel<<<static_cast<unsigned>(cem_tetris::multiprocessors(device)), warps * WARP, bytes, stream>>>(job);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
@@ -80,7 +85,7 @@ struct Cuda {
     static void play_pool(const RolloutArguments& all, const Tensor& boards, int device, cudaStream_t stream) {
         Tensor states = torch::stable::new_empty(boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
         const PoolJob job{all, static_cast<GameState*>(static_cast<void*>(states.mutable_data_ptr<int32_t>())),
-                          kept_bytes<List>()};
+                          kept_bytes<List>(), 0, 0};
         if (all.rules.width == MAX_WIDTH) launch_pool<List, MAX_WIDTH>(job, device, stream);
         else launch_pool<List, 0>(job, device, stream);
     }

@@ -9,17 +9,24 @@ namespace tetris {
 
 struct PoolJob : RolloutArguments {
     GameState* states;
-    int kept;  // see kept_bytes
+    int kept;      // see kept_bytes
+    int groups;    // of a block's warps
+    int capacity;  // games that a block has in hand at a time, a power of two
 };
 
-constexpr int POOL = 2048;  // games that a block has in hand at a time
+constexpr int LEAST_IN_HAND = 1024, MOST_IN_HAND = 4096;  // games that a block has room for
 
 struct PoolMemory {
-    PieceQueues<POOL> queues;
+    PieceQueues queues;
     WarpTasks tasks[MAX_WARPS];
-    // What each warp keeps of its boards follows.
+    // The queues' entries follow, and what each warp keeps of its boards.
+    static constexpr int bytes(int warps, int kept, int capacity) {
+        return static_cast<int>(sizeof(PoolMemory)) + PieceQueues::bytes(capacity) + warps * kept;
+    }
+    __device__ uint16_t* entries() { return reinterpret_cast<uint16_t*>(this + 1); }
     __device__ unsigned char* kept(const PoolJob& job) {
-        return reinterpret_cast<unsigned char*>(this + 1) + static_cast<int>(threadIdx.x / WARP) * job.kept;
+        return reinterpret_cast<unsigned char*>(this + 1) + PieceQueues::bytes(job.capacity) +
+               static_cast<int>(threadIdx.x / WARP) * job.kept;
     }
 };
 
@@ -30,7 +37,7 @@ struct PoolRollout {
     const PoolJob& job;
     PoolMemory& memory;
     const int lane = threadIdx.x % WARP;
-    const WarpGroup warps = {};
+    const WarpGroup warps{job.groups};
 
     __device__ int piece_of(uint32_t game, uint32_t made) const { return job.pieces_of(game).piece(job.start + made); }
 
@@ -59,7 +66,7 @@ struct PoolRollout {
     // Plays games first .. first + count - 1.
     __device__ void play(uint32_t first, uint32_t count) {
         __syncthreads();
-        memory.queues.clear(count);
+        memory.queues.clear(memory.entries(), job.capacity, count);
         __syncthreads();
         for (uint32_t base = 0; base < count; base += blockDim.x) {
             const uint32_t i = base + threadIdx.x;
@@ -94,13 +101,24 @@ struct PoolRollout {
     }
 };
 
+// Many features are much code. With fewer warps each has more registers, and all of them together take one batch where there are
+// games enough: then each instruction is fetched once. With few features waiting for each other costs more.
+template <class List>
+constexpr bool LONG_CODE = List::COUNT > 16;
+template <class List>
+constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : MAX_WARPS;
+template <class List>
+int warp_groups(int64_t games) {
+    return LONG_CODE<List> ? (games < 1536 ? 2 : 1) : MAX_WARP_GROUPS;
+}
+
 template <class List, int BOARD_WIDTH, Sight SIGHT>
-__global__ void __launch_bounds__(MAX_WARPS * WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
+__global__ void __launch_bounds__(POOL_WARPS<List> * WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
     PoolRollout<List, BOARD_WIDTH, SIGHT> rollout{job, *static_cast<PoolMemory*>(shared_memory())};
     // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
     const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
                    end = uint64_t(job.total) * (blockIdx.x + 1) / gridDim.x;
-    const uint32_t batches = (end - begin + POOL - 1) / POOL;
+    const uint32_t batches = (end - begin + job.capacity - 1) / job.capacity;
     for (uint32_t i = 0; i < batches; ++i) {
         const uint32_t from = begin + uint64_t(end - begin) * i / batches,
                        to = begin + uint64_t(end - begin) * (i + 1) / batches;
