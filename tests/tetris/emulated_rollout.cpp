@@ -45,9 +45,9 @@ struct Emulated {
     template <class List>
     static void play_pool(const RolloutArguments& all) {
         std::vector<GameState> states(all.total);
-        const int warps = static_cast<int>(launched_warps), groups = warps % 2 == 0 ? warps / 2 : 1;
+        const auto [warps, groups] = block_warps<List>(static_cast<int>(launched_warps), all.total / launched_blocks);
         const PoolJob job{all, states.data(), kept_bytes<List>(), groups, 256};
-        cuda_emulation::launch(launched_blocks, launched_warps * WARP, PoolMemory::bytes(warps, job.kept, job.capacity), [&] {
+        cuda_emulation::launch(launched_blocks, static_cast<unsigned>(warps) * WARP, PoolMemory::bytes(warps, job.kept, job.capacity), [&] {
             if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH, Sight::TETRIS_SIGHT>(job);
             else rollout_pool<List, 0, Sight::TETRIS_SIGHT>(job);
         });

@@ -142,9 +142,10 @@ def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
     play_both(weights, Rules(4, 4), 2100, "dt", warps=2)
 
 
-def test_warps_that_go_together_share_out_games() -> None:
-    weights = torch.tensor([published("dt10").weights])
-    play_both(weights, Rules(4, 4), 300, "dt", warps=8)
+@pytest.mark.parametrize(("features", "warps"), [("dt", 8), ("dt", 7), ("dt_full", 3)])
+def test_warps_that_go_together_share_out_games(features: str, warps: int) -> None:
+    weights = torch.tensor([[-1.0] * len(feature_names(features, 4))])
+    play_both(weights, Rules(4, 4), 300, features, warps)
 
 
 @BOTH_WAYS

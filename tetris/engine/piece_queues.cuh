@@ -17,13 +17,11 @@ struct WarpGroup {
     int size;    // warps
     int number;  // of the group
     int rank;    // of the warp in it
-    // A block of `count` groups, each with the warps of as few schedulers as there can be.
+    // A block of `count` groups of equal size, each with the warps of as few schedulers as there can be.
     __device__ explicit WarpGroup(int count)
         : size(static_cast<int>(blockDim.x / WARP) / count),
           number(static_cast<int>(threadIdx.x / WARP) % count),
           rank(static_cast<int>(threadIdx.x / WARP) / count) {}
-    // The number of warps that a block of up to `warps` should have.
-    static int whole(int warps) { return warps < MAX_WARP_GROUPS ? warps : warps / MAX_WARP_GROUPS * MAX_WARP_GROUPS; }
     __device__ void wait() const { barrier(1 + number, size * WARP); }
 };
 

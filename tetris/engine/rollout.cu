@@ -48,8 +48,9 @@ void launch_pool(PoolJob job, int device, cudaStream_t stream) {
     job.capacity = MOST_IN_HAND;
     while (job.capacity > LEAST_IN_HAND && PoolMemory::bytes(POOL_WARPS<List>, job.kept, job.capacity) > room) job.capacity /= 2;
     const int fit = (room - PoolMemory::bytes(0, job.kept, job.capacity)) / job.kept;
-    const int warps = WarpGroup::whole(std::min(POOL_WARPS<List>, fit));
-    job.groups = std::min(warps, warp_groups<List>(job.total / cem_tetris::multiprocessors(device)));
+    const auto [warps, groups] =
+        block_warps<List>(std::min(POOL_WARPS<List>, fit), job.total / cem_tetris::multiprocessors(device));
+    job.groups = groups;
     const int bytes = PoolMemory::bytes(warps, job.kept, job.capacity);
     STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     kernel<<<static_cast<unsigned>(cem_tetris::multiprocessors(device)), warps * WARP, bytes, stream>>>(job);

@@ -107,9 +107,15 @@ template <class List>
 constexpr bool LONG_CODE = List::COUNT > 16;
 template <class List>
 constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : MAX_WARPS;
+// Warps of a block of up to `warps`, and groups of equal size that they form, for so many games a multiprocessor.
+struct BlockWarps {
+    int count, groups;
+};
 template <class List>
-int warp_groups(int64_t games) {
-    return LONG_CODE<List> ? (games < 1536 ? 2 : 1) : MAX_WARP_GROUPS;
+BlockWarps block_warps(int warps, int64_t games) {
+    const int groups = LONG_CODE<List> ? (games < 1536 ? 2 : 1) : MAX_WARP_GROUPS;
+    if (warps < groups) return {warps, warps};
+    return {warps / groups * groups, groups};
 }
 
 template <class List, int BOARD_WIDTH, Sight SIGHT>
