@@ -35,9 +35,9 @@ struct Emulated {
     template <class List>
     static void play_pairs(const RolloutArguments& all) {
         constexpr unsigned WARPS = 2;
-        const PairsJob job{all, kept_bytes<List>()};
+        const PairsJob job{all, warp_bytes<List>()};
         const auto blocks = static_cast<unsigned>((all.total + WARPS - 1) / WARPS);
-        cuda_emulation::launch(blocks, WARPS * WARP, WARPS * (sizeof(WarpTasks) + job.kept), [&] {
+        cuda_emulation::launch(blocks, WARPS * WARP, WARPS * job.warp_bytes, [&] {
             if (all.rules.width == MAX_WIDTH) rollout_pairs<List, MAX_WIDTH>(job);
             else rollout_pairs<List, 0>(job);
         });
@@ -46,8 +46,9 @@ struct Emulated {
     static void play_pool(const RolloutArguments& all) {
         std::vector<GameState> states(all.total);
         const auto [warps, groups] = block_warps<List>(static_cast<int>(launched_warps), all.total / launched_blocks);
-        const PoolJob job{all, states.data(), kept_bytes<List>(), groups, 256};
-        cuda_emulation::launch(launched_blocks, static_cast<unsigned>(warps) * WARP, PoolMemory::bytes(warps, job.kept, job.capacity), [&] {
+        const PoolJob job{all, states.data(), warp_bytes<List>(), groups, 256};
+        const int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
+        cuda_emulation::launch(launched_blocks, static_cast<unsigned>(warps) * WARP, bytes, [&] {
             if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH, Sight::TETRIS_SIGHT>(job);
             else rollout_pool<List, 0, Sight::TETRIS_SIGHT>(job);
         });

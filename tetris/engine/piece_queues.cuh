@@ -25,9 +25,9 @@ struct WarpGroup {
     __device__ void wait() const { barrier(1 + number, size * WARP); }
 };
 
-struct PieceQueues {
+// Their entries follow them in memory.
+struct alignas(16) PieceQueues {
     static constexpr uint16_t EMPTY = 0xFFFF;
-    uint16_t* entries;  // of each piece as many as there is capacity
     uint32_t capacity;  // a power of two below 2^16, at least the number of games in all queues and hands together
     uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
     uint32_t unfinished;                  // games that still have decisions to make
@@ -37,13 +37,15 @@ struct PieceQueues {
     } batches[2][MAX_WARP_GROUPS];       // of each group: this one, and the last one, which a warp may not have read yet
     uint32_t arrivals[MAX_WARP_GROUPS];  // of its warps, to take a batch
 
-    // The bytes of the entries.
-    static constexpr int bytes(int capacity) { return PIECES * capacity * static_cast<int>(sizeof(uint16_t)); }
+    // The bytes of them and their entries.
+    static constexpr int bytes(int capacity) {
+        return static_cast<int>(sizeof(PieceQueues)) + PIECES * capacity * static_cast<int>(sizeof(uint16_t));
+    }
 
     // By all threads of the block; a barrier has to follow.
-    __device__ void clear(uint16_t* memory, uint32_t room, uint32_t games) {
-        for (uint32_t i = threadIdx.x; i < PIECES * room; i += blockDim.x) memory[i] = EMPTY;
-        if (threadIdx.x == 0) entries = memory, capacity = room;
+    __device__ void clear(uint32_t room, uint32_t games) {
+        for (uint32_t i = threadIdx.x; i < PIECES * room; i += blockDim.x) entries()[i] = EMPTY;
+        if (threadIdx.x == 0) capacity = room;
         if (threadIdx.x < PIECES) head[threadIdx.x] = tail[threadIdx.x] = 0;
         if (threadIdx.x < MAX_WARP_GROUPS) arrivals[threadIdx.x] = 0;
         if (threadIdx.x == 0) unfinished = games;
@@ -96,7 +98,8 @@ struct PieceQueues {
     }
 
    private:
-    __device__ uint16_t* entry(int piece, uint32_t place) const { return entries + piece * capacity + (place & (capacity - 1)); }
+    __device__ uint16_t* entries() { return reinterpret_cast<uint16_t*>(this + 1); }
+    __device__ uint16_t* entry(int piece, uint32_t place) { return entries() + piece * capacity + (place & (capacity - 1)); }
 
     // By a whole warp: takes the places of up to `limit` games at the head of the longest queue; none when all games are
     // finished.

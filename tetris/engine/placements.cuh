@@ -23,23 +23,37 @@ template <class L, int WIDTH>
 __constant__ const ShapeConstants<L, WIDTH> SHAPE_CONSTANTS = ShapeConstants<L, WIDTH>();
 
 struct Widths {
-    int count[PIECES];                            // orientations
-    int width[PIECES][MAX_ORIENTATIONS];          // columns of each
-    int of_width[PIECES][MAX_PIECE_SIZE + 1][2];  // the orientations of so many columns, or -1
-    constexpr Widths() : count(), width(), of_width() {
+    int count[PIECES];                    // orientations
+    int width[PIECES][MAX_ORIENTATIONS];  // columns of each
+    constexpr Widths() : count(), width() {
         for (int piece = 0; piece < PIECES; ++piece) {
             count[piece] = ORIENTATIONS[piece];
-            for (auto& orientations : of_width[piece]) orientations[0] = orientations[1] = -1;
-            for (int i = 0; i < ORIENTATIONS[piece]; ++i) {
-                const int columns = SHAPES.shape[piece][i].width;
-                width[piece][i] = columns;
-                auto& orientations = of_width[piece][columns];
-                orientations[orientations[0] < 0 ? 0 : 1] = i;
-            }
+            for (int i = 0; i < ORIENTATIONS[piece]; ++i) width[piece][i] = SHAPES.shape[piece][i].width;
         }
     }
 };
 __constant__ const Widths WIDTHS = Widths();
+
+// The orientations of a piece that are WIDTH columns wide: none, one or two, four bits each. Not a table, which a warp that is
+// alone would wait for.
+constexpr int NO_ORIENTATION = 15;
+template <int WIDTH>
+constexpr uint64_t packed_orientations() {
+    uint64_t all = 0;
+    for (int piece = 0; piece < PIECES; ++piece) {
+        uint64_t found = 0xFF;
+        for (int i = ORIENTATIONS[piece]; i-- > 0;) {
+            if (SHAPES.shape[piece][i].width == WIDTH) found = (found << 4 | i) & 0xFF;
+        }
+        all |= found << (8 * piece);
+    }
+    return all;
+}
+template <int WIDTH>
+__device__ inline int nth_orientation(int piece, int nth) {
+    constexpr uint64_t ALL = packed_orientations<WIDTH>();
+    return static_cast<int>(ALL >> (8 * piece + 4 * nth)) & 15;
+}
 
 // The placements of a piece on a board of a width that need not fit its height, and one of them by number.
 __device__ inline int placements_of(int piece, int width) {

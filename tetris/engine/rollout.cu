@@ -29,12 +29,12 @@ constexpr int64_t FEW = List::has_columns ? 48 : 108;
 template <class List, int BOARD_WIDTH>
 void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
     constexpr auto kernel = rollout_pairs<List, BOARD_WIDTH>;
-    const int each = static_cast<int>(sizeof(WarpTasks)) + job.kept;
     const int64_t spread = (job.total + cem_tetris::multiprocessors(device) - 1) / cem_tetris::multiprocessors(device);
-    const int warps = static_cast<int>(std::min<int64_t>({MAX_WARPS, block_memory(device) / each, spread}));
-    STD_TORCH_CHECK(warps > 0, "expected a GPU with ", each, " bytes of shared memory a block");
-    STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, warps * each));
-    kernel<<<static_cast<unsigned>((job.total + warps - 1) / warps), warps * WARP, warps * each, stream>>>(job);
+    const int warps = static_cast<int>(std::min<int64_t>({MAX_PAIRS_WARPS, block_memory(device) / job.warp_bytes, spread}));
+    STD_TORCH_CHECK(warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
+    const int bytes = warps * job.warp_bytes;
+    STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    kernel<<<static_cast<unsigned>((job.total + warps - 1) / warps), warps * WARP, bytes, stream>>>(job);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -42,16 +42,16 @@ void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, int device, cudaStream_t stream) {
     constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Sight::TETRIS_SIGHT>;
-    const int room = block_memory(device), least = PoolMemory::bytes(1, job.kept, LEAST_IN_HAND);
+    const int room = block_memory(device), least = PieceQueues::bytes(LEAST_IN_HAND) + job.warp_bytes;
     STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
     // Where not all fit, fewer games rather than fewer warps.
     job.capacity = MOST_IN_HAND;
-    while (job.capacity > LEAST_IN_HAND && PoolMemory::bytes(POOL_WARPS<List>, job.kept, job.capacity) > room) job.capacity /= 2;
-    const int fit = (room - PoolMemory::bytes(0, job.kept, job.capacity)) / job.kept;
+    const auto warps_that_fit = [&] { return (room - PieceQueues::bytes(job.capacity)) / job.warp_bytes; };
+    while (job.capacity > LEAST_IN_HAND && warps_that_fit() < POOL_WARPS<List>) job.capacity /= 2;
     const auto [warps, groups] =
-        block_warps<List>(std::min(POOL_WARPS<List>, fit), job.total / cem_tetris::multiprocessors(device));
+        block_warps<List>(std::min(POOL_WARPS<List>, warps_that_fit()), job.total / cem_tetris::multiprocessors(device));
     job.groups = groups;
-    const int bytes = PoolMemory::bytes(warps, job.kept, job.capacity);
+    const int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
     STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     kernel<<<static_cast<unsigned>(cem_tetris::multiprocessors(device)), warps * WARP, bytes, stream>>>(job);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
@@ -66,7 +66,7 @@ struct Cuda {
         const cem_tetris::DeviceGuard guard(device);
         const cudaStream_t stream = cem_tetris::current_stream(boards);
         if constexpr (Sight::TETRIS_SIGHT == Sight::NEXT_PIECE) {
-            const PairsJob job{all, kept_bytes<List>()};
+            const PairsJob job{all, warp_bytes<List>()};
             if (all.rules.width == MAX_WIDTH) launch_pairs<List, MAX_WIDTH>(job, device, stream);
             else launch_pairs<List, 0>(job, device, stream);
             return;
@@ -86,7 +86,7 @@ struct Cuda {
     static void play_pool(const RolloutArguments& all, const Tensor& boards, int device, cudaStream_t stream) {
         Tensor states = torch::stable::new_empty(boards, {all.total, static_cast<int64_t>(sizeof(GameState) / sizeof(int32_t))});
         const PoolJob job{all, static_cast<GameState*>(static_cast<void*>(states.mutable_data_ptr<int32_t>())),
-                          kept_bytes<List>(), 0, 0};
+                          warp_bytes<List>(), 0, 0};
         if (all.rules.width == MAX_WIDTH) launch_pool<List, MAX_WIDTH>(job, device, stream);
         else launch_pool<List, 0>(job, device, stream);
     }

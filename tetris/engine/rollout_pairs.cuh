@@ -7,8 +7,10 @@
 
 namespace tetris {
 
+constexpr int MAX_PAIRS_WARPS = 16;  // of a block
+
 struct PairsJob : RolloutArguments {
-    int kept;  // see kept_bytes
+    int warp_bytes;
 };
 
 template <class List, int BOARD_WIDTH>
@@ -16,7 +18,6 @@ struct PairsRollout {
     using L = ThreadLanes;
     using Decision = Chooser<L, List>;
     const PairsJob& job;
-    unsigned char* kept;
     ThreadSearch<List, BOARD_WIDTH> search;
     const int lane = threadIdx.x % WARP;
 
@@ -42,7 +43,7 @@ struct PairsRollout {
     }
 
    private:
-    __device__ typename L::Keeper keeper() const { return {kept, lane}; }
+    __device__ typename L::Keeper keeper() const { return {search.memory.kept(), lane}; }
 
     // See choose_by_pairs; NO_CHOICE where every pair ends the game.
     __device__ Choice best_pair(const Decision& decision, const Board<L>& board, int piece, int next) {
@@ -64,12 +65,11 @@ struct PairsRollout {
 };
 
 template <class List, int BOARD_WIDTH>
-__global__ void __launch_bounds__(MAX_WARPS * WARP, 1) rollout_pairs(const __grid_constant__ PairsJob job) {
+__global__ void __launch_bounds__(MAX_PAIRS_WARPS * WARP, 1) rollout_pairs(const __grid_constant__ PairsJob job) {
     const uint32_t warp = threadIdx.x / WARP, index = blockIdx.x * (blockDim.x / WARP) + warp;
     if (index >= job.total) return;
-    unsigned char* memory = static_cast<unsigned char*>(shared_memory()) + warp * (sizeof(WarpTasks) + job.kept);
-    WarpTasks& tasks = *reinterpret_cast<WarpTasks*>(memory);
-    PairsRollout<List, BOARD_WIDTH>{job, memory + sizeof(WarpTasks), {job.rules, tasks}}.play(index);
+    unsigned char* memory = static_cast<unsigned char*>(shared_memory()) + warp * job.warp_bytes;
+    PairsRollout<List, BOARD_WIDTH>{job, {job.rules, *reinterpret_cast<WarpMemory*>(memory)}}.play(index);
 }
 
 }  // namespace tetris

@@ -9,48 +9,49 @@ namespace tetris {
 
 struct PoolJob : RolloutArguments {
     GameState* states;
-    int kept;      // see kept_bytes
+    int warp_bytes;
     int groups;    // of a block's warps
     int capacity;  // games that a block has in hand at a time, a power of two
 };
 
 constexpr int LEAST_IN_HAND = 1024, MOST_IN_HAND = 4096;  // games that a block has room for
 
-struct PoolMemory {
-    PieceQueues queues;
-    WarpTasks tasks[MAX_WARPS];
-    // The queues' entries follow, and what each warp keeps of its boards.
-    static constexpr int bytes(int warps, int kept, int capacity) {
-        return static_cast<int>(sizeof(PoolMemory)) + PieceQueues::bytes(capacity) + warps * kept;
-    }
-    __device__ uint16_t* entries() { return reinterpret_cast<uint16_t*>(this + 1); }
-    __device__ unsigned char* kept(const PoolJob& job) {
-        return reinterpret_cast<unsigned char*>(this + 1) + PieceQueues::bytes(job.capacity) +
-               static_cast<int>(threadIdx.x / WARP) * job.kept;
-    }
-};
-
 template <class List, int BOARD_WIDTH, Sight SIGHT>
 struct PoolRollout {
     using L = ThreadLanes;
     using Decision = Chooser<L, List>;
     const PoolJob& job;
-    PoolMemory& memory;
+    PieceQueues& queues;
     const int lane = threadIdx.x % WARP;
     const WarpGroup warps{job.groups};
 
     __device__ int piece_of(uint32_t game, uint32_t made) const { return job.pieces_of(game).piece(job.start + made); }
 
-    // One decision; whether it ends the game.
+    // A block's queues come first in its memory; what each of its warps has there follows.
+    __device__ WarpMemory& warp_memory() {
+        unsigned char* first = reinterpret_cast<unsigned char*>(&queues) + PieceQueues::bytes(job.capacity);
+        return *reinterpret_cast<WarpMemory*>(first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
+    }
+
+    // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read anew.
     __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
+        const Choice choice = choose(index, piece);
+        game = job.states[index];
+        const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
+        const Board<L> board(geometry, with_walls(geometry, game.columns));
+        ++game.made;
+        return land(board, piece, choice, job.rules.clear_on_overflow, game);
+    }
+
+    __device__ __forceinline__ Choice choose(uint32_t index, int piece) {
         const int32_t* weights = job.weights + int64_t(job.candidate_of(index)) * List::ROW;
         const auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
         const Decision decision(geometry, weights, job.rules);
-        const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(job), lane});
-        ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory.tasks[threadIdx.x / WARP]};
-        const Choice choice = choose(search, decision, board, piece);
-        ++game.made;
-        return land(board, piece, choice, job.rules.clear_on_overflow, game);
+        WarpMemory& memory = warp_memory();
+        const GameState game = job.states[index];  // as a whole, in few reads
+        const Board<L> board(geometry, with_walls(geometry, game.columns), {memory.kept(), lane});
+        ThreadSearch<List, BOARD_WIDTH> search{job.rules, memory};
+        return choose(search, decision, board, piece);
     }
 
     template <class Search>
@@ -66,7 +67,7 @@ struct PoolRollout {
     // Plays games first .. first + count - 1.
     __device__ void play(uint32_t first, uint32_t count) {
         __syncthreads();
-        memory.queues.clear(memory.entries(), job.capacity, count);
+        queues.clear(job.capacity, count);
         __syncthreads();
         for (uint32_t base = 0; base < count; base += blockDim.x) {
             const uint32_t i = base + threadIdx.x;
@@ -74,29 +75,30 @@ struct PoolRollout {
             const bool stopped = exists && job.games_left(first + i) <= 0;
             const bool plays = exists && !stopped;
             if (plays) job.states[first + i] = first_state(job, first + i);
-            memory.queues.put(plays, static_cast<int>(i), plays ? job.first_piece(first + i) : 0);
+            queues.put(plays, static_cast<int>(i), plays ? job.first_piece(first + i) : 0);
             __syncwarp();
-            memory.queues.finish(__popc(__ballot_sync(~0u, stopped)));
+            queues.finish(__popc(__ballot_sync(~0u, stopped)));
         }
         const auto decisions = static_cast<uint32_t>(job.decisions);
         int slot, piece;
-        while (memory.queues.take(warps, slot, piece)) {
+        while (queues.take(warps, slot, piece)) {
             const bool exists = slot >= 0;
             if (!__any_sync(~0u, exists)) continue;
             slot = __shfl_sync(~0u, slot, exists ? lane : 0);  // lanes without a game of their own play along
             const uint32_t index = first + slot;
-            GameState game = job.states[index];
+            GameState game;
             bool over = decide(game, index, piece);
             const int next = piece_of(index, game.made);
             if (job.rules.original && end_unless_it_appears(geometry_of<BOARD_WIDTH>(job.rules), next, game)) over = true;
             // The stream's games are looked up where one has ended, and not kept at hand during all decisions.
             const bool finished =
                 game.made == decisions || (over && exists && game.games >= job.games_left(index));
+            __syncwarp();  // lanes that play along have read it
             if (exists && !finished) job.states[index] = game;
             if (exists && finished) write_result(job, index, game);
-            memory.queues.put(exists && !finished, slot, next);
+            queues.put(exists && !finished, slot, next);
             __syncwarp();
-            memory.queues.finish(__popc(__ballot_sync(~0u, exists && finished)));
+            queues.finish(__popc(__ballot_sync(~0u, exists && finished)));
         }
     }
 };
@@ -106,7 +108,7 @@ struct PoolRollout {
 template <class List>
 constexpr bool LONG_CODE = List::COUNT > 16;
 template <class List>
-constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : MAX_WARPS;
+constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : 20;
 // Warps of a block of up to `warps`, and groups of equal size that they form, for so many games a multiprocessor.
 struct BlockWarps {
     int count, groups;
@@ -120,7 +122,7 @@ BlockWarps block_warps(int warps, int64_t games) {
 
 template <class List, int BOARD_WIDTH, Sight SIGHT>
 __global__ void __launch_bounds__(POOL_WARPS<List> * WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
-    PoolRollout<List, BOARD_WIDTH, SIGHT> rollout{job, *static_cast<PoolMemory*>(shared_memory())};
+    PoolRollout<List, BOARD_WIDTH, SIGHT> rollout{job, *static_cast<PieceQueues*>(shared_memory())};
     // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
     const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
                    end = uint64_t(job.total) * (blockIdx.x + 1) / gridDim.x;

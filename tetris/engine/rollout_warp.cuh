@@ -18,10 +18,10 @@ struct WarpRollout {
     __device__ __forceinline__ bool score(const Decision& decision, typename Decision::Search& search, int piece) {
         constexpr int PLACES = MAX_WIDTH - WIDTH + 1;
         const int nth = L::lane() / PLACES;
-        const int orientation = nth < 2 ? WIDTHS.of_width[piece][WIDTH][nth] : -1;
+        const int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
         // Threads without a placement have one that is too high, over the first column.
         Group<L, WIDTH> group;
-        if (orientation >= 0) {
+        if (orientation != NO_ORIENTATION) {
             group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
             group.shapes.column.value = L::lane() % PLACES;
         }
@@ -41,17 +41,17 @@ struct WarpRollout {
     template <int WIDTH>
     __device__ __forceinline__ void score_all(const Decision& decision, typename Decision::Search& search, int piece,
                                               Choice& choice) {
+        if (nth_orientation<WIDTH>(piece, 0) == NO_ORIENTATION) return;
         score_rest(search.board, decision.weights, score<WIDTH>(decision, search, piece), piece, choice);
     }
 
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
         typename Decision::Search search(decision, board);
         Choice choice = NO_CHOICE;
-        const auto has = [&](int width) { return WIDTHS.of_width[piece][width][0] >= 0; };
-        if (has(1)) score_all<1>(decision, search, piece, choice);
-        if (has(2)) score_all<2>(decision, search, piece, choice);
-        if (has(3)) score_all<3>(decision, search, piece, choice);
-        if (has(4)) score_all<4>(decision, search, piece, choice);
+        score_all<1>(decision, search, piece, choice);
+        score_all<2>(decision, search, piece, choice);
+        score_all<3>(decision, search, piece, choice);
+        score_all<4>(decision, search, piece, choice);
         choice.consider(best_of_warp(search.best.choice));
         return choice;
     }

@@ -7,18 +7,25 @@
 
 namespace tetris {
 
-// The bytes of shared memory for what a warp's lanes keep of their boards.
+// What a warp has in shared memory.
+struct alignas(16) WarpMemory {
+    // What its lanes give each other to score.
+    uint16_t task[WARP];  // lane and place
+    int score[WARP];
+    // What they keep of their boards follows.
+    __device__ unsigned char* kept() { return reinterpret_cast<unsigned char*>(this + 1); }
+};
+
+// The bytes of it.
 template <class List>
-int kept_bytes() {
+int warp_bytes() {
     const Geometry<ThreadLanes> geometry(MAX_WIDTH, MAX_HEIGHT);
     const Board<ThreadLanes> board(geometry, geometry.walls);
     const int32_t weights[List::ROW] = {};
     const Chooser<ThreadLanes, List> chooser(geometry, weights, GameRules{});
     const typename Chooser<ThreadLanes, List>::Search search(chooser, board);
-    return board.keeper.used;
+    return static_cast<int>(sizeof(WarpMemory)) + board.keeper.used;
 }
-
-constexpr int MAX_WARPS = 16;  // of a block
 
 #if defined(__CUDACC__)
 __device__ inline void* shared_memory() {
@@ -27,26 +34,22 @@ __device__ inline void* shared_memory() {
 }
 #endif
 
-// What the lanes of a warp give each other to score.
-struct alignas(16) WarpTasks {
-    uint16_t task[WARP];  // lane and place
-    int score[WARP];
-};
-
 template <class List, int BOARD_WIDTH>
 struct ThreadSearch {
     using L = ThreadLanes;
     using Decision = Chooser<L, List>;
     const GameRules& rules;
-    WarpTasks& tasks;
+    WarpMemory& memory;
     const int lane = threadIdx.x % WARP;
 
-    // The best placement on this thread's board. All threads of the warp take part.
+    // The best placement on this thread's board. All threads of the warp take part, with the same piece.
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
         typename Decision::Search search(decision, board);
         return choose(decision, search, piece);
     }
     __device__ __forceinline__ Choice choose(const Decision& decision, typename Decision::Search& search, int piece) {
+        // The compiler does not know that it is the same, and would keep the constants of a shape for every thread.
+        piece = static_cast<int>(union_of_warp(static_cast<unsigned>(piece)));
         search.best.clear();
         uint64_t rest = 0;
         for (int orientation = 0; orientation < WIDTHS.count[piece]; ++orientation) {
@@ -94,11 +97,11 @@ struct ThreadSearch {
             const uint64_t unscored = rest;
             int at = before;
             for (uint64_t mine = rest; mine != 0 && at < base + WARP; mine &= mine - 1, ++at) {
-                tasks.task[at - base] = static_cast<uint16_t>(lane << 8 | lowest_bit(mine));
+                memory.task[at - base] = static_cast<uint16_t>(lane << 8 | lowest_bit(mine));
             }
             __syncwarp();
             const bool busy = base + lane < total;
-            const int task = busy ? tasks.task[lane] : lane << 8;
+            const int task = busy ? memory.task[lane] : lane << 8;
             const int owner = task >> 8;
             const auto address = __shfl_sync(~0u, reinterpret_cast<unsigned long long>(weights), owner);
             if (busy) {
@@ -107,14 +110,14 @@ struct ThreadSearch {
                 TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) cells.slot[i] = theirs[i];
                 const auto geometry = geometry_of<BOARD_WIDTH>(rules);
                 const Board<L> board(geometry, cells);
-                tasks.score[lane] = whole_score<List>(board, reinterpret_cast<const int32_t*>(address), piece, task & 255,
-                                                      rules.clear_on_overflow)
-                                        .score;
+                memory.score[lane] = whole_score<List>(board, reinterpret_cast<const int32_t*>(address), piece, task & 255,
+                                                       rules.clear_on_overflow)
+                                         .score;
             }
             __syncwarp();
             at = before;
             for (rest = unscored; rest != 0 && at < base + WARP; rest &= rest - 1, ++at) {
-                const int score = tasks.score[at - base];
+                const int score = memory.score[at - base];
                 if (score > NEVER) choice.consider({score, lowest_bit(rest)});
             }
             before = at;
