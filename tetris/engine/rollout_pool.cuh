@@ -1,6 +1,8 @@
 // Rollouts on a GPU, many games: a thread a game, and 32 games that wait for the same piece to a warp.
 #pragma once
 
+#include <algorithm>
+
 #include "piece_queues.cuh"
 #include "thread_game.cuh"
 #include "thread_search.cuh"
@@ -106,7 +108,7 @@ struct PoolRollout {
 // Many features are much code. With fewer warps each has more registers, and all of them together take one batch where there are
 // games enough: then each instruction is fetched once. With few features waiting for each other costs more.
 template <class List>
-constexpr bool LONG_CODE = List::COUNT > 16;
+constexpr bool LONG_CODE = List::APART > 16;
 template <class List>
 constexpr int POOL_WARPS = LONG_CODE<List> ? 12 : 20;
 // Warps of a block of up to `warps`, and groups of equal size that they form, for so many games a multiprocessor.
@@ -115,7 +117,9 @@ struct BlockWarps {
 };
 template <class List>
 BlockWarps block_warps(int warps, int64_t games) {
-    const int groups = LONG_CODE<List> ? (games < 1536 ? 2 : 1) : MAX_WARP_GROUPS;
+    const bool few = games < 1536;
+    if (few) warps = std::min(warps, 16);
+    const int groups = !LONG_CODE<List> ? MAX_WARP_GROUPS : few ? 2 : 1;
     if (warps < groups) return {warps, warps};
     return {warps / groups * groups, groups};
 }
