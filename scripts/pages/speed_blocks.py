@@ -12,7 +12,7 @@ from measure.benchmark_sampling import LABELS, median, speedups
 from pages.result_files import Result, load, load_all, processor, table_block, with_provenance
 from pages.wording import count, digits, markdown, score
 
-CPU, GPU = "epyc-2core", "h200"
+CPU, GPU = "epyc-2core", "h100"
 _CLOCKS = ("latency", "graph", "host")
 _SHOWN = (10, 1000, 2500, 5000)
 _RANGE = ("eager", "compile", "normal_", "ours", "rows", "unseeded", "fill")
@@ -205,7 +205,7 @@ def speed() -> str:
 
 def speed_claim() -> str:
     """Return the speed of the engines in three sentences."""
-    cpu, gpu, peer = load("epyc-2core/rollout"), load("h200/rollout"), load_all("mdptetris")[0]
+    cpu, gpu, peer = load(f"{CPU}/rollout"), load(f"{GPU}/rollout"), load_all("mdptetris")[0]
     cuda = gpu.figures[f"rollout.cuda.dt.{_PER_SECOND}"]
     own, core = (each.figures[f"rollout.cpu.dt.{_PER_SECOND}_per_core"] for each in (cpu, gpu))
     words = (
@@ -247,7 +247,7 @@ def peers() -> str:
 
 def rollout() -> str:
     """Return decisions a second of the CUDA engine, and of the processor beside it."""
-    result = load("h200/rollout")
+    result = load(f"{GPU}/rollout")
     figures, machine = result.figures, result.machine
     rows = []
     for name, value in figures.items():
@@ -267,7 +267,7 @@ def rollout() -> str:
 
 def equality() -> str:
     """Return how much was played on the CPU and on the GPU with the same result."""
-    result = load("h100/equality")
+    result = load(f"{GPU}/equality")
     figures = result.figures
     words = (
         f"Played on the CPU and on the GPU: {count(figures['equality.decisions'])} decisions in "
