@@ -22,6 +22,7 @@ STREAMS, RESAMPLINGS = 512, 250
 
 _BLACK, _VERMILION, _BLUE, _PURPLE, _GREEN, _ORANGE, _SKY = COLORS
 _SCHEDULERS = 4
+_WARPS = 20  # of a block, with few features (POOL_WARPS of tetris/engine)
 
 
 def draw_gpu_pictures(folder: Path) -> None:
@@ -78,7 +79,7 @@ def word(column: Any) -> int:
 
 
 def draw_multiprocessor(picture: Path) -> None:
-    """Draw a block of the kernel for many games: queues, warp groups, the way of 128 games."""
+    """Draw a block of the kernel for many games: queues, warp groups, the way of a batch of games."""
     figure = new_figure(10.0, 4.6)
     axes = figure.subplots()
     placements = [sum(RULES.width + 1 - shape.width for shape in shapes) for shapes in PIECES]
@@ -100,22 +101,31 @@ def draw_multiprocessor(picture: Path) -> None:
     for group in range(_SCHEDULERS):
         low = 5.35 - 1.7 * group
         _box(axes, (6.0, low), (4.1, 1.3), "", face="#eef4fb")
-        for k in range(4):
+        for k in range(_WARPS // _SCHEDULERS):
             _box(
                 axes,
-                (6.15 + 0.98 * k, low + 0.15),
-                (0.88, 0.62),
-                f"warp {group + 4 * k}\n32 games",
+                (6.15 + 0.79 * k, low + 0.15),
+                (0.72, 0.62),
+                f"warp {group + _SCHEDULERS * k}\n32 games",
                 face="white",
-                size=7,
+                size=6,
             )
         axes.text(6.15, low + 0.95, f"warp group {group}: the warps of scheduler {group}", fontsize=8)
     axes.text(
-        6.0, 7.35, "16 warps of 32 threads, a thread a game,\nin four warp groups", fontsize=9, va="bottom"
+        6.0,
+        7.35,
+        f"{_WARPS} warps of 32 threads, a thread a game,\nin four warp groups",
+        fontsize=9,
+        va="bottom",
     )
     _arrow(axes, (4.1, 6 - longest + 0.4), (5.95, 6.0))
     axes.text(
-        4.2, 6.75, "up to 128 games of the\nlongest queue, one piece", fontsize=8, color=_BLUE, ha="left"
+        4.2,
+        6.75,
+        f"up to {_WARPS // _SCHEDULERS * 32} games of the\nlongest queue, one piece",
+        fontsize=8,
+        color=_BLUE,
+        ha="left",
     )
     axes.text(10.6, 7.35, "one decision in each game", fontsize=9, va="bottom")
     for place, text in enumerate(
