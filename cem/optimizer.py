@@ -69,7 +69,7 @@ from cem.start import (
     restarted,
     seed_tensor,
 )
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 from kernels.names import unknown_name
 
 DEFAULT_ELITE_FRACTION = 0.2
@@ -195,9 +195,7 @@ class CrossEntropyMethod(Readout):
             ValueError: If one is out of range, shapes differ, the backend or the device is not available, or
                 both ``extra_variance`` and ``noise`` are given.
         """
-        for name, flag in (("maximize", maximize), ("paths", paths)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"expected a bool for {name}, got {flag!r}")
+        check_flags(maximize=maximize, paths=paths)
         self._numpy = isinstance(mean, np.ndarray)
         if dtype is None:
             double = getattr(mean, "dtype", None) in (torch.float64, np.float64)

@@ -28,7 +28,7 @@ from cem._checks import check_device, check_distribution, check_real, check_vect
 from cem.colored_noise import coloring_matrix
 from cem.plan_search import Cost, Found, PlanSearch
 from cem.sampling import choose_backend, mix_seed
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 
 _MOST = (1 << 31) - 1  # of every count
 _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
@@ -130,13 +130,7 @@ class Planner:
         """
         if not callable(cost):
             raise TypeError(f"expected a function for cost, got {type(cost).__name__}")
-        for name, flag in (
-            ("maximize", maximize),
-            ("compile", compile),
-            ("graph", False if graph is None else graph),
-        ):
-            if not isinstance(flag, bool):
-                raise TypeError(f"expected a bool for {name}, got {flag!r}")
+        check_flags(maximize=maximize, compile=compile, graph=False if graph is None else graph)
         if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
         if not isinstance(execute, str) or execute not in ("best", "mean"):

@@ -258,9 +258,11 @@ class Readout:
             state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.
 
         Raises:
-            TypeError: If the generation is no int. No error changes the optimizer.
+            TypeError: If it is no mapping, or the generation no int. No error changes the optimizer.
             ValueError: If a part is missing, has another shape or dtype, or was saved under other settings.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(f"expected a state of state_dict(), got {type(state).__name__}")
         settings, seeds = self._settings(), self._seeds
         theirs = state.get("settings")
         if self._takes_any_seed and isinstance(theirs, Mapping) and "seed" in theirs:

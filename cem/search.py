@@ -27,7 +27,7 @@ from cem.sampling import mix_seed
 from cem.stopping import Interrupted, StopRequest
 from cem.termination import Termination, share_of, shift_of
 from cem.trainer import Trainer
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 
 CHECKPOINT_SECONDS = 1.0
 PATHS_POPULATION = 40
@@ -161,11 +161,12 @@ def search(
     """
     if not callable(objective):
         raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
+    check_flags(vectorize=vectorize, progress=progress, graph=graph, distributed=distributed)
     restarts = check_integer("restarts", restarts, 0)
     target = None if target is None else check_real("target", target)
     first_mean = as_real("mean", mean)
-    if first_mean.dim() != 1:
-        raise ValueError(f"expected mean of shape (dim,), got {tuple(first_mean.shape)}")
+    if first_mean.dim() != 1 or len(first_mean) == 0:
+        raise ValueError(f"expected mean of shape (dim,), dim >= 1, got {tuple(first_mean.shape)}")
     dim = len(first_mean)
     if population_size is None:
         population_size = PATHS_POPULATION if options.get("paths") else 10 * dim

@@ -1,4 +1,4 @@
-"""Checks of integer arguments, shared by `cem` and `tetris`."""
+"""Checks of integers and flags that are arguments, shared by all packages."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
         wanted = f">= {low}" if high is None else f"from {low} to {high}"
         raise ValueError(f"expected {name} {wanted}, got {number}")
     return number
+
+
+def check_flags(**flags: object) -> None:
+    """Raise TypeError where a flag, by its name, is no bool."""
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise TypeError(f"expected {name} to be a bool, got {flag!r}")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 from tetris.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
 from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES, Shape
@@ -36,8 +36,7 @@ def check_sight(pieces_known: int, lookahead: bool) -> None:
         ValueError: If ``pieces_known`` is not 1 or 2, or 2 with lookahead.
     """
     check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
-    if not isinstance(lookahead, bool):
-        raise TypeError(f"expected a bool for lookahead, got {lookahead!r}")
+    check_flags(lookahead=lookahead)
     if lookahead and pieces_known > 1:
         raise ValueError("expected lookahead with one piece known: it thinks of the next one")
 

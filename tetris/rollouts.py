@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 from tetris import native
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names
@@ -113,9 +113,7 @@ class Rollout:
             known = f"{', '.join(ENGINES[:-1])} or {ENGINES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
         self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
-        for name, flag in (("share_streams", share_streams), ("portable", portable)):
-            if not isinstance(flag, bool):
-                raise TypeError(f"expected a bool for {name}, got {flag!r}")
+        check_flags(share_streams=share_streams, portable=portable)
         self.streams = check_integer("streams", streams, 1, 1 << 31)
         self.seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         self.device = device

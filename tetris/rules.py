@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 from kernels.names import did_you_mean
 
 PIECE_LETTERS = "IOTZSJL"
@@ -66,9 +66,7 @@ class Rules:
         """Validate, and put the piece source into its canonical form."""
         width = check_integer("the board's width", self.width, MIN_WIDTH, MAX_WIDTH)
         height = check_integer("the board's height", self.height, MIN_HEIGHT, MAX_HEIGHT)
-        for name in ("clear_on_overflow", "original"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"expected {name} to be a bool, got {getattr(self, name)!r}")
+        check_flags(clear_on_overflow=self.clear_on_overflow, original=self.original)
         if self.clear_on_overflow and self.original:
             raise ValueError("expected clear_on_overflow or original, got both")
         canonical = {"width": width, "height": height, "pieces": _canonical_pieces(self.pieces)}

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from kernels.cem_update.reference import VARIANCES, cem_update_reference
+from kernels.checks import check_flags
 from kernels.library import Library, is_transformed
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -207,8 +208,7 @@ def _check(
         raise TypeError(f"expected num_elites to be an int, got {type(num_elites).__name__}")
     if not 1 <= num_elites <= population:
         raise ValueError(f"expected num_elites from 1 to {population}, got {num_elites}")
-    if not isinstance(maximize, bool):
-        raise TypeError(f"expected maximize to be a bool, got {type(maximize).__name__}")
+    check_flags(maximize=maximize)
 
 
 def _check_options(
@@ -246,8 +246,7 @@ def _check_options(
             raise TypeError(f"expected {name} to be a number, got {type(number).__name__}")
         if isinstance(number, int) and abs(number) >> 53:
             raise ValueError(f"expected {name} to be a number like 0.5, got {number}")
-    if not isinstance(ranked, bool):
-        raise TypeError(f"expected ranked to be a bool, got {type(ranked).__name__}")
+    check_flags(ranked=ranked)
 
 
 def _check_tensor(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from kernels.checks import check_flags
 from kernels.library import Library, is_traced_or_transformed, is_transformed
 from kernels.normal.arguments import (
     Bound,
@@ -108,9 +109,7 @@ def sample_normal(
     except (RuntimeError, TypeError, ValueError, AttributeError):
         pass
     check_types(mean, std, generator, dtype)
-    for name, flag in (("shared_noise", shared_noise), ("antithetic", antithetic), ("dim_first", dim_first)):
-        if not isinstance(flag, bool):
-            raise TypeError(f"expected {name} to be a bool, got {type(flag).__name__}")
+    check_flags(shared_noise=shared_noise, antithetic=antithetic, dim_first=dim_first)
     num_samples = as_int("num_samples", num_samples)
     dtype = dtype or mean.dtype
     check_parameters(mean, std, num_samples, dtype)

@@ -145,6 +145,10 @@ class TestState:
             optimizer.load_state_dict({**make().state_dict(), **changes})
         assert bits(optimizer) == before
 
+    def test_what_is_no_state_is_refused(self):
+        with pytest.raises(TypeError, match=r"expected a state of state_dict\(\), got NoneType"):
+            make().load_state_dict(None)
+
     def test_a_state_with_a_part_missing_is_refused(self):
         state = make().state_dict()
         del state["std"]

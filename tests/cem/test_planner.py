@@ -295,7 +295,7 @@ def test_a_plan_in_inference_mode_leaves_a_planner_that_can_be_reset() -> None:
         ({"shrink": 0.5}, ValueError, "shrink"),
         ({"momentum": 1.0}, ValueError, "expected momentum finite and >= 0 and < 1, got 1.0"),
         ({"execute": "last"}, ValueError, "expected 'best' or 'mean' for execute, got 'last'"),
-        ({"maximize": 1}, TypeError, "expected a bool for maximize, got 1"),
+        ({"maximize": 1}, TypeError, "expected maximize to be a bool, got 1"),
         ({"seed": -1}, ValueError, "seed"),
         ({"dtype": torch.float16}, ValueError, "expected torch.float32 or torch.float64"),
         ({"graph": True}, ValueError, "expected backend 'cuda' for graph=True, got"),

@@ -318,8 +318,9 @@ class TestRestarts:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), got \(\)"),
-        ({"mean": torch.zeros(2, 3)}, ValueError, r"expected mean of shape \(dim,\), got \(2, 3\)"),
+        ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
+        ({"mean": torch.zeros(2, 3)}, ValueError, r"expected mean of shape \(dim,\), .* got \(2, 3\)"),
+        ({"mean": []}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(0,\)"),
         ({"mean": "x"}, TypeError, "expected numbers for mean, got str"),
         ({"objective": 3}, TypeError, "expected a function for objective, got int"),
         ({"target": "0"}, TypeError, "expected a number for target, got '0'"),
@@ -330,6 +331,7 @@ class TestRestarts:
         ({"restarts": -1}, ValueError, "expected restarts >= 0, got -1"),
         ({"time_limit_s": -1.0}, ValueError, "expected time_limit_s finite and >= 0"),
         ({"record_every": 0}, ValueError, "expected record_every >= 1, got 0"),
+        ({"distributed": "no"}, TypeError, "expected distributed to be a bool, got 'no'"),
         ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
     ],
 )

@@ -345,7 +345,7 @@ def test_a_first_mean_of_every_real_type_is_taken(dtype: torch.dtype) -> None:
             TypeError,
             "expected real numbers as weights, got ndarray",
         ),
-        (lambda: rollout(share_streams="no"), TypeError, "expected a bool for share_streams, got 'no'"),
+        (lambda: rollout(share_streams="no"), TypeError, "expected share_streams to be a bool, got 'no'"),
         (lambda: branch(torch.full((3, 3), 3)), ValueError, "expected streams from 0 to 2 in source"),
         (lambda: tetris.feature_names("dt", 1 << 40), ValueError, "board's width from 4 to 10"),
     ],

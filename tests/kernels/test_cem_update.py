@@ -355,7 +355,7 @@ BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"num_elites": 0}, ValueError, "num_elites from 1 to 8, got 0"),
     ({"num_elites": 9}, ValueError, "num_elites from 1 to 8, got 9"),
     ({"num_elites": 2.5}, TypeError, "num_elites to be an int, got float"),
-    ({"maximize": "up"}, TypeError, "maximize to be a bool, got str"),
+    ({"maximize": "up"}, TypeError, "maximize to be a bool, got 'up'"),
     ({"weights": torch.zeros(3).double()}, ValueError, r"weights of shape \(2,\), got \(3,\)"),
     ({"weights": torch.zeros(2)}, TypeError, "weights of float64, got float32"),
     ({"extra_variance": torch.zeros(0).double()}, ValueError, r"shape \(T,\), T >= 1, got \(0,\)"),

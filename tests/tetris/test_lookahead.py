@@ -172,7 +172,7 @@ def test_it_is_refused_with_the_next_piece_known_and_as_a_number() -> None:
     with pytest.raises(ValueError, match="expected lookahead with one piece known"):
         play_game("dt20", pieces_known=2, lookahead=True)
     bad: Any = 2
-    with pytest.raises(TypeError, match="expected a bool for lookahead, got 2"):
+    with pytest.raises(TypeError, match="expected lookahead to be a bool, got 2"):
         rollout([[1.0] * 9], device="python", lookahead=bad)
 
 

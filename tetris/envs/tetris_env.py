@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 from kernels.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
@@ -209,8 +209,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.render_mode = render_mode
         self._window = Window("Tetris") if render_mode == "human" else None
         self.pieces_known = check_integer("pieces_known", pieces_known, 1, MAX_PIECES_KNOWN)
-        if not isinstance(hold, bool):
-            raise TypeError(f"expected hold to be a bool, got {hold!r}")
+        check_flags(hold=hold)
         if hold and pieces_known == 1:
             raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
         if garbage_every is not None:
