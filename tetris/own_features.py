@@ -101,10 +101,14 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises:
         OSError: If the header cannot be read.
-        ValueError: If it defines no feature, one has no twin in Python, or another header has it.
+        ValueError: If it is too long, defines no feature, one has no twin in Python, or another header has
+            it.
     """
     header = Path(path).absolute()
-    text = read_bytes(header, MOST_BYTES).decode(errors="replace")
+    try:
+        text = read_bytes(header, MOST_BYTES).decode(errors="replace")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")

@@ -23,6 +23,7 @@ PLACEMENT_RULES = RULES[:2]
 SOURCES = ("uniform", "bag")
 """The named piece sources; others are letters of `PIECE_LETTERS`."""
 
+_MOST_BOARD_TEXT = 24  # characters
 MIN_WIDTH, MAX_WIDTH = 4, 10
 MIN_HEIGHT, MAX_HEIGHT = 4, 24
 
@@ -118,9 +119,10 @@ class Rules:
         if not isinstance(text, str):
             raise TypeError(f"expected a board as text such as '10x20', got {text!r}")
         width, times, height = text.strip().lower().partition("x")
-        if not (times and width.isdecimal() and height.isdecimal()):
+        if len(text) > _MOST_BOARD_TEXT or not (times and width.isdecimal() and height.isdecimal()):
             expected = "expected a board as WIDTHxHEIGHT such as 10x20"
-            raise ValueError(f"{expected}, got {text!r}{_meant_board(text)}")
+            shown = text[:_MOST_BOARD_TEXT]
+            raise ValueError(f"{expected}, got {shown!r}{_meant_board(shown)}")
         try:
             size = Rules(int(width), int(height))
         except ValueError as error:

@@ -148,7 +148,10 @@ def score(arguments: argparse.Namespace) -> int:
         played: list[Step] = []
         if stepwise:
             pieces = PieceStream(rules, number, 0) if sequence is None else sequence
-            played, counts, seconds = play_steps(controller, rules, pieces, limit, *way)
+            most = MOST_REPLAY_DECISIONS if arguments.replay else sys.maxsize
+            played, counts, seconds = play_steps(controller, rules, pieces, limit, *way, most)
+            if len(played) == most and not limit.reached(counts, seconds):
+                print(f"note: --replay ends at {most:,} decisions, the most that it records", file=sys.stderr)
         else:
             with progress_bar(label, limit) as progress:
                 counts, seconds = measure(

@@ -23,8 +23,9 @@ def play_steps(
     limit: Limit,
     pieces_known: int = 1,
     lookahead: bool = False,
+    most: int = sys.maxsize,
 ) -> tuple[list[Step], Score, float]:
-    """Play one stream with the reference implementation and keep every step.
+    """Play one stream with the reference implementation and keep every step, up to a number of them.
 
     Returns:
         The steps, the score, and the seconds it took.
@@ -34,7 +35,7 @@ def play_steps(
     played: list[Step] = []
     score, seconds = Score(0, 0, 0), 0.0
     weights, way = controller.played_weights, (pieces_known, lookahead)
-    for step in steps((), pieces, weights, names, rules, 0, sys.maxsize, *way):
+    for step in steps((), pieces, weights, names, rules, 0, most, *way):
         played.append(step)
         score += Score(step.lines, int(step.game_over), 1)
         seconds = time.perf_counter() - began

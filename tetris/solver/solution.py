@@ -145,12 +145,12 @@ class Solution:
         No more than the values of the file's board is read, and a board takes memory where it has a value.
 
         Raises:
-            OSError: If the file cannot be opened.
+            OSError: If the file cannot be opened, or is a pipe or a device.
             ValueError: If it is no such file; the message names the file and the reason.
         """
+        check_regular(path)  # a pipe would be waited for, a device read without an end
         with Path(path).open("rb") as file:
             try:
-                check_regular(path)  # zipfile reads a device without an end
                 if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
                     raise ValueError(f"expected at most {MOST_BYTES:,} bytes, got {size:,}")
                 with zipfile.ZipFile(file) as archive:

@@ -10,6 +10,9 @@ from tetris import Rules
 SPLIT = "split"
 """The last word of an entry with importance splitting."""
 
+_MOST_DIGITS = 18
+_SHOWN = 200  # characters in an error
+
 
 @dataclass(frozen=True)
 class CurriculumStage:
@@ -46,11 +49,12 @@ def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
         board, *counts = (part.strip() for part in entry.split(":"))
         split = counts[-1:] == [SPLIT]
         counts = counts[:-1] if split else counts
-        if len(counts) not in (1, 2) or not all(count.isdecimal() and int(count) for count in counts):
+        wrong = any(len(count) > _MOST_DIGITS or not count.isdecimal() or not int(count) for count in counts)
+        if len(counts) not in (1, 2) or wrong:
             raise ValueError(
                 "expected a curriculum as BOARD:GENERATIONS[:DECISIONS][:split],... such as "
                 "10x10:22,10x20:14:2000:split, "
-                f"got {entry.strip()!r} in {text!r}"
+                f"got {entry.strip()[:_SHOWN]!r} in {text[:_SHOWN]!r}"
             )
         width, height = Rules.parse_board(board)
         decisions = int(counts[1]) if len(counts) > 1 else None

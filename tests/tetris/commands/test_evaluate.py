@@ -187,6 +187,16 @@ def test_replay_of_a_stream_is_the_recorded_game_of_its_seed(script: Script, tmp
     assert [list(step.values()) for step in json.loads(out.read_text())["steps"]] == RECORDED["steps"]
 
 
+def test_a_replay_of_games_without_an_end_has_one(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tetris.commands.evaluate.MOST_REPLAY_DECISIONS", 20)
+    out = tmp_path / "replay.json"
+    ended = script("evaluate_tetris", "dt20", "--games", 1_000_000_000, "--replay", out)
+    assert len(json.loads(out.read_text())["steps"]) == 20
+    assert "note: --replay ends at 20 decisions, the most that it records" in ended.err
+
+
 def test_sequence_goes_on_after_a_game_over(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "pieces.txt"
     file.write_text("6 1 3 0 4 2 5 1 " * 10)

@@ -247,6 +247,8 @@ def test_default_folder_is_named_after_time_and_seed(
         (("--device", "gpu"), "among auto, cpu, cuda, python; got 'gpu'; did you mean 'cuda'?"),
         (("--noise", "constnt:1"), "got 'constnt:1'; did you mean 'constant'?"),
         (("--board", "wide"), "expected a board as WIDTHxHEIGHT such as 10x20, got 'wide'"),
+        (("--board", "1" * 5000 + "x10"), "expected a board as WIDTHxHEIGHT such as 10x20, got '111"),
+        (("--curriculum", "10x10:" + "1" * 5000), "such as 10x10:22,10x20:14:2000:split, got '10x10:111"),
         (("--curriculum", "10x10"), "expected a curriculum as BOARD:GENERATIONS[:DECISIONS]"),
         (("--population", "0"), "--population: expected a whole number of at least 1, got '0'"),
         (("--averaging", "2"), "expected a number from 0 to 1, got '2'"),

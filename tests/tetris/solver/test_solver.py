@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,8 +189,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", boards=np.zeros(3))
     with pytest.raises(ValueError, match=r"other\.npz"):
         Solution.load(tmp_path / "other.npz")
-    with pytest.raises(ValueError, match="zero"):
-        Solution.load("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    for name, kind in {"/dev/zero": "a device", tmp_path / "pipe": "a pipe"}.items():
+        with pytest.raises(OSError, match=f"expected a file, got {kind}"):
+            Solution.load(name)
     with pytest.raises(FileNotFoundError):
         Solution.load(tmp_path / "missing.npz")
 
