@@ -40,7 +40,8 @@ WIDTHS: Mapping[str, tuple[int, ...]] = {
 Shape = tuple[int, int, int]
 """Candidates, streams of each, decisions on each stream."""
 
-# The CUDA engine has a kernel for few games and one for tens of thousands; warps of 32 divide few of these.
+# The CUDA engine has a kernel for few games and one for tens of thousands, whose warps go together in another
+# way from some 200,000 on; warps of 32 divide few of these.
 SHAPES: tuple[Shape, ...] = (
     (1, 1, 20_000),
     (1, 512, 3_000),
@@ -52,6 +53,7 @@ SHAPES: tuple[Shape, ...] = (
     (150, 150, 150),
     (137, 131, 1_000),
     (513, 264, 25),
+    (513, 528, 13),
 )
 PIECES = ("uniform", "bag", "SZ", "I", "IOTZJL", "TJ")
 WEIGHTS = ("good", "random", "extreme")

@@ -142,10 +142,20 @@ def test_it_plays_more_games_than_a_block_has_in_hand() -> None:
     play_both(weights, Rules(4, 4), 2100, "dt", warps=2)
 
 
-@pytest.mark.parametrize(("features", "warps"), [("dt", 8), ("dt", 7), ("dt_full", 3)])
-def test_warps_that_go_together_share_out_games(features: str, warps: int) -> None:
+@pytest.mark.parametrize(
+    ("features", "warps", "games"),
+    [
+        ("dt", 8, 300),
+        ("dt", 7, 300),
+        ("dt", 12, 300),
+        ("dt", 20, 1600),
+        ("dt_full", 3, 300),
+        ("dt_full", 3, 1600),
+    ],
+)
+def test_warps_that_go_together_share_out_games(features: str, warps: int, games: int) -> None:
     weights = torch.tensor([[-1.0] * len(feature_names(features, 4))])
-    play_both(weights, Rules(4, 4), 300, features, warps)
+    play_both(weights, Rules(4, 4), games, features, warps)
 
 
 @BOTH_WAYS

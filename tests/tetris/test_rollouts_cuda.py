@@ -175,8 +175,9 @@ def test_it_plays_where_the_weights_lie_whatever_device_is_current() -> None:
 
 
 @pytest.mark.heavy
-def test_a_multiprocessor_has_more_games_than_it_takes_at_once() -> None:
-    assert_equal(*both(weights_for("dt", 10, 40), Rules(10, 10), 10_000, 10, features="dt"), 20)
+@pytest.mark.parametrize("features", ["dt", "dt_full"])
+def test_a_multiprocessor_has_more_games_than_it_takes_at_once(features: str) -> None:
+    assert_equal(*both(weights_for(features, 10, 40), Rules(10, 10), 10_000, 10, features=features), 20)
 
 
 @pytest.mark.heavy

@@ -59,7 +59,7 @@ struct FeatureList {
     template <class F>
     static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;  // scored by ColumnScores
     static constexpr bool has_columns = all_follow_drops && (by_column<Features> || ...);
-    static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // features that ColumnScores does not score
+    static constexpr int APART = (0 + ... + (by_column<Features> ? 0 : 1));  // features that are not of one column each
     template <int STEPS>
     static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
     // Weights of a candidate, and tables of them, from one candidate to the next.

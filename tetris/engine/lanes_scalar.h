@@ -205,7 +205,11 @@ struct ScalarLanes {
     // 1 << (step - 1) for steps 1 .. 5, else 0.
     TETRIS_FUNCTION static Bits step_flag(Ints step) {
         const uint32_t shift = static_cast<uint32_t>(step - 1);
+#if defined(__CUDA_ARCH__)
+        return __funnelshift_lc(0u, 1u, shift) & 31u;  // a shift by 32 or more gives 0
+#else
         return shift <= 4u ? 1u << shift : 0u;
+#endif
     }
     TETRIS_FUNCTION static ColumnBits step_flag(const ColumnInts& step) {
         ColumnBits result;

@@ -54,6 +54,26 @@ __device__ inline int nth_orientation(int piece, int nth) {
     constexpr uint64_t ALL = packed_orientations<WIDTH>();
     return static_cast<int>(ALL >> (8 * piece + 4 * nth)) & 15;
 }
+template <int WIDTH>
+__device__ inline bool has_width(int piece) {
+    return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
+}
+
+// Of the placements of all orientations of one width the one that falls to this thread of a warp. A thread without one has one
+// that is too high, over the first column.
+template <class L, int WIDTH>
+__device__ inline Group<L, WIDTH> group_of_thread(int piece) {
+    constexpr int PLACES = MAX_WIDTH - WIDTH + 1;
+    const int nth = L::lane() / PLACES;
+    const int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
+    Group<L, WIDTH> group;
+    if (orientation != NO_ORIENTATION) {
+        group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
+        group.shapes.column.value = L::lane() % PLACES;
+    }
+    group.order[0] = orientation * ORDER_STRIDE + group.shapes.column.value;
+    return group;
+}
 
 // The placements of a piece on a board of a width that need not fit its height, and one of them by number.
 __device__ inline int placements_of(int piece, int width) {

@@ -44,16 +44,21 @@ void launch_pool(PoolJob job, int device, cudaStream_t stream) {
     constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Sight::TETRIS_SIGHT>;
     const int room = block_memory(device), least = PieceQueues::bytes(LEAST_IN_HAND) + job.warp_bytes;
     STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
-    // Where not all fit, fewer games rather than fewer warps.
+    const auto block_of = [&](int capacity) {
+        const int fit = std::max(0, (room - PieceQueues::bytes(capacity)) / job.warp_bytes);
+        return block_warps<List>(std::min(POOL_WARPS<List>, fit), job.total / cem_tetris::multiprocessors(device));
+    };
     job.capacity = MOST_IN_HAND;
-    const auto warps_that_fit = [&] { return (room - PieceQueues::bytes(job.capacity)) / job.warp_bytes; };
-    while (job.capacity > LEAST_IN_HAND && warps_that_fit() < POOL_WARPS<List>) job.capacity /= 2;
-    const auto [warps, groups] =
-        block_warps<List>(std::min(POOL_WARPS<List>, warps_that_fit()), job.total / cem_tetris::multiprocessors(device));
-    job.groups = groups;
-    const int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
+    BlockWarps block = block_of(job.capacity);
+    // Fewer games in hand where their room takes more warps.
+    while (job.capacity > LEAST_IN_HAND && (block.count == 0 || block_of(job.capacity / 2).count > block.count)) {
+        job.capacity /= 2;
+        block = block_of(job.capacity);
+    }
+    job.groups = block.groups;
+    const int bytes = PieceQueues::bytes(job.capacity) + block.count * job.warp_bytes;
     STD_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    kernel<<<static_cast<unsigned>(cem_tetris::multiprocessors(device)), warps * WARP, bytes, stream>>>(job);
+    kernel<<<static_cast<unsigned>(cem_tetris::multiprocessors(device)), block.count * WARP, bytes, stream>>>(job);
     STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -117,7 +117,7 @@ struct BlockWarps {
 };
 template <class List>
 BlockWarps block_warps(int warps, int64_t games) {
-    const bool few = games < 1536;
+    const bool few = games < 1536;  // then sixteen warps are as fast as twenty, or faster
     if (few) warps = std::min(warps, 16);
     const int groups = !LONG_CODE<List> ? MAX_WARP_GROUPS : few ? 2 : 1;
     if (warps < groups) return {warps, warps};

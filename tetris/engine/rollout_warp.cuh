@@ -16,16 +16,8 @@ struct WarpRollout {
     // Scores the placements of all orientations of one width, one a thread; whether this thread's completes a row.
     template <int WIDTH>
     __device__ __forceinline__ bool score(const Decision& decision, typename Decision::Search& search, int piece) {
-        constexpr int PLACES = MAX_WIDTH - WIDTH + 1;
-        const int nth = L::lane() / PLACES;
-        const int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
-        // Threads without a placement have one that is too high, over the first column.
-        Group<L, WIDTH> group;
-        if (orientation != NO_ORIENTATION) {
-            group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
-            group.shapes.column.value = L::lane() % PLACES;
-        }
-        group.order[0] = place = orientation * ORDER_STRIDE + group.shapes.column.value;
+        const auto group = group_of_thread<L, WIDTH>(piece);
+        place = group.order[0];
         return decision.score(search, group) != 0;
     }
 
@@ -41,7 +33,7 @@ struct WarpRollout {
     template <int WIDTH>
     __device__ __forceinline__ void score_all(const Decision& decision, typename Decision::Search& search, int piece,
                                               Choice& choice) {
-        if (nth_orientation<WIDTH>(piece, 0) == NO_ORIENTATION) return;
+        if (!has_width<WIDTH>(piece)) return;
         score_rest(search.board, decision.weights, score<WIDTH>(decision, search, piece), piece, choice);
     }
 

@@ -48,17 +48,9 @@ struct PlacementWarp {
     template <int WIDTH>
     __device__ void write_width(const Board<L>& board, const Ground<L>& ground,
                                 const typename List::template Prepared<L>& prepared) {
-        if (WIDTHS.of_width[piece][WIDTH][0] < 0) return;
-        constexpr int PLACES = MAX_WIDTH - WIDTH + 1;
-        const int nth = L::lane() / PLACES;
-        const int orientation = nth < 2 ? WIDTHS.of_width[piece][WIDTH][nth] : -1;
-        // Threads without a placement have one that is too high, over the first column.
-        Group<L, WIDTH> group;
-        if (orientation >= 0) {
-            group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
-            group.shapes.column.value = L::lane() % PLACES;
-        }
-        const int place = orientation * ORDER_STRIDE + group.shapes.column.value;
+        if (!has_width<WIDTH>(piece)) return;
+        const auto group = group_of_thread<L, WIDTH>(piece);
+        const int place = group.order[0];
         const Drop<L, WIDTH> drop(ground, group.shapes);
         const int height = all.rules.height, end = drop.end();
         bool whole = end <= height + (all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0);
