@@ -38,24 +38,28 @@ constexpr int WALL_HEIGHT = 64;  // of the slots beside the board: far from the 
 template <class T>
 struct ColumnArray {
     static constexpr int SLOTS = FIRST_COLUMN + MAX_WIDTH + 2;
+    using Number = T;
     T slot[SLOTS];
     TETRIS_FUNCTION T operator[](int i) const { return slot[i]; }
 };
 
-#define TETRIS_COLUMN_OPERATOR(op)                                                            \
-    template <class T>                                                                        \
-    TETRIS_FUNCTION ColumnArray<T> operator op(const ColumnArray<T>& a, const ColumnArray<T>& b) { \
-        ColumnArray<T> result;                                                                \
-        TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i)                         \
-            result.slot[i] = a.slot[i] op b.slot[i];                                          \
-        return result;                                                                        \
-    }                                                                                         \
-    template <class T>                                                                        \
-    TETRIS_FUNCTION ColumnArray<T> operator op(const ColumnArray<T>& a, int b) {              \
-        ColumnArray<T> result;                                                                \
-        TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i)                         \
-            result.slot[i] = a.slot[i] op static_cast<T>(b);                                  \
-        return result;                                                                        \
+// What a function makes of every slot's numbers.
+template <class F, class T, class... More>
+TETRIS_FUNCTION auto mapped(const F& f, const ColumnArray<T>& a, const More&... more) {
+    ColumnArray<decltype(f(a.slot[0], more.slot[0]...))> result;
+    TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i) result.slot[i] = f(a.slot[i], more.slot[i]...);
+    return result;
+}
+
+// Operators of what has a number a column (and names its type): of two of them, or of one and a number for every column.
+#define TETRIS_COLUMN_OPERATOR(op)                                                                 \
+    template <class Columns, class T = typename Columns::Number>                                   \
+    TETRIS_FUNCTION Columns operator op(const Columns& a, const Columns& b) {                      \
+        return mapped([](T x, T y) { return static_cast<T>(x op y); }, a, b);                      \
+    }                                                                                              \
+    template <class Columns, class T = typename Columns::Number>                                   \
+    TETRIS_FUNCTION Columns operator op(const Columns& a, int b) {                                 \
+        return mapped([b](T x) { return static_cast<T>(x op static_cast<T>(b)); }, a);             \
     }
 TETRIS_COLUMN_OPERATOR(&)
 TETRIS_COLUMN_OPERATOR(|)
@@ -66,19 +70,13 @@ TETRIS_COLUMN_OPERATOR(*)
 TETRIS_COLUMN_OPERATOR(<<)
 TETRIS_COLUMN_OPERATOR(>>)
 #undef TETRIS_COLUMN_OPERATOR
-
-template <class T>
-TETRIS_FUNCTION ColumnArray<T> operator~(const ColumnArray<T>& a) {
-    ColumnArray<T> result;
-    TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i) result.slot[i] = ~a.slot[i];
-    return result;
+template <class Columns, class T = typename Columns::Number>
+TETRIS_FUNCTION Columns operator~(const Columns& a) {
+    return mapped([](T x) { return static_cast<T>(~x); }, a);
 }
-
-template <class T>
-TETRIS_FUNCTION ColumnArray<T> operator-(const ColumnArray<T>& a) {
-    ColumnArray<T> result;
-    TETRIS_UNROLL for (int i = 0; i < ColumnArray<T>::SLOTS; ++i) result.slot[i] = T(0) - a.slot[i];
-    return result;
+template <class Columns, class T = typename Columns::Number>
+TETRIS_FUNCTION Columns operator-(const Columns& a) {
+    return mapped([](T x) { return T(0) - x; }, a);
 }
 
 struct ScalarLanes {
@@ -118,7 +116,10 @@ struct ScalarLanes {
     TETRIS_FUNCTION static Ints ints(int value) { return value; }
     TETRIS_FUNCTION static Scores scores(int value) { return value; }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return static_cast<Ints>(value); }
-    TETRIS_FUNCTION static ColumnInts as_ints(const ColumnBits& value) { return convert<int32_t>(value); }
+    template <class Columns>
+    TETRIS_FUNCTION static auto as_ints(const Columns& value) {
+        return mapped([](uint32_t x) { return static_cast<int32_t>(x); }, value);
+    }
     // As `add_product` wants it.
     TETRIS_FUNCTION static Weight weight(int32_t value) { return value; }
     TETRIS_FUNCTION static Scores add_product(Scores sum, Weight weight, Ints value) { return sum + weight * value; }
@@ -133,20 +134,18 @@ struct ScalarLanes {
 
     // A weight of a table for each index, as `add_products` wants it.
     TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) { return table[index]; }
-    TETRIS_FUNCTION static ColumnInts weights_at(const int32_t* table, const ColumnInts& index) {
-        ColumnInts result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = table[index.slot[i]];
-        return result;
+    template <class Columns>
+    TETRIS_FUNCTION static Columns weights_at(const int32_t* table, const Columns& index) {
+        return mapped([table](int32_t i) { return table[i]; }, index);
     }
 
     TETRIS_FUNCTION static ColumnBits bits_everywhere(Word value) { return repeat(value); }
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return repeat(value); }
 
     TETRIS_FUNCTION static Ints popcount(Bits value) { return tetris::popcount(value); }
-    TETRIS_FUNCTION static ColumnInts popcount(const ColumnBits& value) {
-        ColumnInts result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = tetris::popcount(value.slot[i]);
-        return result;
+    template <class Columns>
+    TETRIS_FUNCTION static auto popcount(const Columns& value) {
+        return mapped([](uint32_t x) { return tetris::popcount(x); }, value);
     }
     template <class Words, int COUNT>
     TETRIS_FUNCTION static auto popcount_sum(const Words (&words)[COUNT]) {
@@ -155,10 +154,9 @@ struct ScalarLanes {
         return total;
     }
     TETRIS_FUNCTION static Ints run_length(Bits value) { return tetris::run_length(value); }
-    TETRIS_FUNCTION static ColumnInts run_length(const ColumnBits& value) {
-        ColumnInts result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = tetris::run_length(value.slot[i]);
-        return result;
+    template <class Columns>
+    TETRIS_FUNCTION static auto run_length(const Columns& value) {
+        return mapped([](uint32_t x) { return tetris::run_length(x); }, value);
     }
     // 1 + 2 + ... + n.
     template <class Numbers>
@@ -173,23 +171,24 @@ struct ScalarLanes {
     // Of a word below 32.
     TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
 
-    TETRIS_FUNCTION static ColumnBits from_highest_bit(ColumnBits columns) {
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) columns.slot[i] = tetris::from_highest_bit(columns.slot[i]);
-        return columns;
+    template <class Columns>
+    TETRIS_FUNCTION static Columns from_highest_bit(const Columns& columns) {
+        return mapped([](uint32_t x) { return tetris::from_highest_bit(x); }, columns);
     }
     // Whether a number exceeds one that it is not below.
     TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
     // Of what `nonzero` made.
     TETRIS_FUNCTION static Mask flag(Ints value) { return value != 0; }
     TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return a & !b; }
-    TETRIS_FUNCTION static Bits without(Bits a, Bits b) { return a & ~b; }
-    TETRIS_FUNCTION static ColumnBits without(const ColumnBits& a, const ColumnBits& b) { return a & ~b; }
+    template <class Words>
+    TETRIS_FUNCTION static Words without(const Words& a, const Words& b) {
+        return a & ~b;
+    }
     TETRIS_FUNCTION static unsigned lanes(bool condition) { return condition ? 1u : 0u; }
     TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return a > b ? a : b; }
-    TETRIS_FUNCTION static ColumnInts maximum(const ColumnInts& a, const ColumnInts& b) {
-        ColumnInts result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = maximum(a.slot[i], b.slot[i]);
-        return result;
+    template <class Columns>
+    TETRIS_FUNCTION static Columns maximum(const Columns& a, const Columns& b) {
+        return mapped([](int32_t x, int32_t y) { return x > y ? x : y; }, a, b);
     }
     TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
     TETRIS_FUNCTION static Ints select(bool condition, Ints a, Ints b) { return condition ? a : b; }
@@ -211,16 +210,13 @@ struct ScalarLanes {
         return shift <= 4u ? 1u << shift : 0u;
 #endif
     }
-    TETRIS_FUNCTION static ColumnBits step_flag(const ColumnInts& step) {
-        ColumnBits result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = step_flag(step.slot[i]);
-        return result;
+    template <class Columns>
+    TETRIS_FUNCTION static auto step_flag(const Columns& step) {
+        return mapped([](int32_t x) { return step_flag(x); }, step);
     }
     // Where the column is not 0 all ones, else 0.
     TETRIS_FUNCTION static ColumnInts nonzero(const ColumnBits& columns) {
-        ColumnInts result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = columns.slot[i] != 0 ? -1 : 0;
-        return result;
+        return mapped([](uint32_t x) { return x != 0 ? -1 : 0; }, columns);
     }
 
     // A set of columns has bit k + 1 for column k, so that bit 0 is the left wall. Those with a negative number:
@@ -341,12 +337,6 @@ struct ScalarLanes {
     TETRIS_FUNCTION static ColumnArray<T> repeat(T value) {
         ColumnArray<T> result;
         TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = value;
-        return result;
-    }
-    template <class To, class From>
-    TETRIS_FUNCTION static ColumnArray<To> convert(const ColumnArray<From>& value) {
-        ColumnArray<To> result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = static_cast<To>(value.slot[i]);
         return result;
     }
 };

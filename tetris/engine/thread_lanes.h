@@ -45,10 +45,9 @@ struct ThreadLanes : ScalarLanes {
     // Flags are numbers, 1 or 0, which are added and multiplied at no more cost than predicates are set.
     TETRIS_FUNCTION static int exceeds(Ints a, Ints b) { return minimum(a - b, 1); }
     TETRIS_FUNCTION static int flag(Ints value) { return value; }
-    TETRIS_FUNCTION static ColumnInts nonzero(const ColumnBits& columns) {
-        ColumnInts result;
-        TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) result.slot[i] = columns.slot[i] != 0 ? 1 : 0;
-        return result;
+    template <class Columns>
+    TETRIS_FUNCTION static auto nonzero(const Columns& columns) {
+        return mapped([](uint32_t x) { return x != 0 ? 1 : 0; }, columns);
     }
     TETRIS_FUNCTION static Ints where(int flag, Ints value) { return flag * value; }
     TETRIS_FUNCTION static Ints count(int flag) { return flag; }

@@ -10,36 +10,13 @@ namespace tetris {
 // One number a column: thread i has that of slot i. Threads beyond the slots have 0 where it matters.
 template <class T>
 struct WarpColumns {
+    using Number = T;
     T own;
     __device__ T operator[](int slot) const { return __shfl_sync(~0u, own, slot); }
 };
-
-#define TETRIS_WARP_OPERATOR(op)                                                                     \
-    template <class T>                                                                               \
-    __device__ inline WarpColumns<T> operator op(const WarpColumns<T>& a, const WarpColumns<T>& b) { \
-        return {static_cast<T>(a.own op b.own)};                                                     \
-    }                                                                                                \
-    template <class T>                                                                               \
-    __device__ inline WarpColumns<T> operator op(const WarpColumns<T>& a, int b) {                   \
-        return {static_cast<T>(a.own op static_cast<T>(b))};                                         \
-    }
-TETRIS_WARP_OPERATOR(&)
-TETRIS_WARP_OPERATOR(|)
-TETRIS_WARP_OPERATOR(^)
-TETRIS_WARP_OPERATOR(+)
-TETRIS_WARP_OPERATOR(-)
-TETRIS_WARP_OPERATOR(*)
-TETRIS_WARP_OPERATOR(<<)
-TETRIS_WARP_OPERATOR(>>)
-#undef TETRIS_WARP_OPERATOR
-
-template <class T>
-__device__ inline WarpColumns<T> operator~(const WarpColumns<T>& a) {
-    return {static_cast<T>(~a.own)};
-}
-template <class T>
-__device__ inline WarpColumns<T> operator-(const WarpColumns<T>& a) {
-    return {T(0) - a.own};
+template <class F, class T, class... More>
+__device__ inline auto mapped(const F& f, const WarpColumns<T>& a, const More&... more) {
+    return WarpColumns<decltype(f(a.own, more.own...))>{f(a.own, more.own...)};
 }
 
 struct WarpLanes : ThreadLanes {
@@ -52,30 +29,9 @@ struct WarpLanes : ThreadLanes {
     __device__ static int lane() { return static_cast<int>(threadIdx.x % WARP); }
 
     using ScalarLanes::any;
-    using ScalarLanes::weights_at;
-    using ScalarLanes::as_ints;
-    using ScalarLanes::maximum;
-    using ScalarLanes::popcount;
-    using ScalarLanes::run_length;
-    using ScalarLanes::step_flag;
-    using ScalarLanes::without;
-    __device__ static ColumnInts as_ints(const ColumnBits& value) { return {static_cast<int32_t>(value.own)}; }
-    __device__ static ColumnInts weights_at(const int32_t* table, const ColumnInts& index) { return {table[index.own]}; }
     __device__ static ColumnBits bits_everywhere(Word value) { return {value}; }
     __device__ static ColumnInts ints_everywhere(int value) { return {value}; }
-    __device__ static ColumnInts popcount(const ColumnBits& value) { return {tetris::popcount(value.own)}; }
-    template <class Words, int COUNT>
-    __device__ static auto popcount_sum(const Words (&words)[COUNT]) {
-        auto total = popcount(words[0]);
-        TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) total = total + popcount(words[i]);
-        return total;
-    }
-    __device__ static ColumnInts run_length(const ColumnBits& value) { return {tetris::run_length(value.own)}; }
-    __device__ static ColumnBits from_highest_bit(const ColumnBits& value) { return {tetris::from_highest_bit(value.own)}; }
-    __device__ static ColumnBits without(const ColumnBits& a, const ColumnBits& b) { return {a.own & ~b.own}; }
     __device__ static bool any(const ColumnBits& value) { return __any_sync(~0u, value.own != 0); }
-    __device__ static ColumnBits step_flag(const ColumnInts& step) { return {ScalarLanes::step_flag(step.own)}; }
-    __device__ static ColumnInts nonzero(const ColumnBits& columns) { return {columns.own != 0 ? 1 : 0}; }
     __device__ static uint32_t negative(const ColumnInts& columns) {
         return __ballot_sync(~0u, columns.own < 0) >> (FIRST_COLUMN - 1);
     }
@@ -95,7 +51,6 @@ struct WarpLanes : ThreadLanes {
         return {lane() + 1 < SLOTS ? value : T(0)};
     }
     __device__ static int sum(const ColumnInts& columns) { return sum_of_warp(columns.own); }
-    __device__ static ColumnInts maximum(const ColumnInts& a, const ColumnInts& b) { return {maximum(a.own, b.own)}; }
     __device__ static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values, const ColumnInts& more_weights,
                                              const ColumnInts& more_values) {
         return sum(weights * values + more_weights * more_values);
