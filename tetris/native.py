@@ -9,6 +9,7 @@ import functools
 import hashlib
 import platform
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,46 @@ _ENGINE = Path(__file__).parent / "engine"
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
 _RESAMPLING = Path(__file__).parent / "resampling"
 _KERNELS = Path(kernels.__file__).parent
+INCLUDES = (_ENGINE, _KERNELS)
+"""The folders of the headers of engine and operators."""
+
 _RESAMPLING_NAME = "tetris_resampling"
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
 # What all of Intel's processors since 2008 and of AMD's since 2011 have.
 _PORTABLE_FLAGS = ("-msse4.1",) if platform.machine() == "x86_64" else ()
+
+
+def with_cuda(library: Extension) -> Extension:
+    """Return the library that adds CUDA to another: of the source of the same name that ends in ``.cu``."""
+    (source,) = library.sources
+    return replace(
+        library,
+        name=f"{library.name}_cuda",
+        sources=(source.with_suffix(".cu"),),
+        native=False,
+        flags=(),
+        reason=f"{library.reason}, CUDA",
+        cuda=True,
+    )
+
+
+def load(library: Extension, *, cuda: bool) -> Any:
+    """Return the operators of a library, built if need be (``torch.ops.<library>``).
+
+    Args:
+        library: A C++ library, whose operators bear its name.
+        cuda: Whether they shall take CUDA tensors, too.
+
+    Raises:
+        kernels.build.CompilerMissingError: There is no C++ compiler.
+        kernels.build.BuildError: The library could not be built or loaded.
+    """
+    library.load()
+    if cuda:
+        with_cuda(library).load()
+    return getattr(torch.ops, library.name)
 
 
 def feature_struct(name: str) -> str:
@@ -110,7 +145,7 @@ def extension(
     return Extension(
         name=name,
         sources=(_ENGINE / "rollout.cpp",),
-        include_dirs=(_ENGINE, _KERNELS, *includes),
+        include_dirs=(*INCLUDES, *includes),
         defines=(("TETRIS_LIBRARY", name), ("TETRIS_SIGHT", sight), *defines),
         native=native,
         flags=ENGINE_FLAGS if native else (*ENGINE_FLAGS, *_PORTABLE_FLAGS),
@@ -118,25 +153,12 @@ def extension(
     )
 
 
-def cuda_extension(names: tuple[str, ...], *, pieces_known: int = 1, lookahead: bool = False) -> Extension:
-    """Return the library that adds the CUDA engine to that of `extension`."""
-    engine = extension(names, pieces_known=pieces_known, lookahead=lookahead)
-    return Extension(
-        name=f"{engine.name}_cuda",
-        sources=(_ENGINE / "rollout.cu",),
-        include_dirs=engine.include_dirs,
-        defines=engine.defines,
-        cuda=True,
-        reason=f"{_reason(names)}, CUDA",
-    )
-
-
 def libraries(
     names: tuple[str, ...], *, cuda: bool, pieces_known: int = 1, lookahead: bool = False
 ) -> list[Extension]:
     """Return the libraries that play a list of features, on a GPU, too, if ``cuda``."""
-    on_gpu = [cuda_extension(names, pieces_known=pieces_known, lookahead=lookahead)] if cuda else []
-    return [extension(names, pieces_known=pieces_known, lookahead=lookahead), *on_gpu]
+    engine = extension(names, pieces_known=pieces_known, lookahead=lookahead)
+    return [engine, with_cuda(engine)] if cuda else [engine]
 
 
 @functools.cache
@@ -148,25 +170,14 @@ def operators(
     pieces_known: int = 1,
     lookahead: bool = False,
 ) -> Any:
-    """Return the operators of a feature list's library, built if need be (``torch.ops.<library>``).
-
-    Args:
-        names: See `extension`.
-        native: See `extension`.
-        cuda: Whether they shall take CUDA tensors, too.
-        pieces_known: See `extension`.
-        lookahead: See `extension`.
+    """Return the operators of a feature list: those of `extension`, see `load`.
 
     Raises:
         ValueError: A feature is defined in Python only.
-        kernels.build.CompilerMissingError: There is no C++ compiler.
-        kernels.build.BuildError: The library could not be built or loaded.
+        kernels.build.BuildError: As `load`.
     """
     library = extension(names, native=native, pieces_known=pieces_known, lookahead=lookahead)
-    library.load()
-    if cuda:
-        cuda_extension(names, pieces_known=pieces_known, lookahead=lookahead).load()
-    return getattr(torch.ops, library.name)
+    return load(library, cuda=cuda)
 
 
 def resampling_extension() -> Extension:
@@ -174,7 +185,7 @@ def resampling_extension() -> Extension:
     return Extension(
         name=_RESAMPLING_NAME,
         sources=(_RESAMPLING / "resample.cu",),
-        include_dirs=(_RESAMPLING, _ENGINE, _KERNELS),
+        include_dirs=(_RESAMPLING, *INCLUDES),
         defines=(("TETRIS_LIBRARY", _RESAMPLING_NAME),),
         cuda=True,
         reason="Tetris importance splitting, CUDA",

@@ -14,6 +14,7 @@ from kernels.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import TetrisVectorEnv, native, vector_env
 from tetris.envs.tetris_env import REWARDS
+from tetris.native import with_cuda
 
 THREADS = 128
 """Of a block: STEP_THREADS in step.cuh."""
@@ -108,7 +109,7 @@ def test_the_cuda_kernels_compile_for_every_gpu() -> None:
         newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    library = native.extension(cuda=True)
+    library = with_cuda(native.extension())
     archs = ["sm_75", newest]
     compile_check(library.sources[0], archs, include_dirs=library.include_dirs, defines=library.defines)
 

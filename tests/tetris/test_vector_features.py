@@ -20,6 +20,7 @@ from tetris import Rules, feature, feature_header
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv, native
 from tetris.feature_sets import feature_names
 from tetris.features import AfterState
+from tetris.native import with_cuda
 
 HERE = Path(__file__).parent
 GAMES = 5
@@ -206,7 +207,7 @@ def test_the_cuda_kernel_compiles_for_every_gpu(features: str) -> None:
         newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    library = native.feature_extension(feature_names(features, 10), cuda=True)
+    library = with_cuda(native.feature_extension(feature_names(features, 10)))
     archs = ["sm_75", newest]
     compile_check(library.sources[0], archs, include_dirs=library.include_dirs, defines=library.defines)
 

@@ -24,7 +24,8 @@ def test_every_library_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "build_together", lambda extensions: wanted.extend(extensions) or ())
     build_engines([("dt", 10), ("dt", 6), ("bertsekas", 4), ("dt", 10)])
     names = [feature_names("dt"), feature_names("bertsekas", 4)]
-    expected = {make(each) for each in names for make in (native.extension, native.cuda_extension)}
+    libraries = [native.extension(each) for each in names]
+    expected = {*libraries, *map(native.with_cuda, libraries)}
     expected.add(native.resampling_extension())
     assert (set(wanted), len(wanted)) == (expected, 5)
 
