@@ -79,6 +79,22 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
     return mapped([](T x) { return T(0) - x; }, a);
 }
 
+// Numbers of up to MAX_WIDTH, one a row, written in binary: word i has the rows in whose number digit i is 1.
+constexpr int ROW_DIGITS = 4;
+
+// Adds numbers of COUNT digits to others. The sum has one digit more, unless there are no more.
+template <int COUNT, class Words>
+TETRIS_FUNCTION void add_digits(Words (&to)[ROW_DIGITS], const Words (&other)[COUNT]) {
+    Words carry = to[0] & other[0];
+    to[0] = to[0] ^ other[0];
+    TETRIS_UNROLL for (int i = 1; i < COUNT; ++i) {
+        const Words either = to[i] ^ other[i], next = (to[i] & other[i]) | (either & carry);
+        to[i] = either ^ carry;
+        carry = next;
+    }
+    if constexpr (COUNT < ROW_DIGITS) to[COUNT] = carry;
+}
+
 struct ScalarLanes {
     using Word = uint32_t;
     using Bits = uint32_t;
@@ -287,6 +303,20 @@ struct ScalarLanes {
         ColumnBits result = columns;
         TETRIS_UNROLL for (int i = SLOTS - 2; i >= 0; --i) result.slot[i] |= result.slot[i + 1];
         return result;
+    }
+    // In how many columns each row is set.
+    TETRIS_FUNCTION static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
+        TETRIS_UNROLL for (Bits& each : digit) each = 0;
+        TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
+            const Bits either = columns.slot[i] ^ columns.slot[i + 1];
+            Bits carry = (columns.slot[i] & columns.slot[i + 1]) | (either & digit[0]);
+            digit[0] ^= either;
+            TETRIS_UNROLL for (int d = 1; d < ROW_DIGITS; ++d) {
+                const Bits next = digit[d] & carry;
+                digit[d] ^= carry;
+                carry = next;
+            }
+        }
     }
     TETRIS_FUNCTION static ColumnBits load(const Word* slots) {
         ColumnBits result;

@@ -86,28 +86,21 @@ struct UpperHoleRows : FeatureBase {
 
 // How many empty cells each row has.
 struct RowGaps {
-    static constexpr int DIGITS = 4;  // for up to MAX_WIDTH
     template <class L>
     struct Prepared {
         typename L::Bits exactly[MAX_PIECE_SIZE + 2];  // the rows with 0, 1, 2, ... of them; 0 is not needed
-        typename L::Bits digit[DIGITS];                // the rows in whose number, written in binary, the digit is 1
+        typename L::Bits digit[ROW_DIGITS];            // of their number
     };
     template <class L>
     TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
-        const auto empty = L::without(board.geometry.inside, board.cells);
-        auto next = empty;
-        typename L::Bits at_least = L::or_all(next);
         Prepared<L> prepared;
-        TETRIS_UNROLL for (int i = 0; i < DIGITS; ++i) prepared.digit[i] = L::bits(0);
-        TETRIS_UNROLL for (int n = 1; n <= MAX_WIDTH; ++n) {
-            // Counting to n changes the digits up to the lowest one that becomes 1.
-            TETRIS_UNROLL for (int i = 0; i < DIGITS; ++i) {
-                if (n % (1 << i) == 0) prepared.digit[i] = prepared.digit[i] ^ at_least;
+        L::count_rows(L::without(board.geometry.inside, board.cells), prepared.digit);
+        TETRIS_UNROLL for (int n = 1; n <= MAX_PIECE_SIZE + 1; ++n) {
+            typename L::Bits rows = prepared.digit[lowest_bit(static_cast<uint64_t>(n))];
+            TETRIS_UNROLL for (int i = 0; i < ROW_DIGITS; ++i) {
+                rows = (n >> i & 1) != 0 ? rows & prepared.digit[i] : L::without(rows, prepared.digit[i]);
             }
-            next = among_next<L>(empty, next);
-            const typename L::Bits more = L::or_all(next);
-            if (n <= MAX_PIECE_SIZE + 1) prepared.exactly[n] = L::without(at_least, more);
-            at_least = more;
+            prepared.exactly[n] = rows;
         }
         return prepared;
     }
@@ -116,7 +109,7 @@ struct RowGaps {
     TETRIS_FUNCTION static typename L::Ints count(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop,
                                                   typename L::Bits rows) {
         typename L::Ints gaps = L::ints(0);
-        TETRIS_UNROLL for (int i = DIGITS - 1; i >= 0; --i) gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
+        TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
         TETRIS_UNROLL for (int n = 0; n < WIDTH; ++n) {
             const typename L::Ints filled = L::popcount(drop.rows(drop.shape.rows[n]) & rows);
             TETRIS_UNROLL for (int i = 0; i <= n; ++i) gaps = gaps - filled;
