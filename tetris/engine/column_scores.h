@@ -36,6 +36,11 @@ struct ColumnScores {
     TETRIS_FUNCTION ColumnScores(const Board<L>& board, const ColumnWeights<L>& weights)
         : ColumnScores(board, weights, sizes(board)) {}
 
+    // The sum over a whole board.
+    TETRIS_FUNCTION static int of(const Board<L>& board, const ColumnWeights<L>& weights) {
+        return L::first(L::sum_of_products(weights.height, board.heights, weights.step, sizes(board)));
+    }
+
     // The sums after a drop that completes no row, added to `sums`.
     template <int WIDTH>
     TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {

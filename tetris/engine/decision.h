@@ -82,11 +82,14 @@ struct FeatureList {
         return {heights, steps};
     }
 
-    // The weighted sum over a whole board.
-    template <class L>
-    TETRIS_FUNCTION static int value(const int32_t* weights, const Board<L>& board) {
+    // The weighted sum over a whole board. `columns`: ColumnWeights, by which the features of columns are scored together, or
+    // Nothing.
+    template <class L, class Columns>
+    TETRIS_FUNCTION static int value(const int32_t* weights, const Board<L>& board, const Columns& columns) {
+        constexpr bool TOGETHER = !std::is_same_v<Columns, Nothing>;
         int sum = 0, i = 0;
-        (add_whole<Features>(sum, weights[i++], board), ...);
+        (add_whole<Features, TOGETHER>(sum, weights[i++], board), ...);
+        if constexpr (TOGETHER) sum += ColumnScores<L>::of(board, columns);
         if constexpr (has_table<1>) sum += StepTable<L, 1>::of(board, table<1>(weights));
         if constexpr (has_table<2>) sum += StepTable<L, 2>::of(board, table<2>(weights));
         return sum;
@@ -140,9 +143,9 @@ struct FeatureList {
     }
 
    private:
-    template <class F, class L>
+    template <class F, bool TOGETHER, class L>
     TETRIS_FUNCTION static void add_whole(int& sum, int32_t weight, const Board<L>& board) {
-        if constexpr (F::table_steps == 0) sum += weight * F::of(board);
+        if constexpr (F::table_steps == 0 && !(TOGETHER && by_column<F>)) sum += weight * F::of(board);
     }
     template <class F, class L>
     TETRIS_FUNCTION static void add_of_placement(int& sum, int32_t weight, const Board<L>& board) {
@@ -187,13 +190,14 @@ struct AfterState : Board<L> {
     }
 };
 
-// The score of a placement by the after-state itself.
-template <class List, class L>
-TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const int32_t* weights, int piece, int place, bool clear_on_overflow) {
+// The score of a placement by the after-state itself; see FeatureList::value.
+template <class List, class L, class Columns = Nothing>
+TETRIS_FUNCTION Choice whole_score(const Board<L>& board, const int32_t* weights, int piece, int place, bool clear_on_overflow,
+                                   const Columns& columns = Nothing()) {
     const Landing<L> landing(board, piece, place, clear_on_overflow);
     if (landing.over) return NO_CHOICE;
     const AfterState<L> after(board, landing, piece, place);
-    return {List::template value<L>(weights, after), place};
+    return {List::template value<L>(weights, after, columns), place};
 }
 
 // Calls visit(place) for every placement of a piece, in the order of the search.
@@ -345,6 +349,15 @@ struct Chooser {
             [this](Search& search, int falls) { return choose(search, falls); });
     }
 
+    // See whole_score.
+    TETRIS_FUNCTION Choice whole(const Board<L>& board, int piece, int place) const {
+        if constexpr (List::has_columns) {
+            return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow, column_weights);
+        } else {
+            return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow);
+        }
+    }
+
     // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole
     // after-state.
     template <int WIDTH>
@@ -372,7 +385,7 @@ struct Chooser {
 
    private:
     TETRIS_OUTLINE Choice score_whole(const Board<L>& board, int piece, int place) const {
-        return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow);
+        return whole(board, piece, place);
     }
     // Vectors fit the registers better in a function of their own.
     template <int WIDTH>

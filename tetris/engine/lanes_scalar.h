@@ -142,7 +142,8 @@ struct ScalarLanes {
     // The same with a weight a lane, of columns whose slots `weight_word` made.
     TETRIS_FUNCTION static Scores add_products(Scores sum, Ints weights, Ints values) { return sum + weights * values; }
     TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight); }
-    // Over all columns.
+    TETRIS_FUNCTION static int first(Scores scores) { return scores; }
+    // Over all columns, for every lane.
     TETRIS_FUNCTION static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values,
                                                   const ColumnInts& more_weights, const ColumnInts& more_values) {
         return sum(weights * values + more_weights * more_values);

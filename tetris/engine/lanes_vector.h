@@ -119,6 +119,7 @@ struct VectorLanes {
         else return map(add, sum, values, weights);
     }
     TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight & 0xFFFF); }
+    TETRIS_FUNCTION static int first(Scores scores) { return scores[0]; }
     TETRIS_FUNCTION static Scores sum_of_products(ColumnInts weights, ColumnInts values, ColumnInts more_weights,
                                                   ColumnInts more_values) {
         const Scores all = add_products(add_products(scores(0), weights, values), more_weights, more_values);

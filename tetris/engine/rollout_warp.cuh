@@ -22,11 +22,11 @@ struct WarpRollout {
     }
 
     // Of the threads' placements, those whose flag is set, one after the other: all threads work on one.
-    __device__ __forceinline__ void score_rest(const Board<L>& board, const int32_t* weights, bool flag, int piece,
+    __device__ __forceinline__ void score_rest(const Decision& decision, const Board<L>& board, bool flag, int piece,
                                                Choice& choice) {
         for (unsigned rest = __ballot_sync(~0u, flag); rest != 0; rest &= rest - 1) {
             const int each = __shfl_sync(~0u, place, __ffs(rest) - 1);
-            choice.consider(whole_score<List>(board, weights, piece, each, job.rules.clear_on_overflow));
+            choice.consider(decision.whole(board, piece, each));
         }
     }
 
@@ -34,7 +34,7 @@ struct WarpRollout {
     __device__ __forceinline__ void score_all(const Decision& decision, typename Decision::Search& search, int piece,
                                               Choice& choice) {
         if (!has_width<WIDTH>(piece)) return;
-        score_rest(search.board, decision.weights, score<WIDTH>(decision, search, piece), piece, choice);
+        score_rest(decision, search.board, score<WIDTH>(decision, search, piece), piece, choice);
     }
 
     __device__ __forceinline__ Choice choose(const Decision& decision, const Board<L>& board, int piece) {
