@@ -110,10 +110,7 @@ struct RowGaps {
                                                   typename L::Bits rows) {
         typename L::Ints gaps = L::ints(0);
         TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
-        TETRIS_UNROLL for (int n = 0; n < WIDTH; ++n) {
-            const typename L::Ints filled = L::popcount(drop.rows(drop.shape.rows[n]) & rows);
-            TETRIS_UNROLL for (int i = 0; i <= n; ++i) gaps = gaps - filled;
-        }
+        TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) gaps = gaps - L::popcount(drop.rows(drop.shape.piece[k]) & rows);
         return gaps;
     }
     // The empty cells of some rows of a board.
