@@ -22,8 +22,8 @@ SAMPLES, SEED = 1024, 1
 ARTICLE, LARGE = (10, *range(500, 5001, 500)), (10_000, 100_000, 1_000_000)
 CPU = (10, 100, 1000, 10_000)
 PLANS = {"event": Plan(10, 40, 3), "host": Plan(7, 3, 1), "graph": Plan(7, 5, 1)}
-# Call by call in turn: one that computes much, many times over, takes a GPU to its power limit, which slows
-# down what follows.
+# Interleaved call by call: one that computes much, many times over, takes a GPU to its power limit, which
+# slows down what follows.
 PLANS["large"] = Plan(40, 1, 0)
 PLANS["wall"] = Plan(5, 3, 0)
 

@@ -42,7 +42,7 @@ struct WithSources<Slots<L, Sources...>, F, More...> {
     using Known = typename WithSources<Both, More...>::Known;
 };
 
-// In place of ColumnScores or a StepTable where there are none.
+// In place of ColumnScores, their weights or a StepTable where there are none.
 struct Nothing {
     template <class... Any>
     TETRIS_FUNCTION explicit Nothing(const Any&...) {}
@@ -286,7 +286,7 @@ struct Chooser {
     const int32_t* weights;
     const GameRules rules;
     typename L::Weight lane_weights[List::COUNT];
-    ColumnWeights<L> column_weights;
+    std::conditional_t<List::has_columns, ColumnWeights<L>, Nothing> column_weights;
     typename L::Ints too_high;             // where no piece that fits the board ends
     typename L::Ints too_high_to_survive;  // nor one that completes a row
 
@@ -351,11 +351,7 @@ struct Chooser {
 
     // See whole_score.
     TETRIS_FUNCTION Choice whole(const Board<L>& board, int piece, int place) const {
-        if constexpr (List::has_columns) {
-            return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow, column_weights);
-        } else {
-            return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow);
-        }
+        return whole_score<List>(board, weights, piece, place, rules.clear_on_overflow, column_weights);
     }
 
     // Scores the placements of a group that complete no row; the lanes of those that have to be scored by their whole

@@ -8,6 +8,8 @@
 // carries downwards and `c | -c` fills a column from its topmost cell to the floor.
 #pragma once
 
+#include <type_traits>
+
 #include "plan.h"
 
 namespace tetris {
@@ -93,6 +95,16 @@ TETRIS_FUNCTION void add_digits(Words (&to)[ROW_DIGITS], const Words (&other)[CO
         carry = next;
     }
     if constexpr (COUNT < ROW_DIGITS) to[COUNT] = carry;
+}
+
+// Adds up the numbers of one digit that sixteen lanes have in `digit[0]`, in every lane: each adds those that are STEP lanes on,
+// `turned(STEP, word)`, of which there are half as many every time.
+template <int STEP = 8, int COUNT = 1, class Words, class Turned>
+TETRIS_FUNCTION void add_lanes(Words (&digit)[ROW_DIGITS], const Turned& turned) {
+    Words other[COUNT];
+    TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) other[i] = turned(std::integral_constant<int, STEP>(), digit[i]);
+    add_digits<COUNT>(digit, other);
+    if constexpr (STEP > 1) add_lanes<STEP / 2, COUNT + 1>(digit, turned);
 }
 
 struct ScalarLanes {

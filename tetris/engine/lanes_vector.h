@@ -236,10 +236,7 @@ struct VectorLanes {
     TETRIS_FUNCTION static Bits or_from(Bits columns) { return united_down(columns); }
     TETRIS_FUNCTION static void count_rows(Bits columns, Bits (&digit)[ROW_DIGITS]) {
         digit[0] = columns;
-        add_neighbours<8, 1>(digit);
-        add_neighbours<4, 2>(digit);
-        add_neighbours<2, 3>(digit);
-        add_neighbours<1, 4>(digit);
+        add_lanes(digit, [](auto step, Bits word) TETRIS_INLINE { return window<step.value>(word, word); });
     }
     TETRIS_FUNCTION static Bits load(const Word* slots) { return tetris::load<Bits>(slots); }
     TETRIS_FUNCTION static void store(Bits columns, Word* slots) { tetris::store(columns, slots); }
@@ -285,12 +282,6 @@ struct VectorLanes {
     }
 
    private:
-    template <int STEP, int COUNT>
-    TETRIS_FUNCTION static void add_neighbours(Bits (&digit)[ROW_DIGITS]) {
-        Bits other[COUNT];
-        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) other[i] = window<STEP>(digit[i], digit[i]);
-        add_digits<COUNT>(digit, other);
-    }
     template <int WIDTH, int FIRST, class T>
     TETRIS_FUNCTION static T from(T columns) {
         if constexpr (WIDTH == 3) return twice<FIRST>(columns);

@@ -35,7 +35,7 @@ struct PoolRollout {
         return *reinterpret_cast<WarpMemory*>(first + static_cast<int>(threadIdx.x / WARP) * job.warp_bytes);
     }
 
-    // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read anew.
+    // One decision; whether it ends the game. The search needs the registers that the game's state would take: it is read again.
     __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
         const Choice choice = choose(index, piece);
         game = job.states[index];

@@ -76,10 +76,7 @@ struct WarpLanes : ThreadLanes {
     }
     __device__ static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
         digit[0] = columns.own | __shfl_sync(~0u, columns.own, lane() ^ 16);  // threads beyond the slots count, too
-        add_neighbours<8, 1>(digit);
-        add_neighbours<4, 2>(digit);
-        add_neighbours<2, 3>(digit);
-        add_neighbours<1, 4>(digit);
+        add_lanes(digit, [](int step, Bits word) { return __shfl_sync(~0u, word, lane() ^ step); });
     }
     __device__ static ColumnBits load(const Word* slots) {
         Word own = 0;
@@ -104,14 +101,6 @@ struct WarpLanes : ThreadLanes {
         const int k = column_of_piece(x);
         const int row = k >= 0 && k < MAX_PIECE_SIZE ? heights.own - shape.first_row[k & 3] : 0;
         return static_cast<int>(greatest_of_warp(static_cast<unsigned>(maximum(row, 0))));
-    }
-
-   private:
-    template <int STEP, int COUNT>
-    __device__ static void add_neighbours(Bits (&digit)[ROW_DIGITS]) {
-        Bits other[COUNT];
-        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) other[i] = __shfl_sync(~0u, digit[i], lane() ^ STEP);
-        add_digits<COUNT>(digit, other);
     }
 };
 
