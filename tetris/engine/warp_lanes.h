@@ -15,7 +15,7 @@ struct WarpColumns {
     __device__ T operator[](int slot) const { return __shfl_sync(~0u, own, slot); }
 };
 template <class F, class T, class... More>
-__device__ inline auto mapped(const F& f, const WarpColumns<T>& a, const More&... more) {
+TETRIS_FUNCTION auto mapped(const F& f, const WarpColumns<T>& a, const More&... more) {
     return WarpColumns<decltype(f(a.own, more.own...))>{f(a.own, more.own...)};
 }
 

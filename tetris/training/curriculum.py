@@ -10,7 +10,7 @@ from tetris import Rules
 SPLIT = "split"
 """The last word of an entry with importance splitting."""
 
-_MOST_DIGITS = 18
+_MOST_DIGITS = 40
 _SHOWN = 200  # characters in an error
 
 
