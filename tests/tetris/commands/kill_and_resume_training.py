@@ -48,6 +48,17 @@ def newest(folder: Path) -> int:
     return max((int(path.stem[-6:]) for path in folder.glob("checkpoints/*.json")), default=0)
 
 
+def kill_later(child: int, folder: Path, moments: random.Random) -> None:
+    """Kill the child at a random moment: some generations on, or in the first milliseconds of its life."""
+    if moments.random() < 0.75:
+        goal = min(newest(folder) + moments.randint(1, 6), GENERATIONS - 1)
+        while newest(folder) < goal and os.waitpid(child, os.WNOHANG) == (0, 0):
+            time.sleep(0.0005)
+    time.sleep(moments.uniform(0.0, 0.01))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
 def main(root: Path, kills: int) -> None:
     """Train once without and once with being killed."""
     training.CHECKPOINT_SECONDS = 0.0
@@ -55,9 +66,7 @@ def main(root: Path, kills: int) -> None:
     training_run.report = lambda folder, **options: None  # so does a report
     gc.collect()
     gc.freeze()  # or a child may look through all that was imported before it begins
-    began = time.monotonic()
     assert os.waitpid(start(*RECIPE, "--out", str(root / "whole")), 0)[1] == 0
-    duration = time.monotonic() - began
     folder, moments, steps = root / "killed", random.Random(0), []
 
     def go_on(deferred: bool) -> int:
@@ -66,10 +75,7 @@ def main(root: Path, kills: int) -> None:
         return start(*arguments, deferred=deferred)
 
     for count in range(kills):
-        child = go_on(deferred=count % 2 == 0)
-        time.sleep(moments.uniform(0.0, 2.0 * duration / kills))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        kill_later(go_on(deferred=count % 2 == 0), folder, moments)
         steps.append(newest(folder))
     assert os.waitpid(go_on(deferred=True), 0)[1] == 0
     print(json.dumps({"steps": steps, "generations": GENERATIONS}))
