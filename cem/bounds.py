@@ -5,7 +5,8 @@
     "resample"   drawn again until inside, by the inverse of the distribution function: the truncated normal.
                  With full covariance each coordinate that is outside is drawn again by itself.
     "transform"  the search has no bounds, and a smooth increasing map takes its points into the box: a tanh
-                 between two finite bounds, a softplus at one. Nothing gathers at the faces.
+                 between two finite bounds, a softplus at one. Nothing gathers at the faces. A start nearer
+                 to a face than half a standard deviation begins so far inside.
 
 ``low <= high`` for each dimension; infinities stand for no bound.
 """
@@ -79,6 +80,29 @@ def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     both = middle + half * torch.atanh(((x - middle) / half).clamp(-1 + _EDGE, 1 - _EDGE))
     above, below = low + _inverse_softplus(x - low), high - _inverse_softplus(high - x)
     return _choose(x, low, high, both, above, below)
+
+
+def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a start in the space without bounds that is about as wide in the box as ``std`` says.
+
+    Near a face the map is flat: the standard deviation is divided by its slope. The start is moved to half a
+    standard deviation from a face, if there is room, and is no wider than fills the box.
+
+    Args:
+        mean: The first mean, inside the box, shape (..., d).
+        std: The first standard deviation, in units of the box, shape (..., d).
+        low: The least values, broadcastable to (..., d).
+        high: The greatest values, like ``low``.
+    """
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    inset = torch.minimum(std / 2, half / 4)
+    inside = torch.minimum(torch.maximum(mean, low + inset), high - inset)
+    both = 1 - ((inside - middle) / half).square()
+    slope = _choose(inside, low, high, both, -torch.expm1(low - inside), -torch.expm1(inside - high))
+    widest = torch.maximum(std, torch.where(half.isfinite(), half, 1.0))
+    wide = torch.minimum(std / slope.clamp(min=_EDGE), widest)
+    bounded = (low.isfinite() | high.isfinite()) & (low < high)
+    return out_of_box(inside, low, high), torch.where(bounded, wide, std)
 
 
 def _choose(x: Tensor, low: Tensor, high: Tensor, both: Tensor, above: Tensor, below: Tensor) -> Tensor:

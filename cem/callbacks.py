@@ -110,6 +110,19 @@ class Callback:
         """Called once at the end for every callback that was started, after an error, too."""
 
 
+def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """Return callbacks as a tuple.
+
+    Raises:
+        TypeError: If they are no sequence of ``Callback``.
+    """
+    if isinstance(callbacks, Sequence) and all(isinstance(each, Callback) for each in callbacks):
+        return tuple(callbacks)
+    given = callbacks if isinstance(callbacks, Sequence) else [callbacks]
+    kinds = ", ".join(type(each).__name__ for each in given)
+    raise TypeError(f"expected callbacks as a sequence of Callback, got {kinds}: see cem.Callback")
+
+
 class ProgressBar(Callback):
     """Shows generation, its best and elite mean fitness, rates and the time left on stderr.
 

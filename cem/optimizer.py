@@ -50,7 +50,7 @@ from cem._checks import (
     check_vector,
 )
 from cem.adaptation import rates
-from cem.bounds import BOUND_HANDLING, keep_inside, out_of_box
+from cem.bounds import BOUND_HANDLING, keep_inside, start_out_of_box
 from cem.evaluation import Evaluation, Objective
 from cem.functional import BEST, MEAN, REFUSED, STD, Settings, State, draw, operator_sample, told
 from cem.graph import GenerationGraph
@@ -96,8 +96,9 @@ class CrossEntropyMethod(Readout):
     The rules:
 
     * Elites: the ``num_elites`` fittest. Of equal fitness the lower index wins. Candidates with a fitness of
-      NaN or of the infinity on the bad side, or with a coordinate that is not finite, have failed: they are
-      no elites. Fewer successes than elites: the successes alone. None: the generation is refused.
+      NaN or of the infinity on the bad side, or given to ``tell()`` with a coordinate that is not finite,
+      have failed: they are no elites. Fewer successes than elites: the successes alone. None: the generation
+      is refused.
     * ``ask()`` twice without ``tell()`` returns the same values in two tensors. The sample is a function of
       (seed, generation) alone: dropping a generation or resuming changes nothing.
     * Tensors passed in are not changed, returned tensors are copies, torch's global generator is not used
@@ -258,11 +259,12 @@ class CrossEntropyMethod(Readout):
             bounds=bound_handling,
             backend=self.backend,
         )
+        self._first = start, first_std
+        if limits is not None and bound_handling == "transform":
+            start, first_std = start_out_of_box(start, first_std, *limits)
         floor = None
         if self.std_floor > 0.0 or self.relative_std_floor > 0.0:
             floor = (first_std * self.relative_std_floor).clamp(min=self.std_floor)
-        if limits is not None and bound_handling == "transform":
-            start = out_of_box(start, *limits)
         self._start = start, first_std
         self._state = first_state(
             start,
@@ -287,7 +289,9 @@ class CrossEntropyMethod(Readout):
             optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
         candidates = self._draw()
-        self._asked = candidates, version(candidates)
+        # A sampler of the caller's may draw others when it is asked again; see _is_as_drawn.
+        kept = candidates.clone() if self._own_sampler and candidates.is_cpu else None
+        self._asked = candidates, version(candidates), kept
         return candidates.numpy() if self._numpy else candidates
 
     def tell(self, fitness: Any, candidates: Any = None) -> None:
@@ -297,6 +301,7 @@ class CrossEntropyMethod(Readout):
             fitness: The fitness of each candidate, shape (..., population_size): tensor, array or sequence of
                 any real dtype on any device. Not changed. It is ranked in its own dtype, a sequence as
                 float64; so are integers where ``candidates`` have failed, and on a GPU where any are given.
+                The best of two generations is the better one as float64.
             candidates: The candidates evaluated, if they are not those of ``ask()`` (repaired or normalised
                 ones): shape (..., population_size, dim), any real dtype and device. Not changed.
 
@@ -358,7 +363,7 @@ class CrossEntropyMethod(Readout):
             TypeError: As the constructor.
             ValueError: As the constructor.
         """
-        start, first_std = self._start
+        start, first_std = self._first
         if mean is not None:
             start = check_vector("mean", mean, start.shape, self.dtype, self.device)
         if std is not None:
@@ -366,10 +371,11 @@ class CrossEntropyMethod(Readout):
         if mean is not None or std is not None:
             check_distribution(start, first_std)
         low, high = self._state.low, self._state.high
-        if mean is not None and low is not None and high is not None:
-            check_bounds((low, high), start)
+        if low is not None and high is not None:
+            if mean is not None:
+                check_bounds((low, high), start)
             if self._state.settings.bounds == "transform":
-                start = out_of_box(start, low, high)
+                start, first_std = start_out_of_box(start, first_std, low, high)
         self._adopt(self._generation, restarted(self._state, first_rows(start, first_std)), None)
 
     def shift(self, k: int) -> None:
@@ -389,7 +395,7 @@ class CrossEntropyMethod(Readout):
         self._adopt(self._generation, restarted(self._state, shifted), None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle and copy all but a generation asked and not told, which is drawn again, the same."""
+        """Pickle and copy all but a generation asked and not told: ``ask()`` draws it again, the same."""
         elites = self._fitness_of_elites()
         return {**self.__dict__, "_asked": None, "_snapshot": None, "_told": None, "_elite_fitness": elites}
 
@@ -439,20 +445,21 @@ class CrossEntropyMethod(Readout):
             raise RuntimeError(
                 "expected ask() before tell(fitness), or tell(fitness, candidates); got neither"
             )
-        population, drawn = self._asked
-        if version(population) != drawn or not self._is_as_drawn(population):
+        population, drawn, kept = self._asked
+        if version(population) != drawn or not self._is_as_drawn(population, kept):
             raise ValueError(
                 "expected the candidates as ask() returned them, got them changed in place: "
                 "pass what was evaluated as tell(fitness, candidates)"
             )
         return population.detach() if population.requires_grad else population, None
 
-    def _is_as_drawn(self, candidates: Tensor) -> bool:
+    def _is_as_drawn(self, candidates: Tensor, kept: Tensor | None) -> bool:
         """Return False if NumPy has changed candidates: torch does not see that.
 
         Memory that NumPy was given cannot be resized any more. Its candidates are drawn again.
         """
-        if not candidates.is_cpu or self._own_sampler or candidates.untyped_storage().resizable():
+        if not candidates.is_cpu or candidates.untyped_storage().resizable():
             return True
         word = torch.int64 if self.dtype == torch.float64 else torch.int32
-        return torch.equal(self._draw().view(word), candidates.detach().view(word))
+        drawn = self._draw() if kept is None else kept
+        return torch.equal(drawn.view(word), candidates.detach().view(word))

@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import check_distribution
+from cem._checks import check_distribution, check_real
 from cem.functional import MEAN, REFUSED, STD, State
 from cem.noise import NoiseSchedule, describe_noise
 from cem.snapshot import Snapshot, check_state
 from cem.start import problem_seeds, seed_tensor
 from cem.termination import Termination, share_of, shift_of
+from kernels.checks import check_integer
 
 
 class Readout:
@@ -62,7 +63,7 @@ class Readout:
     _termination: Termination | None  # what `stop` remembers
     _before: tuple[Tensor, Tensor] | None  # mean and standard deviation when it was last called
     _stopped: tuple[int, float, tuple[str, ...]] | None  # the generation then, its best, and the answer
-    _asked: tuple[Tensor, int] | None
+    _asked: tuple[Tensor, int, Tensor | None] | None  # candidates, their version, and a copy of some
     _snapshot: Snapshot | None  # of the state as it is, if one was taken
 
     @property
@@ -200,8 +201,11 @@ class Readout:
             budget: The most evaluations, for the reason ``"budget"``: another generation would exceed it.
 
         Raises:
+            TypeError: If target or budget is no number.
             ValueError: As ``check``, or if the search is a batch.
         """
+        target = None if target is None else check_real("target", target)
+        budget = None if budget is None else check_integer("budget", budget, 0)
         if self.batch_shape:
             raise ValueError(f"expected a single search, got a batch of shape {tuple(self.batch_shape)}")
         if self._stopped is None or self._stopped[0] != self._generation:

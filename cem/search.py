@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cem import ranks
 from cem._checks import as_real, check_real
-from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar
+from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, check_callbacks
 from cem.checkpoint import Checkpointer
 from cem.evaluation import Objective
 from cem.optimizer import CrossEntropyMethod
@@ -140,7 +140,8 @@ def search(
         with_generation: Whether ``objective`` takes the number of the generation, an int from 0 in every
             restart, behind the candidates: for noise that is the same for all of a generation. None: where
             it has an attribute ``with_generation`` that is True.
-        callbacks: Called as by ``Trainer``; the generations are those of the current restart.
+        callbacks: A sequence of ``Callback``, called as by ``Trainer``; the generations are those of the
+            current restart.
         progress: Whether to show a progress bar on stderr.
         checkpoint: A folder to save to and, where it holds this search, to resume from; None: no checkpoints.
         record_every: The generations from one test of the reasons, and entry of the history, to the next.
@@ -162,6 +163,7 @@ def search(
     if not callable(objective):
         raise TypeError(f"expected a function for objective, got {type(objective).__name__}")
     check_flags(vectorize=vectorize, progress=progress, graph=graph, distributed=distributed)
+    callbacks = check_callbacks(callbacks)
     restarts = check_integer("restarts", restarts, 0)
     target = None if target is None else check_real("target", target)
     first_mean = as_real("mean", mean)

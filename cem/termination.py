@@ -26,6 +26,7 @@ from torch import Tensor
 STD = 1e-9
 """The least standard deviation, as a share of the first one."""
 FITNESS_RANGE = 1e-9
+"""The least range of the fitness, as a share of the widest one seen where that is below 1."""
 COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
 """The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
 _NEWEST = 0.3  # the weight of a generation's move in the average one
@@ -59,6 +60,7 @@ class Termination:
         self._slope = normal.pdf(normal.inv_cdf(1.0 - share)) / share
         self._recent: deque[float] = deque(maxlen=10 + math.ceil(30 * self.dim / self.population_size))
         self._best = math.inf
+        self._widest = 0.0
         self._improved_at = 0
         self._move, self._shrunk = 0.0, False  # the mean's squared move, averaged; below COLLAPSE_STD
         self._patience = 100 + 50 * self.dim // self.population_size
@@ -88,10 +90,12 @@ class Termination:
             self._best, self._improved_at = sign * best, generation
         self._recent.append(generation_best)
         spread = max(*self._recent, threshold) - min(*self._recent, threshold)
+        self._widest = max(self._widest, spread)
         found = {
             "target": self.target is not None and sign * best <= sign * self.target,
             "std": std_share < max(STD, 1.001 * self.least_std),
-            "fitness_range": len(self._recent) == self._recent.maxlen and spread < FITNESS_RANGE,
+            "fitness_range": len(self._recent) == self._recent.maxlen
+            and spread <= FITNESS_RANGE * min(1.0, self._widest),
             "stagnation": generation - self._improved_at > max(self._patience, generation // 5),
         }
         # Of K elites that say nothing the mean has a variance of 1 / K in every dimension.

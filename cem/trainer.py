@@ -13,7 +13,7 @@ import torch
 
 from cem import ranks
 from cem._checks import check_real
-from cem.callbacks import Callback, GenerationRecord, RunPlan
+from cem.callbacks import Callback, GenerationRecord, RunPlan, check_callbacks
 from cem.checkpoint import Checkpointer, CheckpointError, LoadedCheckpoint
 from cem.evaluation import Evaluation, Metrics, Objective
 from cem.optimizer import CrossEntropyMethod
@@ -137,7 +137,7 @@ class Trainer:
             graph: Whether the generations of a record are one CUDA graph; see ``CrossEntropyMethod.capture``.
 
         Raises:
-            TypeError: If ``generations`` or ``time_limit_s`` has the wrong type.
+            TypeError: If ``generations``, ``time_limit_s`` or ``callbacks`` has the wrong type.
             ValueError: If one is out of range.
         """
         self.optimizer = optimizer
@@ -146,7 +146,7 @@ class Trainer:
         self._objective = objective
         self._generations = None if generations is None else check_integer("generations", generations, 0)
         self._time_limit_s = None if time_limit_s is None else check_real("time_limit_s", time_limit_s, 0.0)
-        self._callbacks = tuple(callbacks)
+        self._callbacks = check_callbacks(callbacks)
         self._checkpointer = checkpointer
         self._owns_stop = stop is None
         self._costs = tuple(costs)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from searches import CLASSIC
 
-from cem import CrossEntropyMethod
+from cem import CrossEntropyMethod, minimize
 from cem.bounds import BOUND_HANDLING, into_box, keep_inside, out_of_box
 
 stats = pytest.importorskip("scipy.stats")  # of the extra "dev"
@@ -187,12 +187,53 @@ class TestTransform:
 
     def test_the_search_has_no_bounds_of_its_own(self, dtype):
         search = make("transform", std=1.0, dtype=dtype)
-        torch.testing.assert_close(search.mean, torch.tensor(START, dtype=dtype), rtol=1e-5, atol=2e-6)
+        start = torch.tensor(START, dtype=dtype)
+        start[2] += 0.5  # it was on a face
+        torch.testing.assert_close(search.mean, start, rtol=1e-5, atol=2e-6)
         candidates = search.ask()
         fitness = candidates.square().sum(-1)
         search.tell(fitness)
         # The best candidate is the one evaluated, up to the rounding of the map.
         torch.testing.assert_close(search.best, candidates[fitness.argmin()], rtol=1e-4, atol=1e-3)
+
+    def test_a_start_is_as_wide_in_the_box_as_its_std_says(self, dtype):
+        # The middle half of a generation; near a face the map bends, so no more than the order is asked for.
+        for low, high, mean in [
+            (0.0, 1e3, 0.0),
+            (0.0, 1e3, 999.0),
+            (0.0, 1e3, 500.0),
+            (0.0, INF, 0.0),
+            (-INF, 0.0, -2.0),
+        ]:
+            search = CrossEntropyMethod(
+                [mean],
+                1.0,
+                4000,
+                maximize=False,
+                seed=1,
+                bounds=(low, high),
+                bound_handling="transform",
+                dtype=dtype,
+            )
+            for again in (False, True):
+                if again:
+                    search.reset(mean=[mean], std=1.0)
+                x = search.ask()[:, 0].double()
+                quartiles = torch.quantile(x, torch.tensor([0.25, 0.75], dtype=torch.float64))
+                assert 0.5 < float(quartiles[1] - quartiles[0]) < 2.5  # 1.35 of a normal
+                assert float((x.median() - mean).abs()) < 0.7
+
+    @pytest.mark.parametrize(("optimum", "high"), [(50.0, 100.0), (20.0, 1000.0), (500.0, INF)])
+    def test_an_optimum_far_from_a_start_on_a_face_is_found(self, optimum, high, dtype):
+        result = minimize(
+            lambda x: (x - optimum).square().sum(-1),
+            torch.zeros(3, dtype=dtype),
+            1.0,
+            bounds=(0.0, high),
+            bound_handling="transform",
+            seed=1,
+        )
+        assert bool(((result.x - optimum).abs() < 1e-3).all())
 
 
 @pytest.mark.parametrize("handling", ["clamp", "reflect", "resample"])

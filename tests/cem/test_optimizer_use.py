@@ -104,6 +104,22 @@ class TestNumPy:
             search.tell(np.arange(float(size)))
         search.tell(np.arange(float(size)), candidates)
 
+    @pytest.mark.parametrize("of_a_tensor", [True, False])
+    def test_those_of_a_sampler_of_ones_own_are_noticed_too(self, of_a_tensor):
+        noise = torch.Generator().manual_seed(0)  # each call gives others
+
+        def sampler(mean, std, population_size, *, seed, generation):
+            return mean + std * torch.randn(population_size, len(mean), generator=noise, dtype=mean.dtype)
+
+        search = make(torch.zeros(3) if of_a_tensor else np.zeros(3), sampler=sampler)
+        candidates = search.ask()
+        array = candidates.numpy() if of_a_tensor else candidates
+        search.tell(array.sum(-1))
+        array = np.asarray(search.ask())
+        array[0] = 1.0
+        with pytest.raises(ValueError, match="changed in place: pass what was evaluated"):
+            search.tell(array.sum(-1))
+
     def test_a_view_that_changes_nothing_is_allowed(self):
         for options in SEARCHES.values():
             search, other = make(**options), make(**options)

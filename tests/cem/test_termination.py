@@ -58,6 +58,13 @@ def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(maximize, d
     assert not any(feed(make(dim, population_size, maximize), [1.0] * 50, threshold=1.0 + 1e-6))
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-12])
+def test_a_fitness_of_small_values_spans_something(scale):
+    fitness = [scale * 0.5**k for k in range(50)]
+    ends = [bool(reasons) for reasons in feed(make(1, 1000), fitness, threshold=0.0)].index(True)
+    assert 30 < ends < 50  # 2**-30 is below 1e-9; the window has eleven generations
+
+
 def test_a_fitness_of_infinity_spans_no_number():
     found = feed(make(), [-math.inf] * 50, threshold=-math.inf)
     assert not any(found)
@@ -129,6 +136,10 @@ def test_stop_says_the_same_when_asked_again_and_knows_target_and_budget():
     search.tell(sphere(search.ask()))
     assert search.stop(target=1e9) == ("target",)
     assert search.stop() == search.stop(target=-1.0) == ()
+    with pytest.raises(TypeError, match="expected a number for target, got 'good'"):
+        search.stop(target="good")
+    with pytest.raises(TypeError, match="budget"):
+        search.stop(budget=1.5)
 
 
 def test_stop_refuses_a_batch():

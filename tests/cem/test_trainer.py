@@ -16,6 +16,7 @@ from cem import (
     MetricsWriter,
     StopRequest,
     Trainer,
+    minimize,
 )
 
 
@@ -105,6 +106,13 @@ class TestLoop:
             optimizer, lambda x, g: Evaluation(sphere(x, g), candidates=torch.ones(40, 4)), generations=1
         ).run()
         assert optimizer.mean.tolist() == [1, 1, 1, 1]
+
+    @pytest.mark.parametrize("callbacks", [[print], Recorder(), print, [Recorder(), None]])
+    def test_what_is_no_callback_is_refused_by_name(self, callbacks):
+        with pytest.raises(TypeError, match="expected callbacks as a sequence of Callback, got"):
+            Trainer(make(), sphere, callbacks=callbacks)
+        with pytest.raises(TypeError, match="expected callbacks as a sequence of Callback, got"):
+            minimize(lambda x: x.square().sum(-1), torch.zeros(2), 1.0, callbacks=callbacks)
 
     def test_callbacks_are_closed_after_an_error_and_the_generation_is_not_told(self):
         optimizer, recorder = make(), Recorder()
