@@ -1,6 +1,7 @@
 """Measure a whole generation, ask, objective and tell, on the sphere: ours and peers.
 
-The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, and evotorch.
+The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, and on
+a CPU cmaes and pycma.
 
 Population x dimensions, or problems x population x dimensions. On a GPU the objective is
 ``x.square().sum(-1)``, and the time is that of 200 generations by the clock, the last one waited for.
@@ -20,11 +21,9 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod
 from cem.graph import GenerationGraph
+from measure.generation_peers import Run, cmaes_generations, pycma_generations
 from measure.provenance import Measured
 from measure.timing import Function, Plan, times_of
-
-Run = Callable[[int], object]
-"""Runs a number of generations and waits for nothing."""
 
 GPU = ((128, 20), (1024, 100), (1024, 5000), (16_384, 100), (64, 128, 20), (1024, 128, 20))
 CPU = ((128, 20), (1000, 10), (1000, 1000))
@@ -177,6 +176,8 @@ def methods(shape: tuple[int, ...], device: str) -> dict[str, Run]:
     else:
         found["numpy.generation.eager"] = _numpy(shape, device)
         found["torch.generation.eager"] = _ten_lines(shape, device, _step)
+        found["cmaes.generation.eager"] = cmaes_generations(*shape)
+        found["pycma.generation.eager"] = pycma_generations(*shape)
     if len(shape) == 2:
         found["cem_torch.generation.eager"] = _ask_and_tell(shape, device, "torch")
     found["evotorch.generation.eager"] = _evotorch(shape, device)

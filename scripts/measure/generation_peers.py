@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 Run = Callable[[int], object]
-"""Runs a number of generations."""
+"""Runs a number of generations, and waits for none of them."""
 
 _LONGEST = 50  # generations of one search: one that goes on after it has converged drifts off to infinity
 
