@@ -46,11 +46,11 @@ struct ColumnScores {
     TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
         sums = sums + before;
         const Ints left = size(drop.first_step()) - drop.at(steps, -1);
-        sums = L::add_products(sums, drop.at(step_weights, -1), left);
+        sums = L::add_products(sums, L::weights(drop.at(step_weights, -1), L::ints(0)), left, L::ints(0));
         TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-            sums = L::add_products(sums, drop.at(height_weights, k), drop.gap(k) + L::ints(drop.shape.cells[k]));
             const Ints step = k + 1 < WIDTH ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
-            sums = L::add_products(sums, drop.at(step_weights, k), step - drop.at(steps, k));
+            sums = L::add_products(sums, L::weights(drop.at(height_weights, k), drop.at(step_weights, k)),
+                                   drop.gap(k) + L::ints(drop.shape.cells[k]), step - drop.at(steps, k));
         }
         return sums;
     }

@@ -69,9 +69,17 @@ struct FeatureList {
     template <class L>
     using Prepared = typename WithSources<Slots<L>, Features...>::Known;
 
+    // The features that `values` adds up, in pairs: one product and sum may do for two.
+    template <class F>
+    static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
+    static constexpr int PAIRS = 1 + (0 + ... + (summed<Features> ? 1 : 0)) / 2;
+
     template <class L>
-    TETRIS_FUNCTION static void load_weights(const int32_t* from, typename L::Weight (&to)[COUNT]) {
-        TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) to[i] = L::weight(from[i]);
+    TETRIS_FUNCTION static void load_weights(const int32_t* from, typename L::Weights (&to)[PAIRS]) {
+        int32_t ordered[2 * PAIRS] = {};
+        int i = 0, place = 0;
+        (set_summed<Features>(ordered, from[i++], place), ...);
+        TETRIS_UNROLL for (int k = 0; k < PAIRS; ++k) to[k] = L::weights(ordered[2 * k], ordered[2 * k + 1]);
     }
 
     template <class L>
@@ -110,15 +118,15 @@ struct FeatureList {
 
     // The weighted sums of the after-states of a drop that completes no row, without what ColumnScores and StepTable score.
     template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Scores values(const typename L::Weight* weights, const Prepared<L>& prepared,
+    TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights, const Prepared<L>& prepared,
                                                      const Drop<L, WIDTH>& drop) {
         // Those that loop come first: what is at hand before a loop has to be put aside during it.
         typename L::Ints early[COUNT];
-        typename L::Scores sums = L::scores(0);
-        int i = 0, j = 0;
+        int i = 0;
         (compute_early<Features>(early[i++], prepared, drop), ...);
-        (add<Features>(sums, weights[j], early[j], prepared, drop, j), ...);
-        return sums;
+        Sum<L> sum{L::scores(0), {}, weights};
+        add_all(sum, early, prepared, drop, std::make_integer_sequence<int, COUNT>());
+        return sum.scores;
     }
 
     // What the numerator of feature i is multiplied by.
@@ -166,15 +174,40 @@ struct FeatureList {
                                               const Drop<L, WIDTH>& drop) {
         if constexpr (F::loops) value = after_drop<F>(prepared, drop);
     }
-    template <class F, class L, int WIDTH>
-    TETRIS_FUNCTION static void add(typename L::Scores& sums, const typename L::Weight& weight, const typename L::Ints& early,
-                                    const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, int& next) {
-        ++next;
-        if constexpr (!F::zero_without_lines && !by_column<F> && F::table_steps == 0) {
+    template <class F, int SIZE>
+    TETRIS_FUNCTION static void set_summed(int32_t (&ordered)[SIZE], int32_t weight, int& place) {
+        if constexpr (summed<F>) ordered[place++] = weight;
+    }
+    // How many of the first features are summed.
+    static constexpr int summed_before(int index) {
+        constexpr bool all[] = {summed<Features>...};
+        int count = 0;
+        for (int i = 0; i < index; ++i) count += all[i];
+        return count;
+    }
+    template <class L>
+    struct Sum {
+        typename L::Scores scores;
+        typename L::Ints first;  // of a pair
+        const typename L::Weights* weights;
+    };
+    template <class L, int WIDTH, int... INDEX>
+    TETRIS_FUNCTION static void add_all(Sum<L>& sum, const typename L::Ints* early, const Prepared<L>& prepared,
+                                        const Drop<L, WIDTH>& drop, std::integer_sequence<int, INDEX...>) {
+        (add<Features, INDEX>(sum, early, prepared, drop), ...);
+    }
+    template <class F, int INDEX, class L, int WIDTH>
+    TETRIS_FUNCTION static void add(Sum<L>& sum, const typename L::Ints* early, const Prepared<L>& prepared,
+                                    const Drop<L, WIDTH>& drop) {
+        if constexpr (summed<F>) {
+            constexpr int PLACE = summed_before(INDEX);
             typename L::Ints value;
-            if constexpr (F::loops) value = early;
+            if constexpr (F::loops) value = early[INDEX];
             else value = after_drop<F>(prepared, drop);
-            sums = L::add_product(sums, weight, value);
+            const auto& weights = sum.weights[PLACE / 2];
+            if constexpr (PLACE % 2 == 1) sum.scores = L::add_products(sum.scores, weights, sum.first, value);
+            else if constexpr (PLACE + 1 == summed_before(COUNT)) sum.scores = L::add_products(sum.scores, weights, value, L::ints(0));
+            else sum.first = value;
         }
     }
 };
@@ -285,7 +318,7 @@ struct Chooser {
     const Geometry<L>& geometry;
     const int32_t* weights;
     const GameRules rules;
-    typename L::Weight lane_weights[List::COUNT];
+    typename L::Weights lane_weights[List::PAIRS];
     std::conditional_t<List::has_columns, ColumnWeights<L>, Nothing> column_weights;
     typename L::Ints too_high;             // where no piece that fits the board ends
     typename L::Ints too_high_to_survive;  // nor one that completes a row

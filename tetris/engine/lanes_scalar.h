@@ -114,7 +114,9 @@ struct ScalarLanes {
     using Mask = bool;
     using Scores = int32_t;
     using Unit = uint32_t;
-    using Weight = int32_t;
+    struct Weights {
+        int32_t first, second;
+    };
     using ColumnBits = ColumnArray<uint32_t>;
     using ColumnInts = ColumnArray<int32_t>;
     static constexpr int LANES = 1;
@@ -148,11 +150,11 @@ struct ScalarLanes {
     TETRIS_FUNCTION static auto as_ints(const Columns& value) {
         return mapped([](uint32_t x) { return static_cast<int32_t>(x); }, value);
     }
-    // As `add_product` wants it.
-    TETRIS_FUNCTION static Weight weight(int32_t value) { return value; }
-    TETRIS_FUNCTION static Scores add_product(Scores sum, Weight weight, Ints value) { return sum + weight * value; }
-    // The same with a weight a lane, of columns whose slots `weight_word` made.
-    TETRIS_FUNCTION static Scores add_products(Scores sum, Ints weights, Ints values) { return sum + weights * values; }
+    // Those of two features, as `add_products` wants them; also of a weight a lane, of columns whose slots `weight_word` made.
+    TETRIS_FUNCTION static Weights weights(Ints first, Ints second) { return {first, second}; }
+    TETRIS_FUNCTION static Scores add_products(Scores sum, Weights weights, Ints first, Ints second) {
+        return sum + weights.first * first + weights.second * second;
+    }
     TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight); }
     TETRIS_FUNCTION static int first(Scores scores) { return scores; }
     // Over all columns, for every lane.
@@ -161,7 +163,7 @@ struct ScalarLanes {
         return sum(weights * values + more_weights * more_values);
     }
 
-    // A weight of a table for each index, as `add_products` wants it.
+    // A weight of a table for each index, as `weights` wants it.
     TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) { return table[index]; }
     template <class Columns>
     TETRIS_FUNCTION static Columns weights_at(const int32_t* table, const Columns& index) {

@@ -66,7 +66,10 @@ struct VectorLanes {
     using Scores = Scores_;  // of 16-bit numbers those of lanes 0-3 and 8-11, and those of lanes 4-7 and 12-15
     using Mask = Ints;       // all ones or all zeros a lane
     using Unit = Bits;       // a power of two, or of 32 bits how far a pattern is shifted
-    using Weight = typename PartOf<Scores>::type;
+    struct Both {
+        Ints first, second;
+    };
+    using Weights = std::conditional_t<sizeof(NumberOf<Ints>) == 2, Scores, Both>;
     using ColumnBits = Bits;
     using ColumnInts = Ints;
     using Number = NumberOf<Ints>;
@@ -101,28 +104,28 @@ struct VectorLanes {
     TETRIS_FUNCTION static ColumnInts ints_everywhere(int value) { return ints(value); }
     TETRIS_FUNCTION static Scores scores(int value) { return repeat<Scores>(value); }
     TETRIS_FUNCTION static Ints as_ints(Bits value) { return as<Number>(value); }
-    // In the lower half of every number; products with values of 15 bits then have no upper half.
-    TETRIS_FUNCTION static Weight weight(int32_t value) { return repeat<Weight>(value & 0xFFFF); }
-    TETRIS_FUNCTION static Scores add_product(Scores sum, const Weight& weight, Ints value) {
-        const auto add = [&](auto x, auto y) TETRIS_INLINE {
-            auto result = x + multiply_add(y, weight);
+    // In the halves of every number, or in the lower half of two; products with values of 15 bits then have no upper half.
+    TETRIS_FUNCTION static Weights weights(int32_t first, int32_t second) {
+        return weights(as_ints(bits(weight_word(first))), as_ints(bits(weight_word(second))));
+    }
+    TETRIS_FUNCTION static Weights weights(Ints first, Ints second) {
+        if constexpr (SHORT) return interleaved(first, second);
+        else return {first, second};
+    }
+    TETRIS_FUNCTION static Scores add_products(Scores sum, Weights weights, Ints first, Ints second) {
+        const auto add = [](auto x, auto y, auto z) TETRIS_INLINE {
+            auto result = x + multiply_add(y, z);
             if constexpr (SHORT) asm("" : TETRIS_IN_REGISTER(result));  // now, not when all values have been computed and wait in memory
             return result;
         };
-        if constexpr (SHORT) return map(add, sum, interleaved(value, Ints{}));
-        else return map(add, sum, value);
-    }
-
-    TETRIS_FUNCTION static Scores add_products(Scores sum, Ints weights, Ints values) {
-        const auto add = [](auto x, auto y, auto z) TETRIS_INLINE { return x + multiply_add(y, z); };
-        if constexpr (SHORT) return map(add, sum, interleaved(values, Ints{}), interleaved(weights, Ints{}));
-        else return map(add, sum, values, weights);
+        if constexpr (SHORT) return map(add, sum, interleaved(first, second), weights);
+        else return map(add, map(add, sum, first, weights.first), second, weights.second);
     }
     TETRIS_FUNCTION static Word weight_word(int32_t weight) { return static_cast<Word>(weight & 0xFFFF); }
     TETRIS_FUNCTION static int first(Scores scores) { return scores[0]; }
     TETRIS_FUNCTION static Scores sum_of_products(ColumnInts weights, ColumnInts values, ColumnInts more_weights,
                                                   ColumnInts more_values) {
-        const Scores all = add_products(add_products(scores(0), weights, values), more_weights, more_values);
+        const Scores all = add_products(scores(0), VectorLanes::weights(weights, more_weights), values, more_values);
         return repeat<Scores>(reduced(all, ADD)[0]);
     }
 

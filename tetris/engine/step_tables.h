@@ -45,8 +45,9 @@ struct StepTable {
         TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
             const Ints first = (drop.column() + L::ints(k + FIRST_COLUMN)) << BITS;
             const int next = STEPS == 2 ? k + STEPS + 1 : 0;
-            sums = L::add_products(sums, L::weights_at(table, first + joined(after[k + STEPS], after[next])), L::ints(1));
-            sums = L::add_products(sums, L::weights_at(table, first + joined(before[k + STEPS], before[next])), L::ints(-1));
+            const Ints now = L::weights_at(table, first + joined(after[k + STEPS], after[next]));
+            const Ints then = L::weights_at(table, first + joined(before[k + STEPS], before[next]));
+            sums = L::add_products(sums, L::weights(now, then), L::ints(1), L::ints(-1));
         }
         return sums;
     }
