@@ -289,7 +289,7 @@ class CrossEntropyMethod(Readout):
             optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
         candidates = self._draw()
-        # A sampler of the caller's may draw others when it is asked again; see _is_as_drawn.
+        # A sampler of the caller's may draw others the next time; see _is_as_drawn.
         kept = candidates.clone() if self._own_sampler and candidates.is_cpu else None
         self._asked = candidates, version(candidates), kept
         return candidates.numpy() if self._numpy else candidates
@@ -456,7 +456,8 @@ class CrossEntropyMethod(Readout):
     def _is_as_drawn(self, candidates: Tensor, kept: Tensor | None) -> bool:
         """Return False if NumPy has changed candidates: torch does not see that.
 
-        Memory that NumPy was given cannot be resized any more. Its candidates are drawn again.
+        Memory that NumPy was given cannot be resized any more. Its candidates are compared with the copy that
+        was kept, or drawn again.
         """
         if not candidates.is_cpu or candidates.untyped_storage().resizable():
             return True

@@ -9,13 +9,13 @@ A process of its own, so that it can fork: a fork from pytest would inherit its 
 import json
 import os
 import random
-import signal
 import sys
-import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 import torch
+from killing import kill_later
 
 import cem.trainer
 from cem import Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
@@ -68,17 +68,6 @@ def newest(folder):
     return max(Checkpointer(folder).paths(), default=0)
 
 
-def kill_later(child, folder, moments, generations):
-    """Kill the child at a random moment: some generations on, or in the first milliseconds of its life."""
-    if moments.random() < 0.75:
-        goal = min(newest(folder) + moments.randint(1, 20), generations - 1)
-        while newest(folder) < goal and os.waitpid(child, os.WNOHANG) == (0, 0):
-            time.sleep(0.0005)
-    time.sleep(moments.uniform(0.0, 0.01))
-    os.kill(child, signal.SIGKILL)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the run ended before it was killed"
-
-
 def outcome(folder):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     timeless = [{k: v for k, v in line.items() if k not in ("seconds", "elapsed_s")} for line in lines]
@@ -94,7 +83,9 @@ def main(root, generations, kills):
     moments = random.Random(0)
     steps = []
     for count in range(kills):
-        kill_later(start(killed, generations, deferred=count % 2 == 0), killed, moments, generations)
+        child = start(killed, generations, deferred=count % 2 == 0)
+        was_killed = kill_later(child, partial(newest, killed), moments, 20, generations - 1)
+        assert was_killed, "the run ended before it was killed"
         steps.append(newest(killed))
     assert os.waitpid(start(killed, generations, deferred=True), 0)[1] == 0
     print(json.dumps({"whole": outcome(whole), "killed": outcome(killed), "steps": steps}))

@@ -10,7 +10,8 @@ import cem
 def test_a_run_killed_at_random_moments_is_bit_for_bit_the_run_never_stopped(tmp_path):
     script = Path(__file__).with_name("kill_and_resume.py")
     command = [sys.executable, str(script), str(tmp_path), "400", "25"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cem.__file__).parents[1])}
+    paths = os.pathsep.join([str(Path(cem.__file__).parents[1]), str(Path(__file__).parents[1])])
+    environment = {**os.environ, "PYTHONPATH": paths}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

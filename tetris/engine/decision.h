@@ -72,7 +72,7 @@ struct FeatureList {
     // The features that `values` adds up, in pairs: one product and sum may do for two.
     template <class F>
     static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
-    static constexpr int PAIRS = 1 + (0 + ... + (summed<Features> ? 1 : 0)) / 2;
+    static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0)), PAIRS = SUMMED / 2 + 1;
 
     template <class L>
     TETRIS_FUNCTION static void load_weights(const int32_t* from, typename L::Weights (&to)[PAIRS]) {
@@ -122,10 +122,10 @@ struct FeatureList {
                                                      const Drop<L, WIDTH>& drop) {
         // Those that loop come first: what is at hand before a loop has to be put aside during it.
         typename L::Ints early[COUNT];
-        int i = 0;
+        int i = 0, j = 0;
         (compute_early<Features>(early[i++], prepared, drop), ...);
-        Sum<L> sum{L::scores(0), {}, weights};
-        add_all(sum, early, prepared, drop, std::make_integer_sequence<int, COUNT>());
+        Sum<L> sum{L::scores(0), weights};
+        (add<Features>(sum, early[j++], prepared, drop), ...);
         return sum.scores;
     }
 
@@ -178,35 +178,25 @@ struct FeatureList {
     TETRIS_FUNCTION static void set_summed(int32_t (&ordered)[SIZE], int32_t weight, int& place) {
         if constexpr (summed<F>) ordered[place++] = weight;
     }
-    // How many of the first features are summed.
-    static constexpr int summed_before(int index) {
-        constexpr bool all[] = {summed<Features>...};
-        int count = 0;
-        for (int i = 0; i < index; ++i) count += all[i];
-        return count;
-    }
     template <class L>
     struct Sum {
         typename L::Scores scores;
-        typename L::Ints first;  // of a pair
         const typename L::Weights* weights;
+        typename L::Ints first = {};  // of a pair
+        int place = 0;                // of the next feature among those summed
     };
-    template <class L, int WIDTH, int... INDEX>
-    TETRIS_FUNCTION static void add_all(Sum<L>& sum, const typename L::Ints* early, const Prepared<L>& prepared,
-                                        const Drop<L, WIDTH>& drop, std::integer_sequence<int, INDEX...>) {
-        (add<Features, INDEX>(sum, early, prepared, drop), ...);
-    }
-    template <class F, int INDEX, class L, int WIDTH>
-    TETRIS_FUNCTION static void add(Sum<L>& sum, const typename L::Ints* early, const Prepared<L>& prepared,
+    template <class F, class L, int WIDTH>
+    TETRIS_FUNCTION static void add(Sum<L>& sum, const typename L::Ints& early, const Prepared<L>& prepared,
                                     const Drop<L, WIDTH>& drop) {
         if constexpr (summed<F>) {
-            constexpr int PLACE = summed_before(INDEX);
             typename L::Ints value;
-            if constexpr (F::loops) value = early[INDEX];
+            if constexpr (F::loops) value = early;
             else value = after_drop<F>(prepared, drop);
-            const auto& weights = sum.weights[PLACE / 2];
-            if constexpr (PLACE % 2 == 1) sum.scores = L::add_products(sum.scores, weights, sum.first, value);
-            else if constexpr (PLACE + 1 == summed_before(COUNT)) sum.scores = L::add_products(sum.scores, weights, value, L::ints(0));
+            const auto& weights = sum.weights[sum.place / 2];
+            const bool second = sum.place % 2 == 1;
+            ++sum.place;
+            if (second) sum.scores = L::add_products(sum.scores, weights, sum.first, value);
+            else if (sum.place == SUMMED) sum.scores = L::add_products(sum.scores, weights, value, L::ints(0));
             else sum.first = value;
         }
     }

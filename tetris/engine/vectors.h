@@ -56,6 +56,7 @@ template <class V>
 using NumberOf = std::decay_t<decltype(std::declval<const V&>()[0])>;
 template <class V>
 constexpr int NUMBERS = sizeof(V) / sizeof(NumberOf<V>);
+
 // A function of registers, of all that a vector has.
 template <class Function, class V, class... More>
 TETRIS_FUNCTION auto map(const Function& function, V a, More... more) {

@@ -297,7 +297,7 @@ def test_run_in_progress_is_left_alone(script: Script, whole: Path) -> None:
 
 def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -> None:
     helper = Path(__file__).with_name("kill_and_resume_training.py")
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "scripts")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     ended = subprocess.run(
         [sys.executable, str(helper), str(tmp_path), "10"],
         env={**os.environ, "PYTHONPATH": paths},
