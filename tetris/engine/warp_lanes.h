@@ -40,15 +40,14 @@ struct WarpLanes : ThreadLanes {
     __device__ static T at(const WarpColumns<T>& columns, const ShapeLanes<WarpLanes, WIDTH>& shape, int k) {
         return columns[shape.column.value + k + FIRST_COLUMN];
     }
+    // A thread that has none to its side keeps its own number: no feature asks for what is beside the slots.
     template <class T>
     __device__ static WarpColumns<T> left(const WarpColumns<T>& columns) {
-        const T value = __shfl_up_sync(~0u, columns.own, 1);
-        return {lane() > 0 ? value : T(0)};
+        return {__shfl_up_sync(~0u, columns.own, 1)};
     }
     template <class T>
     __device__ static WarpColumns<T> right(const WarpColumns<T>& columns) {
-        const T value = __shfl_down_sync(~0u, columns.own, 1);
-        return {lane() + 1 < SLOTS ? value : T(0)};
+        return {__shfl_down_sync(~0u, columns.own, 1)};
     }
     __device__ static int sum(const ColumnInts& columns) { return sum_of_warp(columns.own); }
     __device__ static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values, const ColumnInts& more_weights,
@@ -61,17 +60,11 @@ struct WarpLanes : ThreadLanes {
     __device__ static Bits or_all(const ColumnBits& columns) { return union_of_warp(columns.own); }
     __device__ static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
     __device__ static ColumnBits or_up_to(ColumnBits columns) {
-        TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) {
-            const Word other = __shfl_up_sync(~0u, columns.own, step);
-            columns.own |= lane() >= step ? other : 0;
-        }
+        TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) columns.own |= __shfl_up_sync(~0u, columns.own, step);
         return columns;
     }
     __device__ static ColumnBits or_from(ColumnBits columns) {
-        TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) {
-            const Word other = __shfl_down_sync(~0u, columns.own, step);
-            columns.own |= lane() + step < WARP ? other : 0;
-        }
+        TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) columns.own |= __shfl_down_sync(~0u, columns.own, step);
         return columns;
     }
     __device__ static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
