@@ -119,11 +119,6 @@ struct RowGaps {
         const auto empty = L::without(board.geometry.inside, board.cells);
         return L::count_bits(empty & L::bits_everywhere(static_cast<typename L::Word>(rows)));
     }
-    // The empty cells that have one of those given to their left.
-    template <class L>
-    TETRIS_FUNCTION static auto among_next(const typename L::ColumnBits& empty, const typename L::ColumnBits& given) {
-        return empty & L::left(L::or_up_to(given));
-    }
 };
 
 // The empty cells of rows that are chosen by which rows hold holes: `Self::covers(rows)`.
@@ -162,7 +157,8 @@ struct NearlyFullRows : FeatureBase {
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
         const auto empty = L::without(board.geometry.inside, board.cells);
-        return popcount(L::or_columns(empty) & ~L::or_columns(RowGaps::among_next<L>(empty, empty)));
+        // Less the rows with one that has another to its left.
+        return popcount(L::or_columns(empty) & ~L::or_columns(empty & L::left(L::or_up_to(empty))));
     }
     // A row that gets n cells has to have n + 1 empty ones before. The piece that is four columns wide has one row.
     template <class L, int WIDTH>
