@@ -33,7 +33,7 @@ from tetris.commands.command_line import one_line_errors
 TESTS, TOOLS = "tests", ("memcheck", "racecheck", "initcheck")
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
 NAMESPACE = "tetris::"  # what the names of this project's kernels hold
-TIMEOUT_S = 420  # the most that a file of tests may take under a tool: hosts differ by a factor of two
+TIMEOUT_S = 600  # the most that a file of tests may take under a tool: hosts differ by a factor of two
 
 # Races are looked for in shared memory, which is a kernel's own; the other tools have to see who writes what.
 FILTERS = {"racecheck": ("--kernel-name=kns=tetris",)}
@@ -47,7 +47,7 @@ _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not graph and not captured and not python_
 # see; racecheck breaks such kernels where it is told to leave them alone.
 _LARGE_HALF = "(300x80x80 and float16)"
 # A decision of these tests' many games takes racecheck more than a second; others play as many for a few.
-_MANY_DECISIONS = "((test_rollout_cuda and (20000 or one_candidate)) or test_a_gpu_finds_what_the_cpu_does)"
+_MANY_DECISIONS = "((test_rollouts_cuda and (20000 or one_candidate)) or test_a_gpu_finds_what_the_cpu_does)"
 SELECTED = {
     "memcheck": _LEFT_OUT_UNCACHED,
     "racecheck": f"{LEFT_OUT} and not {_LARGE_HALF} and not {_MANY_DECISIONS}",
@@ -102,7 +102,7 @@ def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
     uncached = {} if tool == "racecheck" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     found = run_pytest([*sanitizer, "--log-file", str(log), *pytest], uncached)
     if found["returncode"] in _TIMED_OUT:
-        raise RuntimeError(f"expected {tool} of {test.name} to be done in {TIMEOUT_S} s")
+        found["failures"] = [f"{test.name}: not done in {TIMEOUT_S} s"]
     ours, others = split_records(log.read_text(errors="replace") if log.is_file() else "")
     return {**found, "errors": len(ours), "elsewhere": len(others), "records": ours[:5]}
 
@@ -117,11 +117,8 @@ def find_tests() -> list[Path]:
 def run_tool(tool: str) -> dict[str, Any]:
     """Run all files of GPU tests under a tool, a few side by side; what it found."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
-        runs = [pool.submit(run_file, tool, Path(folder, f"{test.stem}.log"), test) for test in find_tests()]
-        try:
-            found = [each.result() for each in runs]
-        finally:
-            pool.shutdown(cancel_futures=True)
+        tests = find_tests()
+        found = list(pool.map(lambda test: run_file(tool, Path(folder, f"{test.stem}.log"), test), tests))
     totals = {key: sum(each[key] for each in found) for key in ("errors", "elsewhere", "passed", "failed")}
     texts = {key: [text for each in found for text in each[key]] for key in ("records", "failures")}
     return {"tool": tool, **totals, **texts}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from measure import provenance, sanitizers
-from measure.sanitizers import run_file, split_records
+from measure.processes import python
+from measure.sanitizers import PYTEST, SANITIZED, SELECTED, run_file, split_records
 
 Script = Callable[..., Any]
 
@@ -62,6 +64,13 @@ def test_a_crash_under_the_sanitizer_is_a_failure(
     found = run_file("memcheck", tmp_path / "log", Path("test_nothing.py"))
     assert (found["passed"], found["failed"]) == counts
     assert found["failures"] == (["tests/a.py::b[1] - assert 0"] if "FAILED" in program else [])
+
+
+def test_what_a_tool_leaves_out_are_names_of_tests() -> None:
+    collected = python(*PYTEST, "--collect-only", *SANITIZED)
+    words = {word for selection in SELECTED.values() for word in re.findall(r"\w+", selection)}
+    unknown = {word for word in words - {"and", "or", "not"} if word not in collected}
+    assert unknown == set()
 
 
 @pytest.fixture
