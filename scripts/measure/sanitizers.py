@@ -101,9 +101,12 @@ def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
     # Except where races are looked for, each tensor is an allocation of its own.
     uncached = {} if tool == "racecheck" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     found = run_pytest([*sanitizer, "--log-file", str(log), *pytest], uncached)
-    if found["returncode"] in _TIMED_OUT:
-        found["failures"] = [f"{test.name}: not done in {TIMEOUT_S} s"]
     ours, others = split_records(log.read_text(errors="replace") if log.is_file() else "")
+    if found["failed"] and not found["failures"]:
+        ended = (
+            "not done in time" if found["returncode"] in _TIMED_OUT else f"ended with {found['returncode']}"
+        )
+        found["failures"] = [f"{test.name}: {ended}", found["summary"], *others[:1]]
     return {**found, "errors": len(ours), "elsewhere": len(others), "records": ours[:5]}
 
 
