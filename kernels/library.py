@@ -49,12 +49,12 @@ def is_transformed() -> bool:
 
     The operators have no rules for them; their references, plain PyTorch, have.
     """
-    return not _is_compiling() and (forward_ad._current_level >= 0 or _are_transforms_active())
+    return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
 def is_traced_or_transformed() -> bool:
     """Returns whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
-    return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
+    return _is_traced() or is_transformed()
 
 
 _is_compiling = torch.compiler.is_compiling

@@ -139,12 +139,27 @@ def cem_update(
             ranked=ranked,
         )
     try:
-        if fitness.requires_grad or candidates.requires_grad or distribution.requires_grad:
-            fitness, candidates, distribution = fitness.detach(), candidates.detach(), distribution.detach()
-        arguments: Any = (
-            *(fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor),
-            *(num_elites, maximize, VARIANCES[variance_about], *options),
+        tensors: Any = (
+            fitness,
+            candidates,
+            distribution,
+            record,
+            generation,
+            extra_variance,
+            weights,
+            std_floor,
         )
+        if (
+            fitness.requires_grad
+            or candidates.requires_grad
+            or distribution.requires_grad
+            or record.requires_grad
+            or (extra_variance is not None and extra_variance.requires_grad)
+            or (weights is not None and weights.requires_grad)
+            or (std_floor is not None and std_floor.requires_grad)
+        ):
+            tensors = [None if each is None else each.detach() for each in tensors]
+        arguments: Any = (*tensors, num_elites, maximize, VARIANCES[variance_about], *options)
         result: Updated
         if not _is_traced():
             try:

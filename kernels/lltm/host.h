@@ -151,19 +151,27 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
+// Calls an operator that writes into `out`: autocast, which may be on, changes the types of the others.
 template <class... Arguments>
-Tensor call(const char* name, const Arguments&... arguments) {
-  std::array<StableIValue, sizeof...(arguments)> stack{torch::stable::detail::from(arguments)...};
-  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION));
+Tensor call_into(const Tensor& out, const char* name, const Arguments&... arguments) {
+  std::array<StableIValue, sizeof...(arguments) + 1> stack{torch::stable::detail::from(arguments)...,
+                                                           torch::stable::detail::from(out)};
+  TORCH_ERROR_CODE_CHECK(torch_call_dispatcher(name, "out", stack.data(), TORCH_ABI_VERSION));
   return torch::stable::detail::to<Tensor>(stack[0]);
 }
 
 inline Tensor concatenate(const Tensor& old_h, const Tensor& input) {
-  return call("aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
+  const Tensor joined = empty(input, {input.size(0), old_h.size(1) + input.size(1)});
+  return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
 inline Tensor linear(const Tensor& input, const Tensor& weights, const Tensor& bias, const Tensor& old_h) {
-  return call("aten::linear", concatenate(old_h, input), weights, std::optional<Tensor>(bias));
+  const Tensor gates = empty(input, {input.size(0), weights.size(0)});
+  return call_into(gates, "aten::linear", concatenate(old_h, input), weights, std::optional<Tensor>(bias));
+}
+
+inline Tensor product(const Tensor& a, const Tensor& b) {
+  return call_into(empty(a, {a.size(0), b.size(1)}), "aten::mm", a, b);
 }
 
 // The gradients that follow from those of the gates by products; one that is not wanted is empty.
@@ -172,17 +180,17 @@ inline Backward products(const Tensor& d_gates, const Tensor& d_old_cell, const 
   const int64_t states = old_h.size(1);
   std::optional<Tensor> d_input, d_weights, d_bias, d_old_h;
   if (wanted.parameters) {
-    d_weights = call("aten::mm", torch::stable::transpose(d_gates, 0, 1), concatenate(old_h, input));
+    d_weights = product(torch::stable::transpose(d_gates, 0, 1), concatenate(old_h, input));
     const int64_t rows = 0;
-    d_bias = torch::stable::sum(d_gates, torch::headeronly::IntHeaderOnlyArrayRef(&rows, 1));
+    d_bias = empty(input, {d_gates.size(1)});
+    torch::stable::sum_out(*d_bias, d_gates, torch::headeronly::IntHeaderOnlyArrayRef(&rows, 1));
   }
   // Two products with two results: one product's halves would share their memory.
   if (wanted.old_h) {
-    d_old_h = call("aten::mm", d_gates, torch::stable::narrow(const_cast<Tensor&>(weights), 1, 0, states));
+    d_old_h = product(d_gates, torch::stable::narrow(const_cast<Tensor&>(weights), 1, 0, states));
   }
   if (wanted.input) {
-    Tensor of_input = torch::stable::narrow(const_cast<Tensor&>(weights), 1, states, input.size(1));
-    d_input = call("aten::mm", d_gates, of_input);
+    d_input = product(d_gates, torch::stable::narrow(const_cast<Tensor&>(weights), 1, states, input.size(1)));
   }
   const auto result = [&](const std::optional<Tensor>& gradient) {
     return gradient ? *gradient : nothing(input);

@@ -49,6 +49,10 @@ def lltm(
         TypeError: an argument is no tensor, or a type does not fit.
         BuildError: the operator could not be built.
     """
+    if is_transformed():
+        _check(input, weights, bias, old_h, old_cell)
+        with torch.autocast(input.device.type, enabled=False):
+            return lltm_reference(input, weights, bias, old_h, old_cell)
     if torch.compiler.is_compiling():
         _check(input, weights, bias, old_h, old_cell)
         LIBRARY.ensure(input)
@@ -56,8 +60,6 @@ def lltm(
         return new_h, new_cell
     if not _fits(input, weights, bias, old_h, old_cell):
         _check(input, weights, bias, old_h, old_cell)
-    if is_transformed():
-        return lltm_reference(input, weights, bias, old_h, old_cell)
     LIBRARY.ensure(input)
     # Operators whose autograd is registered with torch pass through much more Python than _Cell does.
     if torch.is_grad_enabled() and (
@@ -166,7 +168,8 @@ def _backward(
     input, weights, bias, old_h, new_cell, gates = ctx.saved_tensors  # noqa: A001
     of_input, of_weights, of_bias, of_old_h, of_old_cell = ctx.needs_input_grad
     if torch.is_grad_enabled():  # create_graph=True
-        gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
+        with torch.autocast(input.device.type, enabled=False):
+            gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
     else:
         gradients = torch.ops.cem_tetris.lltm_backward.default(
             grad_h,

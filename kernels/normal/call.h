@@ -84,7 +84,8 @@ std::tuple<Tensor, Tensor> backward(const Tensor& grad, int64_t seed, std::optio
                                     bool shared_noise, bool antithetic, bool dim_first) {
   const Tensor gradient = torch::stable::contiguous(grad);
   const Known like(grad);
-  const int64_t leading = like.sizes.size() - 2;
+  const int64_t leading = static_cast<int64_t>(like.sizes.size()) - 2;
+  STD_TORCH_CHECK(leading >= 0, "sample_normal: expected a gradient of two dimensions or more");
   const int64_t dimensions = like.sizes[leading + (dim_first ? 0 : 1)],
                 samples = like.sizes[leading + (dim_first ? 1 : 0)];
   Origin origin{seed, generation, std::move(seed_tensor), std::move(generation_tensor)};

@@ -296,6 +296,20 @@ def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]
     assert not any(x.requires_grad for x in result)
 
 
+@pytest.mark.parametrize("update", [cem_update, cem_update_reference])
+@pytest.mark.parametrize("name", ["record", "extra_variance", "weights", "std_floor"])
+def test_nor_where_another_argument_has(update: Callable[..., tuple[Tensor, ...]], name: str) -> None:
+    fitness, candidates, distribution, record, generation = problem()
+    options = {
+        "extra_variance": torch.ones(1, dtype=torch.float64),
+        "weights": torch.ones(5, dtype=torch.float64),
+        "std_floor": torch.ones(candidates.shape[-1], dtype=candidates.dtype),
+    }
+    {**options, "record": record}[name].requires_grad_()
+    result = update(fitness, candidates, distribution, record, generation, 5, maximize=False, **options)
+    assert not any(x.requires_grad for x in result)
+
+
 @pytest.mark.slow
 def test_threads_change_nothing() -> None:
     inputs = problem((3,), 5000, 300)

@@ -58,6 +58,21 @@ def test_results_and_gradients_match_the_reference_in_float64(device, size, dtyp
         torch.testing.assert_close(ours.double() / scale, expected / scale, **TOLERANCES[dtype])
 
 
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("size", [(5, 6, 7), (256, 128, 256), (33, 700, 5)], ids=str)
+@pytest.mark.parametrize("device", contract.DEVICES)
+def test_autocast_does_not_reach_in(device, size, dtype):
+    inputs = cell_inputs(size, device, dtype)
+    expected = results_and_gradients(lltm, inputs)
+    with torch.autocast(device):
+        actual = results_and_gradients(lltm, inputs)
+        new_h, _ = lltm(*(x.requires_grad_() for x in inputs))
+        (gradient,) = torch.autograd.grad(new_h.float().sum(), inputs[0], create_graph=True)
+    assert gradient.dtype == dtype
+    for ours, theirs in zip(actual, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("device", contract.DEVICES)
 @pytest.mark.parametrize("wanted", range(5))
 def test_the_gradient_of_one_argument_alone_is_the_same(device, wanted):

@@ -266,6 +266,13 @@ def test_opcheck(device: str) -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_the_backward_operator_refuses_a_gradient_that_can_be_none(shape: tuple[int, ...]) -> None:
+    seeded(*parameters(5))  # loads it
+    with pytest.raises(RuntimeError, match="two dimensions or more"):
+        torch.ops.cem_tetris.sample_normal_backward(torch.ones(shape), 1, None, 0, None, False, False, True)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_compiles(device: str) -> None:
     mean, std = (x.requires_grad_() for x in parameters(5, device=device))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, jacfwd, vmap
+from torch.autograd import forward_ad
+from torch.func import functional_call, grad, jacfwd, jvp, vmap
 
 from kernels.elementwise_mult import elementwise_mult
 from kernels.lltm import LLTM, lltm
@@ -52,6 +53,22 @@ def test_derivatives_are_those_of_the_backward_pass(name: str) -> None:
     torch.testing.assert_close(grad(lambda x: f(x).sum())(x), expected.flatten(0, -2).sum(0))
     dual = torch.autograd.functional.jacobian(f, x, strategy="forward-mode", vectorize=True)
     torch.testing.assert_close(dual, expected)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_they_are_under_torch_compile_too(name: str) -> None:
+    f = OPERATORS[name]
+    x, direction = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    expected = torch.autograd.functional.jacobian(f, x)
+    compiled = torch.compile(grad(lambda x: f(x).sum()), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), expected.flatten(0, -2).sum(0))
+    compiled = torch.compile(lambda x: jvp(f, (x,), (direction,))[1], backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), expected.sum(-1))
+    compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+    compiled(x)  # without a tangent at first
+    with forward_ad.dual_level():
+        dual = compiled(forward_ad.make_dual(x, direction))
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, expected.sum(-1))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
