@@ -55,7 +55,8 @@ from kernels.toolchain import (
 
 __all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
 
-_KEY_FORMAT = 2
+_KEY_FORMAT = 3
+_NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
 _HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 
 _loaded: dict[Extension, Path] = {}
@@ -232,8 +233,16 @@ class Extension:
         }
 
     def _tools(self) -> dict[str, Any]:
-        nvcc = self._nvcc()
-        return {"compiler": find_compiler().version, "nvcc": nvcc.release if nvcc is not None else None}
+        nvcc, compiler = self._nvcc(), find_compiler()
+        options = [
+            *compiler.options,
+            *(os.environ.get(name, "") for name in _NVCC_VARIABLES if nvcc is not None),
+        ]
+        return {
+            "compiler": compiler.version,
+            "nvcc": nvcc.release if nvcc is not None else None,
+            "options": [option for option in options if option],
+        }
 
     def _need(self, *, any_tools: bool) -> prebuilt.Need:
         """Returns what a library has to agree with. nvcc, where it is, compiles rather than the driver."""

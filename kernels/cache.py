@@ -27,7 +27,6 @@ from kernels.toolchain import BuildError
 
 VARIABLE = "CEM_TETRIS_CACHE"
 _WORK_SUFFIX = ".work"
-_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _POLL_SECONDS = 0.05
 _QUIET_SECONDS = 5.0
 
@@ -144,7 +143,7 @@ def lock(library: Path) -> Iterator[None]:
     """
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(library.with_suffix(".lock"), _LOCK_FLAGS, 0o644)
+        handle = _open_lock(library.with_suffix(".lock"))
     except OSError as error:
         raise _unusable(library.parent, error) from error
     try:
@@ -154,6 +153,13 @@ def lock(library: Path) -> Iterator[None]:
         # Unlocked first: a process forked meanwhile has the file open too, and closing it would not free it.
         fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:  # another user's, which can be locked all the same
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _unusable(folder: Path, error: OSError) -> BuildError:
@@ -223,7 +229,7 @@ def sweep(library: Path) -> None:
             shutil.rmtree(work, ignore_errors=True)
             continue
         with contextlib.suppress(OSError):
-            handle = os.open(library.with_name(f"{stem}.lock"), _LOCK_FLAGS, 0o644)
+            handle = _open_lock(library.with_name(f"{stem}.lock"))
             try:
                 if _try_lock(handle):
                     shutil.rmtree(work, ignore_errors=True)

@@ -68,7 +68,7 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
         CompilerMissingError: there is none that works, or it does not fit the headers beside it.
     """
     home = os.environ.get("CUDA_HOME", "").strip()
-    chosen = _ask(Path(home) / "bin" / "nvcc", "CUDA_HOME") if home else None
+    chosen = _ask(Path(os.path.abspath(home), "bin", "nvcc"), "CUDA_HOME") if home else None
     if chosen is None:
         found = [nvcc for nvcc in (_ask(*candidate) for candidate in _candidates()) if nvcc is not None]
         if not found:
@@ -98,7 +98,7 @@ def _check_headers(nvcc: Nvcc, cuda: str | None) -> None:
 def _candidates() -> Iterator[tuple[Path, str]]:
     on_path = shutil.which("nvcc")
     if on_path is not None:
-        yield Path(on_path), "PATH"
+        yield Path(os.path.abspath(on_path)), "PATH"
     for folder in _wheel_dirs():
         yield from ((folder / name, "packages") for name in _WHEEL_NVCC)
 

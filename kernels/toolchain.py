@@ -60,8 +60,16 @@ class Compiler:
     @property
     def program(self) -> str:
         """The compiler itself, without a caching wrapper before it: what ``nvcc -ccbin`` wants."""
-        names = [word for word in self.command if Path(word).name not in _COMPILER_WRAPPERS]
-        return names[0] if names else self.command[0]
+        return self._words[0] if self._words else self.command[0]
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What ``$CXX`` tells the compiler besides, for example ``("-O0",)``."""
+        return self._words[1:]
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return tuple(word for word in self.command if Path(word).name not in _COMPILER_WRAPPERS)
 
 
 @dataclass(frozen=True)
@@ -122,9 +130,10 @@ def find_compiler() -> Compiler:
     except ValueError:  # a quotation mark without its partner
         candidates = []
     for command in candidates:
-        program = shutil.which(command[0])
-        if program is None:
+        found = shutil.which(command[0])
+        if found is None:
             continue
+        program = os.path.abspath(found)  # the build has a folder of its own
         version = _first_version_line((program, *command[1:]))
         if version:
             return Compiler((program, *command[1:]), version)

@@ -14,6 +14,7 @@ import torch
 
 import kernels.build
 from kernels import BuildError, CompilerMissingError, Extension, cache
+from kernels.cuda import Nvcc
 from kernels.toolchain import find_compiler
 
 Write = Callable[..., Extension]
@@ -122,6 +123,29 @@ def test_the_path_follows_the_options(
     extension = write_library()
 
     assert dataclasses.replace(extension, **change).library_path() != extension.library_path()  # type: ignore[arg-type]
+
+
+def test_the_path_follows_the_options_of_cxx(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extension, (compiler, *_) = write_library(), find_compiler().command
+    plain = extension.library_path()
+    monkeypatch.setenv("CXX", compiler)
+    assert extension.library_path() == plain
+    monkeypatch.setenv("CXX", f"{compiler} -fsanitize=address")
+    assert extension.library_path() != plain
+
+
+@pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"])
+def test_the_path_follows_the_options_of_nvcc(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    nvcc = Nvcc(Path("nvcc"), "13.0", "V13.0.88", "PATH")
+    monkeypatch.setattr(Extension, "_nvcc", lambda self: nvcc if self.cuda else None)
+    host = Extension("probe", (PROBE,))
+    device = Extension("probe", (PROBE,), cuda=True)
+    before = host._tools(), device._tools()
+    monkeypatch.setenv(variable, "--use_fast_math")
+    assert host._tools() == before[0]
+    assert device._tools() != before[1]
 
 
 def test_the_path_follows_sources_and_headers(

@@ -65,6 +65,21 @@ def test_two_processes_that_start_at_once_build_once(
     assert sorted(err.count("building answer") for _, err in answers) == [0, 1]
 
 
+def test_a_lock_of_another_user_can_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "answer.so"
+    library.with_suffix(".lock").touch()
+    opened = os.open
+
+    def as_another_user(path: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", as_another_user)
+    with cache.lock(library), library.with_suffix(".lock").open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_a_killed_build_neither_blocks_nor_poisons_the_next(
     cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

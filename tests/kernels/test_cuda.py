@@ -66,6 +66,10 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
     assert find_nvcc("13.0") == Nvcc(at_home, "12.8", "V12.8.88", "CUDA_HOME")
 
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_HOME", "home")
+    assert find_nvcc().path == at_home
+
 
 def test_nvcc_of_the_major_version_of_torch_is_preferred(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
     packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
