@@ -103,11 +103,9 @@ def as_real(name: str, value: Any) -> Tensor:
         TypeError: If it is not convertible, or its dtype is none of ``_REAL``.
     """
     try:
-        if isinstance(value, np.ndarray):  # torch takes no negative strides, and warns of read-only memory
-            value = np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
         dtype = None if hasattr(value, "dtype") else torch.float64
-        tensor = torch.as_tensor(value, dtype=dtype).detach()
+        tensor = torch.as_tensor(as_torch_takes_it(value), dtype=dtype).detach()
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
             raise TypeError("it is sparse, quantised or without values")
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -115,6 +113,13 @@ def as_real(name: str, value: Any) -> Tensor:
     if tensor.dtype not in _REAL:
         raise TypeError(f"expected real numbers for {name} of {_DTYPES}, got {tensor.dtype}")
     return tensor
+
+
+def as_torch_takes_it(value: Any) -> Any:
+    """Return an array as torch takes one: of the machine's byte order, without negative strides, writable."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
 
 
 def check_device(device: str | torch.device) -> torch.device:

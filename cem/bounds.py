@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 BOUND_HANDLING = ("clamp", "reflect", "resample", "transform")
-_EDGE = 1e-6  # of half a width: how near to a face the transform of a point is told apart from it
+_MIDDLE = 0.5  # of half a width: points beyond it are measured from the nearer face
 
 
 def keep_inside(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor, handling: str) -> Tensor:
@@ -67,17 +67,26 @@ def _truncated(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) 
 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Return the points of the box for points without bounds; increasing, and smooth."""
+    """Return the points of the box for points without bounds; increasing, smooth, and never on a face."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2  # the sum of two limits may overflow
-    both = middle + half * torch.tanh((y - middle) / half)
+    place = (y - middle) / half
+    from_low, from_high = half * (2 * torch.sigmoid(2 * place)), half * (2 * torch.sigmoid(-2 * place))
+    near_face = torch.where(place < 0, low + from_low, high - from_high)  # the same, measured from there
+    both = torch.where(place.abs() < _MIDDLE, middle + half * torch.tanh(place), near_face)
     above, below = low + torch.nn.functional.softplus(y - low), high - torch.nn.functional.softplus(high - y)
-    return _choose(y, low, high, both, above, below)
+    least, most = torch.nextafter(low, high), torch.nextafter(high, low)
+    inside = torch.minimum(torch.maximum(_choose(y, low, high, both, above, below), least), most)
+    return torch.where(low == high, low + torch.zeros_like(y), inside)
 
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Return the inverse of ``into_box``; a point on a face counts as one very near to it."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
-    both = middle + half * torch.atanh(((x - middle) / half).clamp(-1 + _EDGE, 1 - _EDGE))
+    place = (x - middle) / half
+    nearest = (torch.finfo(x.dtype).eps * half).clamp(min=torch.finfo(x.dtype).tiny)
+    from_low, from_high = (torch.maximum(each, nearest) for each in (x / 2 - low / 2, high / 2 - x / 2))
+    near_face = (from_low.log() - from_high.log()) / 2
+    both = middle + half * torch.where(place.abs() < _MIDDLE, torch.atanh(place), near_face)
     above, below = low + _inverse_softplus(x - low), high - _inverse_softplus(high - x)
     return _choose(x, low, high, both, above, below)
 
@@ -99,8 +108,8 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> tu
     inside = torch.minimum(torch.maximum(mean, low + inset), high - inset)
     both = 1 - ((inside - middle) / half).square()
     slope = _choose(inside, low, high, both, -torch.expm1(low - inside), -torch.expm1(inside - high))
-    widest = torch.maximum(std, torch.where(half.isfinite(), half, 1.0))
-    wide = torch.minimum(std / slope.clamp(min=_EDGE), widest)
+    widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
+    wide = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
     bounded = (low.isfinite() | high.isfinite()) & (low < high)
     return out_of_box(inside, low, high), torch.where(bounded, wide, std)
 
@@ -113,5 +122,5 @@ def _choose(x: Tensor, low: Tensor, high: Tensor, both: Tensor, above: Tensor, b
 
 
 def _inverse_softplus(x: Tensor) -> Tensor:
-    x = x.clamp(min=_EDGE)
+    x = x.clamp(min=torch.finfo(x.dtype).eps ** 2)
     return x + torch.log(-torch.expm1(-x))

@@ -32,12 +32,14 @@ class RunPlan:
         generations: The generations to be told in the end; None: no limit.
         time_limit_s: The time limit of this run, in seconds; None: no limit.
         costs: The relative cost of each generation; empty: all the same.
+        record_every: The generations from one record to the next.
     """
 
     generation: int
     generations: int | None
     time_limit_s: float | None
     costs: Sequence[float] = ()
+    record_every: int = 1
 
 
 @dataclass(frozen=True)
@@ -283,8 +285,12 @@ class MetricsWriter(Callback):
         self._restored: int | None = None
         self._descriptor: int | None = None
 
-    def restore(self, generation: int) -> list[str]:
+    def restore(self, generation: int, record_every: int = 1) -> list[str]:
         """Remove the lines that a run from this generation writes again; `on_start` does it otherwise.
+
+        Args:
+            generation: The generations told before the run.
+            record_every: The generations from one record to the next.
 
         Returns:
             What is wrong with the file, in sentences; `on_start` warns of it.
@@ -293,7 +299,7 @@ class MetricsWriter(Callback):
             OSError: If it cannot be read or written.
         """
         self._restored = generation
-        return keep_lines(self.path, generation, self._check)
+        return keep_lines(self.path, generation, self._check, record_every)
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the file and remove the lines that the run writes again.
@@ -302,7 +308,7 @@ class MetricsWriter(Callback):
             OSError: If it cannot be read or written.
         """
         if self._restored != plan.generation:
-            for problem in self.restore(plan.generation):
+            for problem in self.restore(plan.generation, plan.record_every):
                 warnings.warn(problem, RuntimeWarning, stacklevel=2)
         self._restored = None
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

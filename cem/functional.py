@@ -137,7 +137,7 @@ class State(NamedTuple):
     @property
     def best(self) -> Tensor:
         """The fittest candidate told so far, shape (..., d); NaN before the first ``tell``."""
-        return self._inside(self.distribution[..., BEST, :])
+        return self.distribution[..., BEST, :]
 
     @property
     def best_fitness(self) -> Tensor:
@@ -200,7 +200,9 @@ def draw(state: State, sample: Sample) -> Tensor:
         x = sample(state, state.distribution, None)
     else:
         standard = torch.stack([torch.zeros_like(mean), torch.ones_like(std)], dim=-2)
-        x = torch.add(sample(state, standard, None) @ state.factor.mT, mean.unsqueeze(-2))
+        noise = sample(state, standard, None)
+        with torch.autocast(mean.device.type, enabled=False):
+            x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
     return x if bounds is None else keep_inside(x, mean, std, *bounds, settings.bounds)
 
 
@@ -258,8 +260,9 @@ def told(
         candidates = evaluated.to(asked.device, asked.dtype)
         fitness = fitness if fitness.is_floating_point() else fitness.double()
         fitness = fitness.masked_fill(~candidates.isfinite().all(-1), math.nan)
+    in_box = candidates
     if state.low is not None and state.high is not None and settings.bounds == "transform":
-        candidates = out_of_box(candidates, state.low.unsqueeze(-2), state.high.unsqueeze(-2))
+        candidates = out_of_box(in_box, state.low.unsqueeze(-2), state.high.unsqueeze(-2))
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)
@@ -280,10 +283,30 @@ def told(
         mean_averaging=settings.mean_averaging,
         ranked=settings.covariance == "full",
     )
+    if candidates is not in_box:
+        distribution = _with_best_of(in_box, candidates, fitness, distribution, record, state.record)
     new = State(distribution, record, generation, *state[3:])  # faster than _replace
     if settings.covariance == "full" or settings.rates is not None:
         new = _adapted(state, new, candidates, fitness, elites)
     return new, elites
+
+
+def _with_best_of(
+    in_box: Tensor,
+    candidates: Tensor,
+    fitness: Tensor,
+    distribution: Tensor,
+    record: Tensor,
+    before: Tensor,
+) -> Tensor:
+    """Return a distribution whose new best candidate is the one in the box, as it was evaluated."""
+    best, best_fitness = distribution[..., BEST, :], record[..., BEST_FITNESS]
+    # Of points too near to a face to be told apart some are not as fit.
+    is_best = (candidates == best.unsqueeze(-2)).all(-1) & (fitness.double() == best_fitness.unsqueeze(-1))
+    improved = (best_fitness != before[..., BEST_FITNESS]) & is_best.any(-1)
+    index = is_best.int().argmax(-1)[..., None, None].expand(*best.shape[:-1], 1, best.shape[-1])
+    best = torch.where(improved.unsqueeze(-1), in_box.gather(-2, index).squeeze(-2), best)
+    return torch.cat([distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
 
 
 def _adapted(old: State, new: State, candidates: Tensor, fitness: Tensor, elites: Tensor) -> State:

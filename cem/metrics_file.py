@@ -15,7 +15,10 @@ _MOST_NAMED = 5
 
 
 def keep_lines(
-    path: Path, generation: int, check: Callable[[dict[str, Any]], None] | None = None
+    path: Path,
+    generation: int,
+    check: Callable[[dict[str, Any]], None] | None = None,
+    record_every: int = 1,
 ) -> list[str]:
     """Reduce a metrics file to the readable lines of the first generations, in order.
 
@@ -26,6 +29,7 @@ def keep_lines(
         path: The file; a missing one holds no lines.
         generation: The generations told by the checkpoint, ``>= 0``.
         check: Called with the record of a line; ValueError tells that it is damaged. None accepts all.
+        record_every: The generations from one record to the next; a run may end between.
 
     Returns:
         What is wrong with the file, in sentences: damaged lines, generations without a line.
@@ -59,7 +63,7 @@ def keep_lines(
         problems.append(f"{path}: {_listed('line', damaged)} damaged; the old file is {aside}")
     if damaged or b"".join(kept) != content:
         write_bytes(path, b"".join(kept))
-    if missing := _missing(told, generation):
+    if missing := _missing(told, generation, record_every):
         problems.append(f"{path}: {_listed('generation', missing)} missing")
     return problems
 
@@ -82,10 +86,11 @@ def _is_figure(value: object) -> bool:
     return value is None or isinstance(value, (int, float, list))
 
 
-def _missing(told: Sequence[int], generation: int) -> list[int]:
+def _missing(told: Sequence[int], generation: int, record_every: int) -> list[int]:
     """Return the generations between records that are further apart than usual, and after the last one."""
     steps = [after - before for before, after in pairwise(told)]
-    usual = mode(sorted(steps)) if steps else 1  # the smaller one of two as frequent
+    # The smaller one of two as frequent; the run may have been recorded less often before.
+    usual = max(record_every, mode(sorted(steps)) if steps else 1)
     missing = [
         number
         for (before, after), step in zip(pairwise(told), steps, strict=True)

@@ -151,8 +151,9 @@ class PlanSearch:
             mean, std = distribution[:, MEAN], distribution[:, STD]
             noise = self._noise(mean, size, generation)
             if self.coloring is not None:
-                series = noise.view(*noise.shape[:2], self.action_dim, self.horizon) @ self.coloring
-                noise = series.transpose(2, 3).reshape(noise.shape)
+                series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
+                with torch.autocast(noise.device.type, enabled=False):
+                    noise = (series @ self.coloring).transpose(2, 3).reshape(noise.shape)
             return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
         return sample_normal_rows(distribution, size, seed=self.seed, generation=generation, bounds=bounds)
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import check_device, check_distribution, check_real, check_vector
+from cem._checks import as_torch_takes_it, check_device, check_distribution, check_real, check_vector
 from cem.colored_noise import coloring_matrix
 from cem.plan_search import Cost, Found, PlanSearch
 from cem.sampling import choose_backend, mix_seed
@@ -178,7 +178,8 @@ class Planner:
             seed=_seeds(self.seed, self.num_envs or 1).to(self.device),
             backend=self.backend,
         )
-        self._memory = self._search.begin()
+        with torch.inference_mode(False):  # it is changed in place later
+            self._memory = self._search.begin()
         self._found: Found | None = None
         self._uses_graph = self.backend == "cuda" if graph is None else graph
         if self._uses_graph and self.backend != "cuda":
@@ -220,7 +221,7 @@ class Planner:
         if env_ids is None:
             self._memory.started.fill_(False)
         else:
-            chosen = torch.as_tensor(env_ids, device=self.device)
+            chosen = torch.as_tensor(as_torch_takes_it(env_ids), device=self.device)
             if chosen.numel():  # an empty list is no tensor of integers
                 self._memory.started[chosen] = False
 
@@ -240,7 +241,7 @@ class Planner:
             TypeError: If the state or the costs are not real numbers.
             ValueError: If one of them has a wrong shape.
         """
-        given = torch.as_tensor(state, device=self.device)
+        given = torch.as_tensor(as_torch_takes_it(state), device=self.device)
         if self.num_envs is not None and (given.dim() == 0 or len(given) != self.num_envs):
             raise ValueError(f"expected states of shape ({self.num_envs}, ...), got {tuple(given.shape)}")
         if self._uses_graph:

@@ -212,13 +212,7 @@ class Readout:
             snapshot = self._latest()
             told, (mean, std) = snapshot.statistics(), (x.double() for x in snapshot.distribution())
             if self._termination is None:
-                self._termination = Termination(
-                    self.dim,
-                    self.population_size,
-                    self.maximize,
-                    least_std=self.relative_std_floor,
-                    elite_fraction=self.num_elites / self.population_size,
-                )
+                self._termination = Termination.of(self)
             found: tuple[str, ...] = ()
             if self._generation:
                 found = self._termination.reasons(
@@ -256,7 +250,8 @@ class Readout:
         """Resume from a state of an optimizer with the same settings, bit for bit.
 
         On another device the bits of later samples may differ. Population and elites may be other than
-        before. For other settings make a new optimizer with the ``mean`` and ``std`` of the old one.
+        before. For other settings make a new optimizer with the ``mean`` and ``std`` of the old one. What
+        ``stop`` has seen is not part of a state: it begins to compare anew.
 
         Args:
             state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.

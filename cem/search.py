@@ -148,8 +148,9 @@ def search(
         graph: Whether generations run as a CUDA graph; needs ``device="cuda"`` and an objective of PyTorch
             operations.
         distributed: Whether the processes that ``torchrun`` started share the evaluation of each population,
-            see ``cem.ranks``; every one of them makes this call, and gets the result of one process. The
-            objective has to give a candidate the same fitness in any population.
+            see ``cem.ranks``; every one of them makes this call, and gets the result of one process (with full
+            covariance or paths, of one with as many threads). The objective has to give a candidate the same
+            fitness in any population.
         seed: The seed of all restarts. None: that of the search that is resumed, or else one that torch's
             global generator draws.
         options: Others of ``CrossEntropyMethod``: ``bounds``, ``covariance``, ``paths``, ``device``, ...
@@ -235,7 +236,7 @@ def search(
                 graph=graph,
             )
             if folder is not None and metrics is not None:
-                lines, state = ranks.from_first(partial(_resumed, folder, trainer, metrics))
+                lines, state = ranks.from_first(partial(_resumed, folder, trainer, metrics, record_every))
                 if ranks.rank() > 0:
                     optimizer.load_state_dict(state)
                 watch.replay(lines, metrics.path)
@@ -286,13 +287,15 @@ class _History:
             column.append(value)
 
 
-def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[list[bytes], dict[str, Any]]:
+def _resumed(
+    folder: Path, trainer: Trainer, metrics: MetricsWriter, record_every: int
+) -> tuple[list[bytes], dict[str, Any]]:
     """Resume a search that is in a folder; return the lines of its generations, and its state."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     if any(folder.glob("checkpoint-*.json")):
         trainer.resume()
-        for problem in metrics.restore(trainer.optimizer.generation):
+        for problem in metrics.restore(trainer.optimizer.generation, record_every):
             warnings.warn(problem, RuntimeWarning, stacklevel=3)
         lines = metrics.path.read_bytes().splitlines()
     return lines, trainer.optimizer.state_dict()
@@ -309,14 +312,7 @@ class _Watch(Callback):
         self._size = optimizer.population_size
         self._good = math.inf if optimizer.maximize else -math.inf
         self._first_std = torch.as_tensor(optimizer.std).cpu()
-        self._termination = Termination(
-            optimizer.dim,
-            optimizer.population_size,
-            optimizer.maximize,
-            history.target,
-            optimizer.relative_std_floor,
-            optimizer.num_elites / optimizer.population_size,
-        )
+        self._termination = Termination.of(optimizer, history.target)
         self._before: tuple[Tensor, Tensor] | None = None
 
     def replay(self, lines: Sequence[bytes], path: Path) -> None:

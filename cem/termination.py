@@ -20,8 +20,11 @@ import warnings
 from collections import deque
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 from torch import Tensor
+
+from cem.adaptation import effective
 
 STD = 1e-9
 """The least standard deviation, as a share of the first one."""
@@ -43,6 +46,7 @@ class Termination:
         target: The fitness asked for; None: none.
         least_std: The relative floor of the standard deviations, as a share of the first ones.
         elite_fraction: The share of the population that are elites.
+        effective_elites: ``(sum w)^2 / sum w^2`` over the elites' weights; None: they are equal.
     """
 
     dim: int
@@ -51,6 +55,21 @@ class Termination:
     target: float | None = None
     least_std: float = 0.0
     elite_fraction: float = 0.2
+    effective_elites: float | None = None
+
+    @classmethod
+    def of(cls, search: Any, target: float | None = None) -> Termination:
+        """Return the history of a search that begins, a ``CrossEntropyMethod``."""
+        weights = search.state.weights
+        return cls(
+            search.dim,
+            search.population_size,
+            search.maximize,
+            target,
+            search.relative_std_floor,
+            search.num_elites / search.population_size,
+            None if weights is None else effective(weights.tolist()),
+        )
 
     def __post_init__(self) -> None:
         """Start without history."""
@@ -63,6 +82,7 @@ class Termination:
         self._widest = 0.0
         self._improved_at = 0
         self._move, self._shrunk = 0.0, False  # the mean's squared move, averaged; below COLLAPSE_STD
+        self._last = (0, 1.0)  # generation and std_share of the last call
         self._patience = 100 + 50 * self.dim // self.population_size
 
     def reasons(
@@ -98,8 +118,14 @@ class Termination:
             and spread <= FITNESS_RANGE * min(1.0, self._widest),
             "stagnation": generation - self._improved_at > max(self._patience, generation // 5),
         }
-        # Of K elites that say nothing the mean has a variance of 1 / K in every dimension.
-        excess = shift**2 - self.dim / (self.elite_fraction * self.population_size)
+        # Of elites that say nothing the mean has a variance of 1 / elites in every dimension. Several
+        # generations add up their moves, which shrink as the standard deviation did.
+        elites = self.effective_elites or self.elite_fraction * self.population_size
+        (before, share), self._last = self._last, (generation, std_share)
+        count = max(1, generation - before)
+        shrink = min(1.0, (std_share / share) ** (1 / count)) if 0 < share < math.inf else 1.0
+        lengths = [shrink**i for i in range(count)]
+        excess = (shift**2 - self.dim / elites * sum(x * x for x in lengths)) / sum(lengths) ** 2
         self._move += _NEWEST * (excess - self._move)
         if std_share < COLLAPSE_STD and not self._shrunk:
             self._shrunk = True
@@ -118,13 +144,13 @@ class Termination:
 
 
 def share_of(std: Tensor, first: Tensor) -> float:
-    """Return the greatest standard deviation as a share of the first one, 0 where nothing ever moved.
+    """Return the greatest standard deviation as a share of the first one.
 
     Args:
         std: The standard deviations, shape (dim,).
-        first: Those at the start.
+        first: Those at the start. The share of a dimension of 0 that was given an extra variance is infinite.
     """
-    moving = first > 0
+    moving = std > 0
     return float((std[moving] / first[moving]).max()) if bool(moving.any()) else 0.0
 
 

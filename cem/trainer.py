@@ -196,7 +196,13 @@ class Trainer:
             if self._time_limit_s is not None:
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
-            plan = RunPlan(self.optimizer.generation, self._generations, self._time_limit_s, self._costs)
+            plan = RunPlan(
+                self.optimizer.generation,
+                self._generations,
+                self._time_limit_s,
+                self._costs,
+                self._record_every,
+            )
             self._take_state_of_first()
             for callback in self._called():
                 stack.callback(callback.on_end)
@@ -245,7 +251,7 @@ class Trainer:
     def _tell(self) -> _Told:
         """Tell the generations of a record."""
         began = time.monotonic()
-        count = self._record_every
+        count = self._record_every - self.optimizer.generation % self._record_every  # up to a multiple of it
         if self._generations is not None:
             count = min(count, self._generations - self.optimizer.generation)
         if self._graph:
@@ -307,7 +313,12 @@ class Trainer:
             distribution=told.snapshot.distribution(),
         )
         for callback in self._called():
-            callback.on_generation(record)
+            try:
+                callback.on_generation(record)
+            except Interrupted:
+                if callback.on_every_rank or ranks.count() == 1:
+                    raise
+                self.stop.request()  # the other ranks have to hear of it
 
     def _save(self) -> None:
         generation = self._recorded.generation

@@ -51,6 +51,17 @@ def stopped_by_a_callback():
         return [trainer.run().reason, search.generation, search.best_fitness]
 
 
+class InterruptAfter(Callback):
+    def on_generation(self, record):
+        if record.generation == 3:
+            raise Interrupted("enough")
+
+
+def interrupted_by_a_callback():
+    result = found(seed=6, callbacks=[InterruptAfter()])
+    return [result["reason"], result["evaluations"] in (3 * 51, 4 * 51)]
+
+
 def interrupted_on_the_last():
     def work():
         if ranks.rank() == ranks.count() - 1:
@@ -88,6 +99,7 @@ def main(folder):
         "interrupted": interrupted_on_the_last(),
         "of first": of_first(),
         "stopped": stopped_by_a_callback(),
+        "interrupted by a callback": interrupted_by_a_callback(),
         "too few": refused(lambda: minimize(sphere, [0.0], 1.0, population_size=2, distributed=True)),
         "metrics": refused(lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)),
         "failed": refused(

@@ -193,8 +193,36 @@ class TestTransform:
         candidates = search.ask()
         fitness = candidates.square().sum(-1)
         search.tell(fitness)
-        # The best candidate is the one evaluated, up to the rounding of the map.
-        torch.testing.assert_close(search.best, candidates[fitness.argmin()], rtol=1e-4, atol=1e-3)
+        assert torch.equal(search.best, candidates[fitness.argmin()])
+
+    def test_the_best_candidate_is_the_one_that_was_evaluated(self, dtype):
+        def barrier(x):  # the best points are the nearest to a face
+            return torch.where(x > 0, torch.log(x), torch.tensor(-1e4, dtype=dtype)).sum(-1)
+
+        start = torch.full((3,), 0.5, dtype=dtype)
+        found = minimize(barrier, start, 0.3, bounds=(0.0, 1.0), bound_handling="transform", seed=1)
+        assert found.fun == float(barrier(found.x))
+        assert found.fun > -1e4
+
+    @pytest.mark.parametrize("std", [0.3, 2.0, 10.0])
+    def test_no_candidate_is_on_a_face_however_wide_the_start(self, std, dtype):
+        start = torch.full((5,), 0.5, dtype=dtype)
+        for high in (1.0, INF):
+            x = CrossEntropyMethod(
+                start, std, 4000, maximize=False, seed=1, bounds=(0.0, high), bound_handling="transform"
+            ).ask()
+            assert bool(((x > 0.0) & (x < high)).all())
+
+    def test_the_unit_of_a_search_with_one_bound_does_not_matter(self, dtype):
+        found = minimize(
+            lambda x: (x * 1e9 - 5.0).abs().sum(-1),
+            torch.full((2,), 2e-9, dtype=dtype),
+            1e-9,
+            bounds=(0.0, INF),
+            bound_handling="transform",
+            seed=1,
+        )
+        assert found.fun < 1e-4
 
     def test_a_start_is_as_wide_in_the_box_as_its_std_says(self, dtype):
         # The middle half of a generation; near a face the map bends, so no more than the order is asked for.

@@ -275,6 +275,13 @@ class TestAsk:
         assert (candidates.shape, candidates.dtype, candidates.device.type) == ((7, 3), dtype, "cpu")
         assert candidates.is_contiguous()
 
+    @pytest.mark.parametrize("covariance", ["diagonal", "full"])
+    def test_autocast_changes_no_candidate(self, covariance):
+        search = CrossEntropyMethod(torch.zeros(4), 1.0, 20, maximize=False, seed=1, covariance=covariance)
+        expected = search.ask()
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(search.ask(), expected)
+
     def test_asking_twice_gives_the_same_values_in_two_tensors(self):
         optimizer = make(3, 7)
         first = optimizer.ask()

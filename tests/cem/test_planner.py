@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,30 @@ def test_a_numpy_state_gives_a_numpy_action() -> None:
     assert isinstance(action, np.ndarray)
     assert (action.shape, action.dtype) == ((2,), np.float32)
     assert recorder.states[0].dtype == torch.float64  # as it was given
+
+
+def test_an_array_may_be_reversed_swapped_or_read_only() -> None:
+    state = np.array([3.0, -2.0])
+    read_only = np.frombuffer(state.tobytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = make().plan(state)
+        for each in (state[::-1].copy()[::-1], state.astype(">f8"), read_only):
+            assert np.array_equal(make().plan(each), expected)
+        make(num_envs=2).reset(np.array([True, False])[::-1])
+
+
+@pytest.mark.parametrize("backend", ["torch", "auto"])
+def test_autocast_changes_no_plan(backend: str) -> None:
+    expected = make(beta=2.0, backend=backend).plan(torch.zeros(()))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(make(beta=2.0, backend=backend).plan(torch.zeros(())), expected)
+
+
+def test_a_planner_made_in_inference_mode_plans_outside_it() -> None:
+    with torch.inference_mode():
+        planner = make()
+    assert torch.equal(planner.plan(torch.zeros(())), make().plan(torch.zeros(())))
 
 
 def test_a_cost_in_numpy_and_float64_plans() -> None:

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -426,6 +427,15 @@ class TestResume:
         short = self.minimized(tmp_path, budget=300, **options)
         assert short.reason == "budget"
         assert same(self.minimized(tmp_path, budget=900, **options), self.minimized(budget=900, **options))
+
+    def test_a_larger_budget_is_recorded_in_the_same_generations(self, tmp_path):
+        options = {"seed": 3, "restarts": 0, "record_every": 7}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of generations that are missing
+            for budget in (100, 310, 600):
+                found = self.minimized(tmp_path, budget=budget, **options)
+        assert found.history["evaluations"] == [70, 100, 140, 210, 280, 310, 350, 420, 490, 560, 600]
+        assert torch.equal(found.x, self.minimized(budget=600, **options).x)
 
 
 def test_a_search_inside_a_stop_request_leaves_its_handlers():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from searches import CLASSIC
 
-from cem import CrossEntropyMethod
+from cem import CrossEntropyMethod, minimize
 from cem.termination import STD, Termination
 
 
@@ -116,6 +116,29 @@ def test_a_search_that_arrives_does_not_warn_of_a_collapse():
         reasons, told = ended(seed, sphere)
         assert reasons
         assert not told
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"covariance": "full", "paths": True},
+        {"paths": True},
+        {"record_every": 10},
+        {"record_every": 50, "paths": True},
+    ],
+)
+def test_nor_with_evolution_paths_or_where_few_generations_are_looked_at(options):
+    for seed in range(4):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = minimize(sphere, torch.full((20,), 1.0), 1.0, seed=seed, **options)
+        assert found.fun < 1e-8
+
+
+def test_a_search_without_width_goes_on_where_it_is_given_some():
+    found = minimize(sphere, torch.full((3,), 3.0), 0.0, seed=1, extra_variance="hyperbolic:1", budget=3000)
+    assert found.fun < 0.1
+    assert minimize(sphere, torch.full((3,), 3.0), 0.0, seed=1).reason == "std"
 
 
 def test_a_collapse_on_a_slope_is_told_once():
