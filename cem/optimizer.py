@@ -308,9 +308,9 @@ class CrossEntropyMethod(Readout):
         Raises:
             RuntimeError: If there was no ``ask()`` before and no ``candidates`` are given.
             TypeError: If fitness or candidates are not real numbers.
-            ValueError: If a shape is wrong, the asked candidates were changed in place and not passed back (as
-                far as torch counts changes: not those by ``.data``), the extra variance is no variance, or
-                every candidate has failed.
+            ValueError: If a shape is wrong, the asked candidates were changed in place and not passed back
+                (as far as torch counts changes: not those by ``.data``), the extra variance is no variance,
+                or every candidate has failed.
         """
         scores = self._checked_fitness(fitness)
         asked, evaluated = self._evaluated(candidates)

@@ -148,9 +148,9 @@ def search(
         graph: Whether generations run as a CUDA graph; needs ``device="cuda"`` and an objective of PyTorch
             operations.
         distributed: Whether the processes that ``torchrun`` started share the evaluation of each population,
-            see ``cem.ranks``; every one of them makes this call, and gets the result of one process (with full
-            covariance or paths, of one with as many threads). The objective has to give a candidate the same
-            fitness in any population.
+            see ``cem.ranks``; every one of them makes this call, and gets the result of one process (with
+            full covariance or paths, of one with as many threads). The objective has to give a candidate the
+            same fitness in any population.
         seed: The seed of all restarts. None: that of the search that is resumed, or else one that torch's
             global generator draws.
         options: Others of ``CrossEntropyMethod``: ``bounds``, ``covariance``, ``paths``, ``device``, ...
