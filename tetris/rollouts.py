@@ -77,7 +77,7 @@ class Rollout:
         pieces_known: 1: a controller knows the piece that falls; 2: the next one of its stream, too, and
             decides by both placements, see `tetris.game.choose`. A decision takes some twenty times as long.
         lookahead: Whether a controller that knows one piece compares its two best placements by all pieces
-            that may come next, see `tetris.game.choose`. A decision takes some fifteen times as long.
+            that may come next, see `tetris.game.choose`. A decision takes 13 to 26 times as long.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
             the same result. The CUDA engine ignores it.

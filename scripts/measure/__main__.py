@@ -1,6 +1,7 @@
 """Run one measurement by the name of its module: python scripts/measure equality --json equality.json."""
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -39,8 +40,17 @@ MODULES = (
     "worst_pieces",
 )
 
+
+def main(name: str, arguments: Sequence[str]) -> int:
+    """Run a measurement, or list them all."""
+    if name in ("-h", "--help"):
+        print(__doc__, "", *MODULES, "", "NAME --help tells the options of one.", sep="\n")
+        return 0
+    return int(import_module(f"measure.{name}").main(arguments))
+
+
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:] or [""]
-    if name not in MODULES:
+    if name not in (*MODULES, "-h", "--help"):
         fail(unknown_name("measurement", name, MODULES))
-    run(lambda: int(import_module(f"measure.{name}").main(arguments)))
+    run(lambda: main(name, arguments))

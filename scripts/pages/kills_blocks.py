@@ -33,7 +33,7 @@ def kills_claim() -> str:
         share = np.array(each["shares"]["mean"][result.data["windows"].index(80)])
         words.append(
             f"Of the last 80 pieces of a game of dt20 on {BOARD} {share[SNAKES].sum():.1%} are S or Z, where "
-            f"{2 / 7:.1%} are usual: {each['excess']['mean'][79]:.1f} more than usual. "
+            f"{2 / 7:.1%} are usual: {each['excess']['mean'][79]:.1f} pieces more than usual. "
             f"{share[PIECE_LETTERS.index('I')]:.1%} are I, where {1 / 7:.1%} are usual. A hundred pieces "
             f"before the end the stack is {each['heights']['mean'][result.data['before'].index(100)]:.1f} "
             f"rows high, where {each['usual']['mean'][0]:.1f} are usual."

@@ -96,7 +96,7 @@ def _of_heights() -> list[Result]:
 
 
 def small_boards() -> str:
-    """Return lines a game of perfect play, of a learned controller and of DT-20, and what solving took."""
+    """Return lines a game of perfect play, of a learned controller and of dt20, and what solving took."""
     results = [*load_all("limits"), *load_all("limits_large")]
     rows = []
     for result in results:
@@ -116,7 +116,7 @@ def small_boards() -> str:
                 [
                     *(board, known.removeprefix("known"), f"{perfect:.4f}", played, *shares),
                     *(f"{figures[f'{key}.boards']:,.0f}", f"{figures[f'{key}.sweeps']:,.0f}"),
-                    f"{figures[f'{key}.seconds']:.1f}",
+                    *(f"{figures[f'{key}.seconds']:.1f}", "GPU" if "gpu" in result.machine else "CPU"),
                 ]
             )
     header = [
@@ -125,10 +125,11 @@ def small_boards() -> str:
         "perfect play",
         "a million games of it",
         "learned",
-        "DT-20",
+        "dt20",
         "boards",
         "sweeps",
         "s",
+        "on",
     ]
     return table_block(header, rows, *results)
 

@@ -207,12 +207,12 @@ def speed_claim() -> str:
     """Return the speed of the engines in three sentences."""
     cpu, gpu, peer = load(f"{CPU}/rollout"), load(f"{GPU}/rollout"), load_all("mdptetris")[0]
     cuda = gpu.figures[f"rollout.cuda.dt.{_PER_SECOND}"]
-    own, core = (each.figures[f"rollout.cpu.dt.{_PER_SECOND}_per_core"] for each in (cpu, gpu))
+    own = cpu.figures[f"rollout.cpu.dt.{_PER_SECOND}_per_core"]
     words = (
         f"One core of {processor(cpu.machine)} makes {count(own)} decisions a second with nine features on "
         f"10x20. In one run on one core the C++ engine makes {peer.figures['mdptetris.speedup']:.0f} times "
         "as many as [MDPTetris]({root}docs/comparison.md), the C program of Thiery & Scherrer. "
-        f"One {gpu.hardware} makes {count(cuda)}, as many as {cuda / core:,.0f} cores of its host."
+        f"One {gpu.hardware} makes {count(cuda)}."
     )
     return with_provenance(words, cpu, gpu, peer)
 
