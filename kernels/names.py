@@ -38,7 +38,7 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
         >>> did_you_mean("Quik", ["quick", "standard"])
         "; did you mean 'quick'?"
     """
-    lowered = {name.lower(): name for name in known}
+    lowered = {name.lower(): name for name in known if name != text}
     text = text.strip().lower()
     nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]
     return next((f"; did you mean {lowered[name]!r}?" for name in nearest if name in lowered), "")

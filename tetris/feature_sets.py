@@ -121,6 +121,10 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         return sets[text]
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
+        if name in sets:
+            raise ValueError(
+                f"expected a list of features, or a set that stands alone, got {name!r} in {text!r}"
+            )
         if name not in FEATURES:
             on_any_board = [known for known in FEATURES if _last_column(known) is None]
             known = [*sets, *on_any_board, *_FORMS]

@@ -15,17 +15,14 @@ from typing import Any
 
 import torch
 
-import kernels
 from kernels.build import Extension
+from tetris.own_features import INCLUDES as INCLUDES
 from tetris.own_features import header_of
 from tetris.step_tables import engine_features
 
 _ENGINE = Path(__file__).parent / "engine"
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
 _RESAMPLING = Path(__file__).parent / "resampling"
-_KERNELS = Path(kernels.__file__).parent
-INCLUDES = (_ENGINE, _KERNELS)
-"""The folders of the headers of engine and operators."""
 
 _RESAMPLING_NAME = "tetris_resampling"
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one

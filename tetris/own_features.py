@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+import kernels
 from kernels.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
@@ -21,10 +22,15 @@ from tetris.printable import printable
 MOST_BYTES = 1 << 20
 """The most bytes of a header."""
 
+INCLUDES = (Path(__file__).parent / "engine", Path(kernels.__file__).parent)
+"""The folders of the headers of engine and operators."""
+
 _BUILT_IN = frozenset(features.FEATURES)
 _FAMILIES = frozenset(re.sub(r"(_\d+)+$", "", name) for name in (*_BUILT_IN, "step_features"))
 _LARGEST = float(np.finfo(np.float32).max)
-_LARGEST_WHOLE = (1 << 15) - 1  # that the engines multiply by a weight
+_LARGEST_WHOLE = (1 << 12) - 1  # times a weight of 15 bits: `MOST_OWN` of them are half of a score of 32 bits
+MOST_OWN = 8
+"""Features of headers that a controller may have."""
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
 _COMMENT = re.compile(r"//.*?$|/\*.*?\*/", re.MULTILINE | re.DOTALL)
 _headers: dict[str, tuple[Path, str]] = {}  # by C++ name: the header, and its text
@@ -45,7 +51,7 @@ def feature(definition: Feature) -> Feature:
 
     Args:
         definition: Maps a `tetris.features.AfterState` to a number that is finite in float32, and with a
-            header to a whole number from -32767 to 32767; a game in which it gives anything else ends with a
+            header to a whole number from -4095 to 4095; a game in which it gives anything else ends with a
             ValueError that names the feature.
 
     Raises:
@@ -112,6 +118,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")
+    _check_names(path, structs)
     names = tuple(map(_name_of, structs))
     for struct, name in zip(structs, names, strict=True):
         if name not in features.FEATURES or name in _BUILT_IN:
@@ -122,6 +129,17 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
             raise ValueError(f"{path}: {struct} was read before, and is another one now: start a new process")
     _headers.update(dict.fromkeys(structs, (header, text)))
     return names
+
+
+def _check_names(path: str | os.PathLike[str], structs: Sequence[str]) -> None:
+    """Raise ValueError where the header or a struct has the name of one of the engine's."""
+    headers = [each for folder in INCLUDES for each in folder.glob("*.*h")]
+    if Path(path).name in {each.name for each in headers}:
+        raise ValueError(f"{path}: expected another file name, the engine has a header of this one")
+    engine = "\n".join(each.read_text(encoding="utf-8") for each in headers)
+    for struct in structs:
+        if re.search(rf"\b(struct|class|using|enum) {struct}\b", engine):
+            raise ValueError(f"{path}: expected another name than {struct}, which the engine has")
 
 
 def run_header(path: Path) -> tuple[str, ...]:
@@ -147,9 +165,12 @@ def header_of(structs: Sequence[str]) -> tuple[Path, str] | None:
     """Return the header that defines some of the C++ names, and its text; None if none does.
 
     Raises:
-        ValueError: If several do.
+        ValueError: If several do, or one defines more than `MOST_OWN` of them.
     """
-    found = {_headers[struct] for struct in structs if struct in _headers}
+    own = [struct for struct in structs if struct in _headers]
+    if len(own) > MOST_OWN:
+        raise ValueError(f"expected at most {MOST_OWN} features of a header, got {len(own)}")
+    found = {_headers[struct] for struct in own}
     if len(found) > 1:
         paths = ", ".join(sorted(str(path) for path, _ in found))
         raise ValueError(f"expected features of one header, got {paths}")

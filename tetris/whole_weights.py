@@ -1,9 +1,10 @@
 """Weights as whole numbers: what a controller plays with.
 
 Features are whole numbers, or halves of them. Where weights are whole numbers, too, a score comes out the
-same in whatever order it is added up, and every engine may add as suits it. A controller's choices do not
-depend on the length of its weight vector, so weights may be multiples of any step. It is a power of two that
-leaves `BITS` bits and a sign to the greatest weight.
+same in whatever order it is added up, and every engine may add as suits it. But for their rounding a
+controller's choices do not depend on the length of its weight vector, so weights may be multiples of any
+step. It is a power of two that leaves `BITS` bits and a sign to the greatest weight: a vector twice as long
+has the same whole weights.
 """
 
 from __future__ import annotations

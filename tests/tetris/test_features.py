@@ -331,6 +331,11 @@ def test_unknown_set_names_the_known_ones_and_the_nearest() -> None:
         feature_names("dellachery")
 
 
+def test_a_set_stands_alone() -> None:
+    with pytest.raises(ValueError, match="or a set that stands alone, got 'dt' in 'dt,holes'"):
+        feature_names("dt,holes")
+
+
 def test_unknown_feature_in_a_list_names_the_nearest() -> None:
     with pytest.raises(
         ValueError, match=r"expected a feature set or feature, got 'wels'; did you mean 'wells'"

@@ -129,18 +129,70 @@ def test_what_a_comment_holds_is_no_feature(header: Path) -> None:
     names = run_header(header)
     comment = "/* as it was before:\nTETRIS_FEATURE(Gone) { return 0; }\n*/\n// no /* here\n"
     other = header.with_name("commented.h")
-    other.write_text(f"{comment}/* edge */ TETRIS_FEATURE(Nothing) {{ return 0; }}")
-    feature(function_of("nothing", 0))
-    assert feature_header(other) == ("nothing",)
-    assert "nothing" not in names
+    other.write_text(f"{comment}/* edge */ TETRIS_FEATURE(Zero) {{ return 0; }}")
+    feature(function_of("zero", 0))
+    assert feature_header(other) == ("zero",)
+    assert "zero" not in names
 
 
-@pytest.mark.parametrize("value", [0.5, 40_000, -40_000])
+@pytest.mark.parametrize("value", [0.5, 4_096, -40_000])
 def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) -> None:
     run_header(header)
     feature(function_of("empty_columns", value))
-    with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 32767"):
+    with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 4095"):
         Rollout([[1.0]], Rules(4, 4), device="python", features="empty_columns").advance(1)
+
+
+def test_the_greatest_values_and_weights_that_are_allowed_play_as_the_twins(tmp_path: Path) -> None:
+    names = [f"big_{letter}" for letter in "abcdefgh"]
+    bodies = [
+        f"TETRIS_FEATURE(Big{letter}) {{ return board.column_height({place % 4}) > 2 ? 4095 : -4095; }}"
+        for place, letter in enumerate("ABCDEFGH")
+    ]
+    (tmp_path / "big.h").write_text("\n".join(bodies))
+    for place, name in enumerate(names):
+        feature(twin_of(name, place % 4))
+    assert feature_header(tmp_path / "big.h") == tuple(names)
+    played = [
+        Rollout([[1.9999] * 8], Rules(6, 10), 4, 1, device, features=",".join(names))
+        for device in ("cpu", "python")
+    ]
+    for each in played:
+        each.advance(30)
+    assert torch.equal(played[0].boards, played[1].boards)
+
+
+def twin_of(name: str, column: int) -> Any:
+    def height(after: Any) -> int:
+        return 4095 if after.heights[column] > 2 else -4095
+
+    height.__name__ = name
+    return height
+
+
+@pytest.mark.parametrize(
+    ("file", "struct", "message"),
+    [
+        ("board.h", "Mine", "expected another file name"),
+        ("mine.h", "Landing", "expected another name than Landing"),
+        ("mine.h", "Ground", "expected another name than Ground"),
+    ],
+)
+def test_names_of_the_engine_are_refused(tmp_path: Path, file: str, struct: str, message: str) -> None:
+    (tmp_path / file).write_text(f"TETRIS_FEATURE({struct}) {{ return 0; }}")
+    with pytest.raises(ValueError, match=message):
+        feature_header(tmp_path / file)
+
+
+def test_a_controller_has_few_features_of_a_header(tmp_path: Path) -> None:
+    letters = "abcdefghi"
+    for letter in letters:
+        feature(function_of(f"many_{letter}", 0))
+    text = "\n".join(f"TETRIS_FEATURE(Many{letter.upper()}) {{ return 0; }}" for letter in letters)
+    (tmp_path / "many.h").write_text(text)
+    names = feature_header(tmp_path / "many.h")
+    with pytest.raises(ValueError, match="expected at most 8 features of a header, got 9"):
+        Rollout([[1.0] * 9], Rules(4, 4), device="cpu", features=",".join(names))
 
 
 @pytest.mark.parametrize("text", ["def broken(:\n", "import no_such_module_of_mine\n", "1 / 0\n"])
@@ -156,11 +208,11 @@ def test_a_twin_that_does_not_run_is_named_in_a_line(header: Path, script: Any, 
 def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path) -> None:
     run_header(header)
     other = tmp_path / "other.h"
-    other.write_text("TETRIS_FEATURE(Nothing) { return 0; }")
-    feature(function_of("nothing", 0))
+    other.write_text("TETRIS_FEATURE(Zero) { return 0; }")
+    feature(function_of("zero", 0))
     feature_header(other)
     with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
-        Rollout([[0.0, 0.0]], Rules(), features="corners, nothing")
+        Rollout([[0.0, 0.0]], Rules(), features="corners, zero")
 
 
 def test_a_name_that_nobody_knows_says_how_to_make_it() -> None:

@@ -75,6 +75,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.piece_sequence and (arguments.games or arguments.decisions or arguments.seconds):
         parser.error("--piece-sequence plays its pieces once: expected no --games, --decisions or --seconds")
+    if arguments.replay and arguments.piece_sequence and arguments.rule == "original":
+        parser.error(
+            "--replay records the piece after the last one by the original rule: expected no --piece-sequence"
+        )
     if arguments.replay and len(arguments.controllers) > 1:
         parser.error(f"--replay records one controller, got {len(arguments.controllers)}")
     if arguments.replay and (arguments.decisions or 0) > MOST_REPLAY_DECISIONS:
@@ -163,7 +167,7 @@ def score(arguments: argparse.Namespace) -> int:
             label=label,
             controller=controller,
             rules=rules,
-            pieces=arguments.pieces or "uniform" if sequence is None else arguments.piece_sequence.name,
+            pieces=rules.pieces if sequence is None else arguments.piece_sequence.name,
             seed=number if sequence is None else None,
             device=device,
             score=counts,

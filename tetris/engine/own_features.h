@@ -7,7 +7,7 @@
 //     }
 //
 // It is called for the after-state of every placement that does not end the game, and has to give what the Python
-// function `empty_columns` gives, a whole number from -32767 to 32767. A struct as in feature_definitions.h can do with what a drop touches, and is faster.
+// function `empty_columns` gives, a whole number from -4095 to 4095. A struct as in feature_definitions.h can do with what a drop touches, and is faster.
 #pragma once
 
 #include "feature_definitions.h"

@@ -26,6 +26,12 @@ def counted(score: Score) -> str:
     return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
 
 
+def sight(score: Score) -> str:
+    """Return what a controller knew besides the piece that falls, as words behind the pieces; or nothing."""
+    known = ", the next one known" if score.get("pieces_known", 1) > 1 else ""
+    return known + (", lookahead" if score.get("lookahead") else "")
+
+
 def score_table(scores: Sequence[Score]) -> str:
     """Return the scores on a board with intervals, counts and speed, or the origin of shipped ones."""
     first, rows, notes = scores[0], [], ""
@@ -47,9 +53,8 @@ def score_table(scores: Sequence[Score]) -> str:
         if not score.get("resolved", True):
             name = printable(score["controller"])
             notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
-    known = ", the next one known" if first.get("pieces_known", 1) > 1 else ""
-    known += ", lookahead" if first.get("lookahead") else ""
-    title = f"board {first['board']}, {first['rule']} rule, pieces {pieces}{known}, engine {first['device']}"
+    where = f"board {first['board']}, {first['rule']} rule, pieces {pieces}{sight(first)}"
+    title = f"{where}, engine {first['device']}"
     header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
     return f"{printable(title)}\n{table(header, rows)}{notes}"
 

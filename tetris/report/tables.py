@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.text_table import Score, counted
+from tetris.evaluation.text_table import Score, counted, sight
 from tetris.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
@@ -28,15 +28,15 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
     Args:
         scored: Labels and scores, in the order of the tables and of their rows.
     """
-    boards: dict[tuple[str, str, str], list[tuple[str, Score]]] = {}
+    kinds: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
-        kind = (score["board"], score["rule"], score["pieces"])
-        boards.setdefault(kind, []).append((label, score))
-    return Markup("".join(_score_table(*kind, rows) for kind, rows in boards.items()))
+        kind = (score["board"], score["rule"], score["pieces"], sight(score))
+        kinds.setdefault(kind, []).append((label, score))
+    return Markup("".join(_score_table(*kind, rows) for kind, rows in kinds.items()))
 
 
-def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Score]]) -> Markup:
-    papers = _paper_figures(on, rule, pieces)
+def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tuple[str, Score]]) -> Markup:
+    papers = {} if more else _paper_figures(on, rule, pieces)
     place = _Scale([score for _, score in scored])
     header = ["controller", "lines a game", "95 % interval", place.label, "from", "decisions"]
     rows = []
@@ -49,7 +49,7 @@ def _score_table(on: str, rule: str, pieces: str, scored: Sequence[tuple[str, Sc
         rows.append([*row, papers.get(score["controller"], "–")] if papers else row)
     if papers:
         header.append("literature, about")
-    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}")
+    return html_table(header, rows, f"Board {on}, {rule} rule, pieces {pieces}{more}")
 
 
 def _paper_figures(on: str, rule: str, pieces: str) -> dict[str, str]:

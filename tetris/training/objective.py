@@ -21,6 +21,7 @@ from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, sp
 from tetris.devices import choose_device
 from tetris.game import MOST_PIECES_KNOWN
 from tetris.rules import check_rules
+from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12
@@ -127,8 +128,9 @@ class LinesPerGame:
         self.rules = Rules() if rules is None else check_rules(rules)
         self.names = feature_names(features, self.rules.width)
         self._features, self._split = features, split
-        self._streams = check_integer("streams", streams, 1)
-        self._decisions = check_integer("decisions", decisions, 1)
+        most = MOST_STREAMS if split else None
+        self._streams = check_integer("streams", streams, 2 if split else 1, most)
+        self._decisions = check_integer("decisions", decisions, LEAST_DECISIONS if split else 1)
         self._pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
         self._piece_seed = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
         self._device = choose_device(device)

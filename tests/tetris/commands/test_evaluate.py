@@ -230,6 +230,10 @@ def test_without_a_compiler_it_plays_in_python_and_says_so_once(
         (("dt20", "--replay", "/no/such/out.json"), "/no/such: expected a folder to write to, found none"),
         (("dt20", "bcts", "--replay", "out.json"), "--replay records one controller, got 2"),
         (("dt20", "--piece-sequence", "x", "--games", "1"), "--piece-sequence plays its pieces once"),
+        (
+            ("dt20", "--piece-sequence", "x", "--replay", "y.json", "--rule", "original"),
+            "expected no --piece-sequence",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:

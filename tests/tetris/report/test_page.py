@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,18 @@ def test_a_comparison_tells_what_differs_and_shows_equal_measurements_once(
     assert rows(page, "Learned weights")[0] == ["feature", *names]
     assert [row[2] for row in rows(page, "What the runs cost")[1:]] == ["3 of 3", "3 of 3"]
     assert page.count("<tetris-player>") == 2
+
+
+def test_scores_of_those_who_know_the_next_piece_stand_apart(run: RunRecord) -> None:
+    provenance = {**run.controller.provenance, "score": [{**each, "pieces_known": 2} for each in run.scores]}
+    known = replace(run, controller=replace(run.controller, provenance=provenance))
+    for runs in ([run, known], [known, run]):
+        page = comparison_page(runs)
+        label = "Board 10x10, published rule, pieces uniform"
+        one, two = rows(page, label), rows(page, f"{label}, the next one known")
+        assert [len(table) for table in (one, two)] == [4, 4]
+        assert "literature, about" in one[0]
+        assert "literature, about" not in two[0]
 
 
 def test_a_page_is_written_whole_or_not_at_all(run: RunRecord, tmp_path: Path) -> None:
