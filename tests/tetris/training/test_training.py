@@ -248,7 +248,7 @@ def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> 
 
 @pytest.mark.parametrize("options", [{"decisions": 100}, {"streams": 1}, {"streams": 1 << 40}])
 def test_lines_per_game_refuses_what_splitting_cannot_do(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="^expected (decisions|streams)"):
+    with pytest.raises(ValueError, match=r"^expected (decisions|streams)"):
         LinesPerGame("dt", Rules(10, 20), split=True, **{"streams": 4, "decisions": 1000, **options})
 
 
