@@ -81,7 +81,7 @@ def test_a_damaged_run_is_read_by_every_command(tmp_path: Path) -> None:
     "kind",
     [
         functools.partial(reliability.killed, ranks=1, kills=4),
-        functools.partial(reliability.signalled, ranks=1, number=signal.SIGHUP, attempts=2),
+        functools.partial(reliability.signalled, ranks=1, number=signal.SIGHUP, attempts=4),
         functools.partial(reliability.signalled, ranks=2, number=signal.SIGHUP, attempts=1),
         functools.partial(reliability.full_disk, attempts=3),
         functools.partial(reliability.hung, attempts=1),
