@@ -75,8 +75,7 @@ def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
     both = torch.where(place.abs() < _MIDDLE, middle + half * torch.tanh(place), near_face)
     above, below = low + torch.nn.functional.softplus(y - low), high - torch.nn.functional.softplus(high - y)
     least, most = torch.nextafter(low, high), torch.nextafter(high, low)
-    inside = torch.minimum(torch.maximum(_choose(y, low, high, both, above, below), least), most)
-    return torch.where(low == high, low + torch.zeros_like(y), inside)
+    return torch.minimum(torch.maximum(_choose(y, low, high, both, above, below), least), most)
 
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:

@@ -251,7 +251,7 @@ class Readout:
 
         On another device the bits of later samples may differ. Population and elites may be other than
         before. For other settings make a new optimizer with the ``mean`` and ``std`` of the old one. What
-        ``stop`` has seen is not part of a state: it begins to compare anew.
+        ``stop`` has seen is not part of a state: its comparisons start over.
 
         Args:
             state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.

@@ -234,14 +234,11 @@ class Extension:
 
     def _tools(self) -> dict[str, Any]:
         nvcc, compiler = self._nvcc(), find_compiler()
-        options = [
-            *compiler.options,
-            *(os.environ.get(name, "") for name in _NVCC_VARIABLES if nvcc is not None),
-        ]
+        variables = _NVCC_VARIABLES if nvcc is not None else ()
         return {
             "compiler": compiler.version,
             "nvcc": nvcc.release if nvcc is not None else None,
-            "options": [option for option in options if option],
+            "options": [*compiler.options, *filter(None, map(os.environ.get, variables))],
         }
 
     def _need(self, *, any_tools: bool) -> prebuilt.Need:

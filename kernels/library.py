@@ -54,7 +54,8 @@ def is_transformed() -> bool:
 
 def is_traced_or_transformed() -> bool:
     """Returns whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
-    return _is_traced() or is_transformed()
+    # Of `is_transformed` the words, not a call: this is asked before each draw.
+    return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
 
 _is_compiling = torch.compiler.is_compiling

@@ -46,11 +46,11 @@ def main(name: str, arguments: Sequence[str]) -> int:
     if name in ("-h", "--help"):
         print(__doc__, "", *MODULES, "", "NAME --help tells the options of one.", sep="\n")
         return 0
+    if name not in MODULES:
+        fail(unknown_name("measurement", name, MODULES))
     return int(import_module(f"measure.{name}").main(arguments))
 
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:] or [""]
-    if name not in (*MODULES, "-h", "--help"):
-        fail(unknown_name("measurement", name, MODULES))
     run(lambda: main(name, arguments))

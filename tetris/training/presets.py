@@ -93,10 +93,9 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
 # A multiprocessor has up to 4,096 games in hand. 513 candidates, the mean among them, are 2,036 for each of
 # 132 on 524 streams, and twice as many on 1,048. Many streams of few decisions keep a GPU busy, since
 # splitting makes four decisions at a time, and estimate as well as few streams of many decisions or better:
-# benchmarks/notes/h200-splitting-tried.txt. On 10x20
-# importance splitting ranks candidates that end a game in a billion decisions. Its estimates are noisy: hence
-# many elites, and the average of many means. The features depend on the column: the best controllers sort the
-# pieces into lanes.
+# benchmarks/notes/h200-splitting-tried.txt. On 10x20 importance splitting ranks candidates that end a game in
+# a billion decisions. Its estimates are noisy: hence many elites, and the average of many means. The features
+# depend on the column: the best controllers sort the pieces into lanes.
 _CUDA: Mapping[str, Setting] = {
     "population": 512,
     "decisions": 10_000,
