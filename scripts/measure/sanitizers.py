@@ -42,7 +42,7 @@ PYTEST = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider")
 MARKED = "cuda and not heavy and not timing"
 LEFT_OUT = "not compile"  # it launches kernels that are not ours
 # A capture needs torch's caching allocator, which is off where bounds or contents of memory are looked at.
-_LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not graph and not captured and not python_blocks"
+_LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not (graph or captured or replay or python_blocks)"
 # cuBLAS computes float16 of this size through the tensor memory accelerator, whose writes initcheck does not
 # see; racecheck breaks such kernels where it is told to leave them alone.
 _LARGE_HALF = "((300x80x80 or test_autocast_does_not_reach_in) and float16)"
