@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import gymnasium
@@ -159,11 +159,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         mode = _MODES.index(self.autoreset_mode)
         self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0, REWARDS.index(reward))
         self._load()
-        self._columns = self._empty(self.rules.width, num_envs, dtype=torch.int32)
+        zeros = partial(torch.zeros, device=self.device)
+        self._columns = zeros(self.rules.width, num_envs, dtype=torch.int32)
         self._seed, self._stream, self._time, self._length = (
-            self._empty(num_envs, dtype=torch.int64) for _ in range(4)
+            zeros(num_envs, dtype=torch.int64) for _ in range(4)
         )
-        self._current, self._ended = (self._empty(num_envs, dtype=torch.uint8) for _ in range(2))
+        self._current, self._ended = (zeros(num_envs, dtype=torch.uint8) for _ in range(2))
         self._begun = False
 
     def _load(self) -> None:
