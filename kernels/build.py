@@ -55,9 +55,10 @@ from kernels.toolchain import (
 
 __all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
 
-_KEY_FORMAT = 3
+_KEY_FORMAT = 4
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
-_HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
+HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
+"""How the names of headers end."""
 
 _loaded: dict[Extension, Path] = {}
 
@@ -238,7 +239,7 @@ class Extension:
         return {
             "compiler": compiler.version,
             "nvcc": nvcc.release if nvcc is not None else None,
-            "options": [*compiler.options, *filter(None, map(os.environ.get, variables))],
+            "options": [list(compiler.options), *(os.environ.get(each, "") for each in variables)],
         }
 
     def _need(self, *, any_tools: bool) -> prebuilt.Need:
@@ -267,7 +268,7 @@ class Extension:
         """Returns the headers of the key, folder by folder in the order in which the compiler searches."""
         folders = dict.fromkeys([*(source.parent for source in self.sources), *self.include_dirs])
         files = (path for folder in folders for path in sorted(folder.glob("*")))
-        return [path for path in files if path.suffix in _HEADER_SUFFIXES and path.is_file()]
+        return [path for path in files if path.suffix in HEADER_SUFFIXES and path.is_file()]
 
     def _compile(self, work: Path, library: Path) -> None:
         """Compiles in the work folder and moves the result into place."""

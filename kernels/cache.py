@@ -158,7 +158,10 @@ def lock(library: Path) -> Iterator[None]:
 def _open_lock(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except PermissionError:  # another user's, which can be locked all the same
+    except PermissionError:
+        if not path.exists():
+            raise
+        # Another user's, which can be locked all the same.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 

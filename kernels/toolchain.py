@@ -130,13 +130,16 @@ def find_compiler() -> Compiler:
     except ValueError:  # a quotation mark without its partner
         candidates = []
     for command in candidates:
-        found = shutil.which(command[0])
-        if found is None:
-            continue
-        program = os.path.abspath(found)  # the build has a folder of its own
-        version = _first_version_line((program, *command[1:]))
+        words = list(command)
+        for place, word in enumerate(command):
+            found = shutil.which(word) if place == 0 or "/" in word else None
+            if found is not None:
+                words[place] = os.path.abspath(found)  # the build has a folder of its own
+            if Path(word).name not in _COMPILER_WRAPPERS:
+                break
+        version = _first_version_line(tuple(words))
         if version:
-            return Compiler((program, *command[1:]), version)
+            return Compiler(tuple(words), version)
     if chosen:
         raise CompilerMissingError(
             f"expected $CXX to name a working C++ compiler, got {chosen!r}", "unset it or correct it"

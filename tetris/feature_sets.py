@@ -127,7 +127,7 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
             )
         if name not in FEATURES:
             on_any_board = [known for known in FEATURES if _last_column(known) is None]
-            known = [*sets, *on_any_board, *_FORMS]
+            known = [*(sets if len(names) == 1 else ()), *on_any_board, *_FORMS]
             error = unknown_name("feature set or feature", name, known)
             raise ValueError(f"{error}; one of your own needs @tetris.feature or --feature-header")
         last = _last_column(name)

@@ -17,7 +17,7 @@ import torch
 
 from kernels.build import Extension
 from tetris.own_features import INCLUDES as INCLUDES
-from tetris.own_features import header_of
+from tetris.own_features import MOST_OWN, header_of
 from tetris.step_tables import engine_features
 
 _ENGINE = Path(__file__).parent / "engine"
@@ -128,8 +128,10 @@ def extension(
         lookahead: See `tetris.Rollout`.
 
     Raises:
-        ValueError: If a feature is defined in Python only.
+        ValueError: If a feature is defined in Python only, or there are more than `MOST_OWN` of a header.
     """
+    if len(own := [name for name in names if header_of([feature_struct(name)])]) > MOST_OWN:
+        raise ValueError(f"expected at most {MOST_OWN} features of a header, got {len(own)}")
     digest, includes, defines = feature_definitions(engine_features(names))
     suffix, sight = (
         ("_ahead", "ANY_NEXT_PIECE")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 import kernels
+from kernels.build import HEADER_SUFFIXES
 from kernels.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
@@ -25,6 +26,9 @@ MOST_BYTES = 1 << 20
 INCLUDES = (Path(__file__).parent / "engine", Path(kernels.__file__).parent)
 """The folders of the headers of engine and operators."""
 
+_ENVS = Path(__file__).parent / "envs"
+_SYSTEM_HEADERS = Path("/usr/include")
+_SOURCE_SUFFIXES = (*HEADER_SUFFIXES, ".cpp", ".cu")
 _BUILT_IN = frozenset(features.FEATURES)
 _FAMILIES = frozenset(re.sub(r"(_\d+)+$", "", name) for name in (*_BUILT_IN, "step_features"))
 _LARGEST = float(np.finfo(np.float32).max)
@@ -107,8 +111,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises:
         OSError: If the header cannot be read.
-        ValueError: If it is too long, defines no feature, one has no twin in Python, or another header has
-            it.
+        ValueError: If it is too long, it or a feature has a name that cannot be, it defines no feature, one
+            has no twin in Python, or another header has it.
     """
     header = Path(path).absolute()
     try:
@@ -132,13 +136,19 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _check_names(path: str | os.PathLike[str], structs: Sequence[str]) -> None:
-    """Raise ValueError where the header or a struct has the name of one of the engine's."""
-    headers = [each for folder in INCLUDES for each in folder.glob("*.*h")]
-    if Path(path).name in {each.name for each in headers}:
-        raise ValueError(f"{path}: expected another file name, the engine has a header of this one")
-    engine = "\n".join(each.read_text(encoding="utf-8") for each in headers)
+    """Raise ValueError where the header or a struct has a name that the engine has, or that cannot be."""
+    name = Path(path).name
+    if not name.endswith(HEADER_SUFFIXES):
+        raise ValueError(f"{path}: expected a file name that ends in {', '.join(HEADER_SUFFIXES)}")
+    folders = (*INCLUDES, _ENVS / "step", _ENVS / "features")
+    sources = [each for folder in folders for each in folder.iterdir() if each.suffix in _SOURCE_SUFFIXES]
+    if name in {each.name for each in sources} or (_SYSTEM_HEADERS / name).exists():
+        raise ValueError(f"{path}: expected another file name, the engine or the system has one of this name")
+    engine = "\n".join(each.read_text(encoding="utf-8") for each in sources)
     for struct in structs:
-        if re.search(rf"\b(struct|class|using|enum) {struct}\b", engine):
+        if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
+            raise ValueError(f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}")
+        if re.search(rf"\b(struct|class|using|enum)\b[\w: ]*\b{struct}\b", engine):
             raise ValueError(f"{path}: expected another name than {struct}, which the engine has")
 
 
@@ -165,12 +175,9 @@ def header_of(structs: Sequence[str]) -> tuple[Path, str] | None:
     """Return the header that defines some of the C++ names, and its text; None if none does.
 
     Raises:
-        ValueError: If several do, or one defines more than `MOST_OWN` of them.
+        ValueError: If several do.
     """
-    own = [struct for struct in structs if struct in _headers]
-    if len(own) > MOST_OWN:
-        raise ValueError(f"expected at most {MOST_OWN} features of a header, got {len(own)}")
-    found = {_headers[struct] for struct in own}
+    found = {_headers[struct] for struct in structs if struct in _headers}
     if len(found) > 1:
         paths = ", ".join(sorted(str(path) for path, _ in found))
         raise ValueError(f"expected features of one header, got {paths}")

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kernels.cem_update.reference import VARIANCES, cem_update_reference
 from kernels.checks import check_flags
@@ -121,23 +122,24 @@ def cem_update(
     if is_transformed():
         _check(fitness, candidates, distribution, record, generation, num_elites, maximize)
         _check_options(candidates, num_elites, extra_variance, weights, std_floor, variance_about, *options)
-        return cem_update_reference(
-            fitness,
-            candidates,
-            distribution,
-            record,
-            generation,
-            num_elites,
-            maximize=maximize,
-            extra_variance=extra_variance,
-            weights=weights,
-            std_floor=std_floor,
-            variance_about=variance_about,
-            smoothing=smoothing,
-            std_smoothing=std_smoothing,
-            mean_averaging=mean_averaging,
-            ranked=ranked,
-        )
+        with forward_ad._set_fwd_grad_enabled(False):
+            return cem_update_reference(
+                fitness,
+                candidates,
+                distribution,
+                record,
+                generation,
+                num_elites,
+                maximize=maximize,
+                extra_variance=extra_variance,
+                weights=weights,
+                std_floor=std_floor,
+                variance_about=variance_about,
+                smoothing=smoothing,
+                std_smoothing=std_smoothing,
+                mean_averaging=mean_averaging,
+                ranked=ranked,
+            )
     try:
         tensors: Any = (
             fitness,

@@ -10,6 +10,7 @@ It is an LSTM cell that never forgets.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ def lltm(
     """Takes one step of the LLTM cell; differentiable in every argument, as often as wanted.
 
     All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types are
-    multiplied as torch multiplies them; everything else is computed in float32. Autocast does not reach in.
+    multiplied as torch multiplies them; everything else is computed in float32. Autocast changes neither the
+    results nor their gradients; what autograd derives further, and ``torch.func``, it reaches.
 
     Args:
         input: (batch, inputs).
@@ -51,7 +53,7 @@ def lltm(
     """
     if is_transformed():
         _check(input, weights, bias, old_h, old_cell)
-        with torch.autocast(input.device.type, enabled=False):
+        with _without_autocast(input):
             return lltm_reference(input, weights, bias, old_h, old_cell)
     if torch.compiler.is_compiling():
         _check(input, weights, bias, old_h, old_cell)
@@ -75,6 +77,11 @@ def lltm(
     else:
         new_h, new_cell, _ = torch.ops.cem_tetris.lltm_forward.default(input, weights, bias, old_h, old_cell)
     return new_h, new_cell
+
+
+def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
+    """Returns a context; autocast knows nothing of the meta device."""
+    return nullcontext() if input.is_meta else torch.autocast(input.device.type, enabled=False)
 
 
 def lltm_reference(
@@ -168,7 +175,7 @@ def _backward(
     input, weights, bias, old_h, new_cell, gates = ctx.saved_tensors  # noqa: A001
     of_input, of_weights, of_bias, of_old_h, of_old_cell = ctx.needs_input_grad
     if torch.is_grad_enabled():  # create_graph=True
-        with torch.autocast(input.device.type, enabled=False):
+        with _without_autocast(input):
             gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
     else:
         gradients = torch.ops.cem_tetris.lltm_backward.default(

@@ -124,7 +124,8 @@ def sample_normal(
             z = operators.sample_normal_no_grad.default(
                 *_standard(mean), *noise, None, None, dim_first, compute_type(dtype)
             )
-        return sample_normal_reference(mean, std, z, bounds=bounds, dim_first=dim_first).to(dtype)
+        limits = None if low is None or high is None else (low, high)
+        return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
     recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
     sample = operators.sample_normal if recorded else operators.sample_normal_no_grad
     try:

@@ -145,7 +145,11 @@ def test_the_path_follows_the_options_of_nvcc(monkeypatch: pytest.MonkeyPatch, v
     before = host._tools(), device._tools()
     monkeypatch.setenv(variable, "--use_fast_math")
     assert host._tools() == before[0]
-    assert device._tools() != before[1]
+    after = device._tools()
+    assert after != before[1]
+    monkeypatch.delenv(variable)
+    monkeypatch.setenv("CXX", f"{find_compiler().command[0]} --use_fast_math")
+    assert device._tools()["options"] != after["options"]
 
 
 def test_the_path_follows_sources_and_headers(

@@ -76,6 +76,8 @@ def test_a_lock_of_another_user_can_be_held(tmp_path: Path, monkeypatch: pytest.
         return opened(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", as_another_user)
+    with pytest.raises(BuildError, match="Permission denied"), cache.lock(tmp_path / "new.so"):
+        pass
     with cache.lock(library), library.with_suffix(".lock").open() as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from kernels.cem_update import cem_update, cem_update_reference
 
@@ -350,6 +351,14 @@ def test_vmap_is_the_batch() -> None:
         result = torch.func.vmap(f)(*inputs[:4])
         expected = cem_update(*inputs, 9, maximize=False)
         assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
+
+
+def test_results_have_no_tangents() -> None:
+    inputs = problem((), 40)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(inputs[1], torch.ones_like(inputs[1]))
+        result = cem_update(inputs[0], dual, *inputs[2:], 9, maximize=False)
+        assert all(forward_ad.unpack_dual(each).tangent is None for each in result)
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [

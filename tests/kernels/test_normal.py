@@ -151,6 +151,15 @@ def test_bounds_clamp() -> None:
     assert_same(sample_normal(mean, std, 1000, seed=2, bounds=(low, 2)), samples.clamp(-1, 2))
 
 
+def test_bounds_have_no_gradients() -> None:
+    mean, std, low = torch.zeros(3), torch.ones(3), torch.full((3,), -0.2)
+    f = lambda mean, low: sample_normal(mean, std, 40, seed=1, bounds=(low, 1.0)).sum()  # noqa: E731
+    of_mean, of_low = torch.func.grad(f, (0, 1))(mean, low)
+    assert of_low.tolist() == [0.0] * 3
+    leaf = mean.clone().requires_grad_()
+    assert torch.equal(of_mean, torch.autograd.grad(f(leaf, low), leaf)[0])
+
+
 def test_nan_stays_nan_and_no_spread_gives_the_mean() -> None:
     mean = torch.tensor([float("nan"), 1.5])
     samples = sample_normal(mean, torch.zeros(2), 6, seed=1, bounds=(0, 1e9))

@@ -341,6 +341,8 @@ def test_unknown_feature_in_a_list_names_the_nearest() -> None:
         ValueError, match=r"expected a feature set or feature, got 'wels'; did you mean 'wells'"
     ):
         feature_names("holes,wels")
+    with pytest.raises(ValueError, match=r"got 'dtt'(?!; did you mean 'dt')"):
+        feature_names("holes,dtt")
 
 
 def test_feature_named_twice_is_refused() -> None:

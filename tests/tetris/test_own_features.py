@@ -15,6 +15,7 @@ from kernels.build import CompilerMissingError
 from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
 from tetris.commands.command_line import command_of
 from tetris.controller import LinearController
+from tetris.envs import TetrisVectorEnv
 from tetris.features import AfterState
 from tetris.own_features import run_header
 from tetris.training import train
@@ -176,9 +177,16 @@ def twin_of(name: str, column: int) -> Any:
         ("board.h", "Mine", "expected another file name"),
         ("mine.h", "Landing", "expected another name than Landing"),
         ("mine.h", "Ground", "expected another name than Ground"),
+        ("mine.h", "Features", "expected another name than Features"),
+        ("mine.h", "Tensor", "expected another name than Tensor"),
+        ("step.h", "Mine", "expected another file name"),
+        ("features.h", "Mine", "expected another file name"),  # the C library has one
+        ("mine.hh", "Mine", "expected a file name that ends in .h"),
+        ("mine.h", "mine", "expected a name such as EmptyColumns"),
+        ("mine.h", "EmptyD1", "expected a name such as EmptyColumns"),
     ],
 )
-def test_names_of_the_engine_are_refused(tmp_path: Path, file: str, struct: str, message: str) -> None:
+def test_names_that_cannot_be_are_refused(tmp_path: Path, file: str, struct: str, message: str) -> None:
     (tmp_path / file).write_text(f"TETRIS_FEATURE({struct}) {{ return 0; }}")
     with pytest.raises(ValueError, match=message):
         feature_header(tmp_path / file)
@@ -193,6 +201,8 @@ def test_a_controller_has_few_features_of_a_header(tmp_path: Path) -> None:
     names = feature_header(tmp_path / "many.h")
     with pytest.raises(ValueError, match="expected at most 8 features of a header, got 9"):
         Rollout([[1.0] * 9], Rules(4, 4), device="cpu", features=",".join(names))
+    envs = TetrisVectorEnv(2, 4, 4, features=",".join(names))
+    assert envs.reset(seed=1)[0]["features"].shape[-1] == 9
 
 
 @pytest.mark.parametrize("text", ["def broken(:\n", "import no_such_module_of_mine\n", "1 / 0\n"])

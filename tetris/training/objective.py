@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, Evaluation, ranks
-from kernels.checks import check_integer
+from kernels.checks import check_flags, check_integer
 from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
 from tetris.devices import choose_device
 from tetris.game import MOST_PIECES_KNOWN
@@ -127,6 +127,7 @@ class LinesPerGame:
         """
         self.rules = Rules() if rules is None else check_rules(rules)
         self.names = feature_names(features, self.rules.width)
+        check_flags(split=split)
         self._features, self._split = features, split
         most = MOST_STREAMS if split else None
         self._streams = check_integer("streams", streams, 2 if split else 1, most)

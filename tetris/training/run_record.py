@@ -255,6 +255,7 @@ def _check_score(score: object, counts: Sequence[str]) -> None:
     for name, wanted, fits in (
         *((name, "a text", isinstance(score.get(name), str)) for name in _SCORE_TEXTS),
         *((name, "a number of at least 0", _is_count(score.get(name))) for name in counts),
+        ("pieces_known", "a number of at least 0", _is_count(score.get("pieces_known", 1))),
         ("lines_per_game", "a number or null", _is_figure(score.get("lines_per_game", ""))),
         (
             "ci95",

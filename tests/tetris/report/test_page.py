@@ -265,6 +265,16 @@ def test_a_comparison_shows_equal_estimates_once(tmp_path: Path) -> None:
     assert [row[0] for row in table] == ["a", "b", "bcts", "dt20"]
 
 
+def test_a_score_of_no_number_of_known_pieces_is_named(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "mine")
+    file = folder / "controller.json"
+    values = json.loads(file.read_text())
+    values["provenance"]["score"][0]["pieces_known"] = "two"
+    file.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=r"provenance.score\[0\]: expected pieces_known"):
+        load_run(folder)
+
+
 def test_an_estimate_that_lacks_something_is_named(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "mine", estimated=True)
     file = folder / "controller.json"

@@ -252,6 +252,11 @@ def test_lines_per_game_refuses_what_splitting_cannot_do(options: dict[str, int]
         LinesPerGame("dt", Rules(10, 20), split=True, **{"streams": 4, "decisions": 1000, **options})
 
 
+def test_lines_per_game_refuses_a_text_for_a_flag() -> None:
+    with pytest.raises(TypeError, match="split"):
+        LinesPerGame("dt", split="no")  # type: ignore[arg-type]
+
+
 def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
