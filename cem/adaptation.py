@@ -135,10 +135,10 @@ def with_paths(
     diagonal = factor.shape == step.shape
     rows = torch.cat([y, step.unsqueeze(-2)], dim=-2)
     if diagonal:
-        white = rows / factor.clamp(min=torch.finfo(factor.dtype).tiny).unsqueeze(-2)
+        white = rows / torch.where(factor > 0, factor, 1.0).unsqueeze(-2)  # 1: a dimension of no width
         covariance = factor.square()
     else:
-        still = (factor.diagonal(dim1=-2, dim2=-1) == 0).to(factor.dtype)  # dimensions of no width
+        still = (factor.diagonal(dim1=-2, dim2=-1) == 0).to(factor.dtype)
         white = torch.linalg.solve_triangular(factor + torch.diag_embed(still), rows.mT, upper=False).mT
         covariance = factor @ factor.mT
     lengths = white[..., :-1, :].square().sum(-1).clamp(min=torch.finfo(white.dtype).tiny)

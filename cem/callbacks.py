@@ -53,9 +53,9 @@ class GenerationRecord:
         elite_mean: The mean fitness of its elites.
         elite_threshold: The fitness of its worst elite: no other candidate is fitter.
         std_mean: The mean of the new standard deviation over the dimensions.
-        seconds: Its wall time, in seconds: on the CPU from ``ask()`` to its statistics; on other devices from
-            the completion of the generation before (for the first one, of the work queued before it) to its
-            own completion.
+        seconds: The wall time since the record before, in seconds: on the CPU from ``ask()`` to the
+            statistics; on other devices from the completion of the generation recorded before (for the first
+            one, of the work queued before it) to that of this one.
         elapsed_s: The sum of ``seconds`` over all generations, those before a resumption included.
         metrics: The metrics of the objective, by name.
         distribution: Mean and standard deviation of the new distribution, shape (..., dim), on the CPU, not
@@ -91,7 +91,10 @@ class Callback:
     """Hooks of a training run, to be overridden; all do nothing here."""
 
     on_every_rank = False
-    """Whether every rank calls it; otherwise rank 0 alone. See ``cem.ranks``."""
+    """Whether every rank calls it; otherwise rank 0 alone. See ``cem.ranks``.
+
+    Of one that rank 0 calls alone the others hear an ``Interrupted`` a record later, and stop then.
+    """
 
     def on_start(self, plan: RunPlan) -> None:
         """Called once, before the first generation."""
@@ -183,16 +186,14 @@ class ProgressBar(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Advance the bar, or print a line when one is due."""
-        self._generation, self._began = record.generation, time.monotonic()
-        if (
-            record.generation > self._plan.generation + 1
-        ):  # the first one includes one-time costs of the process
-            pace = record.seconds / self._cost(record.generation - 1, record.generation)
+        before, self._generation, self._began = self._generation, record.generation, time.monotonic()
+        if before > self._plan.generation:  # the first record includes one-time costs of the process
+            pace = record.seconds / self._cost(before, record.generation)
             self._pace = pace if self._pace is None else self._pace + _SMOOTHING * (pace - self._pace)
         text = self._text(record)
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
-            self._bar.update()
+            self._bar.update(record.generation - self._bar.n)
             return
         total = "" if self._plan.generations is None else f"/{self._plan.generations}"
         self._pending = f"generation {record.generation}{total}, {text}"

@@ -32,7 +32,7 @@ class Evaluation:
         candidates: The candidates evaluated, shape (..., population, dim), if they are not those of
             ``ask()``.
         rates: The names of metrics that are counts of this generation. Each is recorded per second, too,
-            after all metrics: "lines/s" for "lines". The seconds are those of ``GenerationRecord``.
+            after all metrics: "lines/s" for "lines". The seconds are those of a generation.
 
     Raises:
         ValueError: If a metric is a tensor of more than one element, or a rate names no metric or has the

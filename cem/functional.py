@@ -263,6 +263,9 @@ def told(
     in_box = candidates
     if state.low is not None and state.high is not None and settings.bounds == "transform":
         candidates = out_of_box(in_box, state.low.unsqueeze(-2), state.high.unsqueeze(-2))
+        # Back from the box a coordinate differs by its rounding: one that is that of the mean stays there.
+        still = in_box == state.mean.unsqueeze(-2)
+        candidates = torch.where(still, state.distribution[..., MEAN, :].unsqueeze(-2), candidates)
     update: Any = cem_update
     if settings.backend == "torch":
         update = partial(cem_update_reference, fixed_order=False)

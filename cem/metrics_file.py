@@ -91,12 +91,11 @@ def _missing(told: Sequence[int], generation: int, record_every: int) -> list[in
     steps = [after - before for before, after in pairwise(told)]
     # The smaller one of two as frequent; the run may have been recorded less often before.
     usual = max(record_every, mode(sorted(steps)) if steps else 1)
-    missing = [
-        number
-        for (before, after), step in zip(pairwise(told), steps, strict=True)
-        if step > usual
-        for number in range(before + usual, after, usual)
-    ]
+    missing: list[int] = []
+    for place, (before, after) in enumerate(pairwise(told)):
+        # As many twice in a row: the run was recorded less often then.
+        if after - before > usual and after - before not in (*steps[:place][-1:], *steps[place + 1 :][:1]):
+            missing += range(before + usual, after, usual)
     return [*missing, *range(told[-1] + usual, generation, usual), *([generation] * (told[-1] < generation))]
 
 

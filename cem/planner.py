@@ -26,7 +26,7 @@ from torch import Tensor
 
 from cem._checks import as_torch_takes_it, check_device, check_distribution, check_real, check_vector
 from cem.colored_noise import coloring_matrix
-from cem.plan_search import Cost, Found, PlanSearch
+from cem.plan_search import Cost, Found, Memory, PlanSearch
 from cem.sampling import choose_backend, mix_seed
 from kernels.checks import check_flags, check_integer
 
@@ -178,7 +178,7 @@ class Planner:
             seed=_seeds(self.seed, self.num_envs or 1).to(self.device),
             backend=self.backend,
         )
-        with torch.inference_mode(False):  # it is changed in place later
+        with torch.inference_mode(False):  # with a CUDA graph it is changed in place later
             self._memory = self._search.begin()
         self._found: Found | None = None
         self._uses_graph = self.backend == "cuda" if graph is None else graph
@@ -215,15 +215,19 @@ class Planner:
         """Forget the last plans: an episode begins. The noise goes on, it is not repeated.
 
         Args:
-            env_ids: Indices, or a mask of shape (B,), of the environments whose episode begins: tensor, array
-                or sequence. ``None``: all.
+            env_ids: Indices, or a mask of bools of shape (B,), of the environments whose episode begins:
+                tensor, array or sequence. ``None``: all.
         """
         if env_ids is None:
-            self._memory.started.fill_(False)
+            started = torch.zeros_like(self._memory.started)
         else:
             chosen = torch.as_tensor(as_torch_takes_it(env_ids), device=self.device)
+            started = self._memory.started.clone()
+            if not (chosen.dtype == torch.bool or chosen.is_floating_point()):
+                chosen = chosen.long()
             if chosen.numel():  # an empty list is no tensor of integers
-                self._memory.started[chosen] = False
+                started[chosen] = False
+        self._keep(self._memory._replace(started=started))
 
     @torch.no_grad()
     def plan(self, state: Any) -> Any:
@@ -258,9 +262,15 @@ class Planner:
         return {**self.__dict__, "_captured": None}
 
     def _step(self, state: Tensor) -> None:
-        """Search; what the step leaves to the next one stays in the same tensors."""
         after, self._found = self._search(state, self._memory)
-        for old, new in zip(self._memory, after, strict=True):
+        self._keep(after)
+
+    def _keep(self, memory: Memory) -> None:
+        """Keep what a step leaves to the next one: where a CUDA graph reads it, in the same tensors."""
+        if not self._uses_graph:
+            self._memory = memory
+            return
+        for old, new in zip(self._memory, memory, strict=True):
             old.copy_(new)
 
     def _replay(self, state: Tensor) -> None:

@@ -100,8 +100,10 @@ class Readout:
     def covariance(self) -> Any:
         """A new matrix, shape (..., dim, dim): ``Sigma_t``."""
         factor = self._state.factor
-        full = torch.diag_embed(self._state.std.square()) if factor is None else factor @ factor.mT
-        return self._given(full)
+        if factor is None:
+            return self._given(torch.diag_embed(self._state.std.square()))
+        with torch.autocast(factor.device.type, enabled=False):
+            return self._given(factor @ factor.mT)
 
     @property
     def best(self) -> Any:
@@ -316,7 +318,10 @@ class Readout:
         ``mean_averaging``.
         """
         settings = self._state.settings
+        # Older states of such searches have the best candidate without bounds.
+        best = {"best": "within the bounds"} if settings.bounds == "transform" else {}
         return {
+            **best,
             "dim": self.dim,
             "batch": list(self.batch_shape),
             "maximize": self.maximize,

@@ -43,7 +43,8 @@ class Result:
     """How a search ended.
 
     Attributes:
-        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
+        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one. NaN where
+            not one generation was made in time.
         fun: Its fitness.
         mean: The last mean of the restart that found it, averaged over generations as ``mean_averaging``
             says: the answer where the fitness is noisy.
@@ -217,7 +218,7 @@ def search(
                     watch,
                     *([ProgressBar()] if progress else []),
                     *callbacks,
-                    _Halt(watch),
+                    halt := _Halt(watch),
                 ],
                 checkpointer=None
                 if folder is None
@@ -240,13 +241,19 @@ def search(
                 if ranks.rank() > 0:
                     optimizer.load_state_dict(state)
                 watch.replay(lines, metrics.path)
-            ended = trainer.run().reason if watch.reason is None else "requested"
+            if watch.reason is None:
+                ended = trainer.run().reason
+            else:
+                halt.halted = True
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
             left -= optimizer.generation * size
             history.evaluations += optimizer.generation * size
             made = restart + 1
-            reason = watch.reason or ("budget" if ended == "finished" else ended)
+            if halt.halted and watch.reason is not None:
+                reason = watch.reason
+            else:
+                reason = "budget" if ended == "finished" else ended
             if best is None or history.is_better(optimizer.best_fitness, best.best_fitness):
                 best = optimizer
             if reason in ("target", "time_limit", "signal", "requested"):
@@ -297,7 +304,7 @@ def _resumed(
         trainer.resume()
         for problem in metrics.restore(trainer.optimizer.generation, record_every):
             warnings.warn(problem, RuntimeWarning, stacklevel=3)
-        lines = metrics.path.read_bytes().splitlines()
+        lines = metrics.path.read_bytes().splitlines() if metrics.path.exists() else []
     return lines, trainer.optimizer.state_dict()
 
 
@@ -351,6 +358,7 @@ class _Halt(Callback):
     on_every_rank = True
 
     def __init__(self, watch: _Watch) -> None:
+        self.halted = False  # another callback may end the search before
         self._watch = watch
 
     def on_generation(self, record: GenerationRecord) -> None:
@@ -360,6 +368,7 @@ class _Halt(Callback):
             Interrupted: If there is one.
         """
         if self._watch.reason is not None:
+            self.halted = True
             raise Interrupted(self._watch.reason)
 
 

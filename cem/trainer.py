@@ -309,7 +309,7 @@ class Trainer:
             **statistics,
             seconds=seconds,
             elapsed_s=self.elapsed_s,
-            metrics=told.metrics.read(seconds),
+            metrics=told.metrics.read(seconds / (told.snapshot.generation - before.generation)),
             distribution=told.snapshot.distribution(),
         )
         for callback in self._called():

@@ -38,15 +38,22 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
         >>> did_you_mean("Quik", ["quick", "standard"])
         "; did you mean 'quick'?"
     """
-    lowered = {name.lower(): name for name in known if name != text}
-    text = text.strip().lower()
-    nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]
-    return next((f"; did you mean {lowered[name]!r}?" for name in nearest if name in lowered), "")
+    meant = _nearest(text, known)
+    return "" if meant is None else f"; did you mean {meant!r}?"
 
 
 def meant_path(path: str | os.PathLike[str]) -> str:
     """Return ``"; did you mean 'PATH'?"``, or nothing where the folder holds nothing of a name like it."""
     missing = Path(path)
     with suppress(OSError):
-        return did_you_mean(str(missing), [str(entry) for entry in missing.parent.iterdir()])
+        meant = _nearest(missing.name, (entry.name for entry in missing.parent.iterdir()))
+        if meant is not None:
+            return f"; did you mean {str(missing.parent / meant)!r}?"
     return ""
+
+
+def _nearest(text: str, known: Iterable[str]) -> str | None:
+    lowered = {name.lower(): name for name in known if name != text}
+    text = text.strip().lower()
+    nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]
+    return next((lowered[name] for name in nearest if name in lowered), None)

@@ -204,6 +204,15 @@ class TestTransform:
         assert found.fun == float(barrier(found.x))
         assert found.fun > -1e4
 
+    @pytest.mark.parametrize("paths", [False, True])
+    def test_a_dimension_without_width_stays_where_it_is(self, paths, dtype):
+        start, std = torch.tensor([0.1, 0.7], dtype=dtype), torch.tensor([0.2, 0.0], dtype=dtype)
+        options = {"bounds": (0.0, 1.0), "bound_handling": "transform", "paths": paths, "seed": 1}
+        found = minimize(lambda x: (x - 0.3).square().sum(-1), start, std, relative_std_floor=1e-3, **options)
+        torch.testing.assert_close(found.x[1], start[1])
+        assert (float(found.std[1]), found.reason) == (0.0, "std")
+        assert found.evaluations < 2000
+
     @pytest.mark.parametrize("std", [0.3, 2.0, 10.0])
     def test_no_candidate_is_on_a_face_however_wide_the_start(self, std, dtype):
         start = torch.full((5,), 0.5, dtype=dtype)

@@ -138,6 +138,10 @@ class TestMetricsWriter:
         write(tmp_path / "m.jsonl", [], start=35)
         assert not recwarn.list
 
+    def test_records_that_were_rarer_before_are_no_gap(self, tmp_path):
+        write(tmp_path / "m.jsonl", [*range(1, 51), *range(60, 121, 10), *range(121, 131)])
+        assert MetricsWriter(tmp_path / "m.jsonl").restore(130) == []
+
     def test_a_fresh_run_starts_with_an_empty_file(self, tmp_path):
         write(tmp_path / "m.jsonl", [1, 2, 3])
         write(tmp_path / "m.jsonl", [], start=0)
@@ -192,10 +196,10 @@ class TestMetricsWriter:
 
 
 class TestProgressBar:
-    def play(self, file, plan, count, **options):
+    def play(self, file, plan, count, every=1, **options):
         bar = ProgressBar(("lines/s",), file=file, **options)
         bar.on_start(plan)
-        for generation in range(plan.generation + 1, plan.generation + count + 1):
+        for generation in range(plan.generation + every, plan.generation + count + 1, every):
             bar.on_generation(record(generation, best=1234.5, **{"lines/s": 12_345_678.0, "other": 1.0}))
         bar.on_end()
         return file.getvalue()
@@ -221,6 +225,12 @@ class TestProgressBar:
         # 2 s a generation; the first of a run says nothing of the others.
         assert "left" not in self.play(io.StringIO(), plan, 1)
         assert "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
+
+    def test_records_may_be_of_every_tenth_generation(self, monkeypatch):
+        text = self.play(io.StringIO(), RunPlan(0, 100, None), 50, every=10, interval_s=0.0)
+        assert "00:10 left" in text.splitlines()[-1]  # 2 s a record
+        monkeypatch.setenv("TERM", "xterm")
+        assert "50/100" in self.play(Terminal(), RunPlan(0, 100, None), 50, every=10).split("\r")[-1]
 
     def test_numbers_are_written_as_asked_for(self):
         assert "best 1 k, elites 1 k" in self.play(

@@ -282,6 +282,12 @@ class TestAsk:
         with torch.autocast("cpu", torch.bfloat16):
             assert torch.equal(search.ask(), expected)
 
+    def test_autocast_does_not_change_the_covariance(self):
+        search = CrossEntropyMethod(torch.zeros(4), 1.1, 20, maximize=False, seed=1, covariance="full")
+        expected = search.covariance
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(search.covariance, expected)
+
     def test_asking_twice_gives_the_same_values_in_two_tensors(self):
         optimizer = make(3, 7)
         first = optimizer.ask()

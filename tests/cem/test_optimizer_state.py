@@ -149,6 +149,15 @@ class TestState:
         with pytest.raises(TypeError, match=r"expected a state of state_dict\(\), got NoneType"):
             make().load_state_dict(None)
 
+    def test_a_state_whose_best_is_not_within_the_bounds_is_refused(self):
+        """As older searches by transform left it."""
+        options = {"maximize": False, "bounds": (0.0, 1.0), "bound_handling": "transform", "seed": 1}
+        search = CrossEntropyMethod(torch.full((2,), 0.5), 0.1, 8, **options)
+        state = search.state_dict()
+        del state["settings"]["best"]
+        with pytest.raises(ValueError, match="expected a state saved with best = 'within the bounds'"):
+            search.load_state_dict(state)
+
     def test_a_state_with_a_part_missing_is_refused(self):
         state = make().state_dict()
         del state["std"]

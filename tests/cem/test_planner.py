@@ -255,6 +255,7 @@ def test_an_array_may_be_reversed_swapped_or_read_only() -> None:
         for each in (state[::-1].copy()[::-1], state.astype(">f8"), read_only):
             assert np.array_equal(make().plan(each), expected)
         make(num_envs=2).reset(np.array([True, False])[::-1])
+        make(num_envs=2).reset(np.array([1], np.uint16))
 
 
 @pytest.mark.parametrize("backend", ["torch", "auto"])
@@ -267,7 +268,14 @@ def test_autocast_changes_no_plan(backend: str) -> None:
 def test_a_planner_made_in_inference_mode_plans_outside_it() -> None:
     with torch.inference_mode():
         planner = make()
-    assert torch.equal(planner.plan(torch.zeros(())), make().plan(torch.zeros(())))
+        planner.plan(torch.zeros(()))
+        copied = copy.deepcopy(planner)
+    outside = make()
+    outside.plan(torch.zeros(()))
+    expected = outside.plan(torch.zeros(()))
+    assert torch.equal(planner.plan(torch.zeros(())), expected)
+    assert torch.equal(copied.plan(torch.zeros(())), expected)
+    copied.reset()
 
 
 def test_a_cost_in_numpy_and_float64_plans() -> None:

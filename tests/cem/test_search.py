@@ -315,6 +315,18 @@ class TestRestarts:
         assert result.history["evaluations"] == sorted(result.history["evaluations"])
         assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
 
+    def test_a_callback_ends_the_search_at_the_end_of_a_restart_too(self):
+        options = {"population_size": 10, "restarts": 2, "budget": 100_000, "seed": 1}
+        sizes = minimize(sphere, START, 1.0, **options).history["population_size"]
+
+        class Interruption(Callback):
+            def on_generation(self, record):
+                if record.generation == sizes.count(10):
+                    raise Interrupted
+
+        ended = minimize(sphere, START, 1.0, callbacks=[Interruption()], **options)
+        assert (ended.reason, ended.restarts) == ("requested", 0)
+
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
@@ -356,6 +368,13 @@ class TestResume:
         torch.manual_seed(1)
         options = {"budget": 6000, "population_size": 10, "restarts": 3, **options}
         return minimize(sphere, START, 1.0, checkpoint=folder, callbacks=callbacks, **options)
+
+    def test_a_search_whose_metrics_are_gone_goes_on(self, tmp_path):
+        whole = self.minimized(tmp_path, seed=3, restarts=0)
+        (path,) = tmp_path.rglob("metrics.jsonl")
+        path.unlink()
+        with pytest.warns(RuntimeWarning, match="missing"):
+            assert torch.equal(self.minimized(tmp_path, seed=3, restarts=0).x, whole.x)
 
     @pytest.mark.parametrize("options", SEARCHES)
     @pytest.mark.parametrize("last", [2, 45, 200])

@@ -152,6 +152,18 @@ class TestLoop:
             assert (record.best_fitness, record.elite_mean) == (before.best_fitness, before.elite_mean)
             assert record.metrics == before.metrics == {"generation": generation}
 
+    def test_rates_are_those_of_a_generation_however_rare_the_records(self):
+        def objective(candidates, generation):
+            time.sleep(0.01)
+            return Evaluation(sphere(candidates, generation), {"games": 100}, rates=("games",))
+
+        rates = []
+        for every in (1, 10):
+            recorder = Recorder()
+            Trainer(make(), objective, generations=20, callbacks=[recorder], record_every=every).run()
+            rates.append(recorder.records[-1].metrics["games/s"])
+        assert 0.2 < rates[0] / rates[1] < 5.0
+
     def test_a_batch_of_problems_is_trained_saved_and_resumed(self, tmp_path):
         def batch():
             return CrossEntropyMethod(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,13 @@ def test_the_name_is_given_as_it_is_written() -> None:
     known = ("CemTetris/Tetris-v0", "CemTetris/Tetris-Bag-v0")
 
     assert names.did_you_mean("cemtetris/tetris-bag", known) == "; did you mean 'CemTetris/Tetris-Bag-v0'?"
+
+
+def test_a_path_is_near_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    assert names.meant_path(tmp_path / "nosuch") == ""
+    (tmp_path / "run1").mkdir()
+    assert names.meant_path(tmp_path / "rum1") == f"; did you mean '{tmp_path / 'run1'}'?"
 
 
 def test_the_example_runs() -> None:
