@@ -32,7 +32,7 @@ FITNESS_RANGE = 1e-9
 """The least range of the fitness, as a share of the widest one seen where that is below 1."""
 COLLAPSE_STD, COLLAPSE_MOVE = 1e-4, 0.7
 """The std at which a collapse is looked for, of the first one; the move that tells it, of that on a slope."""
-_NEWEST = 0.3  # the weight of a generation's move in the average one
+_NEWEST = 0.1  # the weight of a generation's move in the average one
 
 
 @dataclass
@@ -126,7 +126,7 @@ class Termination:
         shrink = min(1.0, (std_share / share) ** (1 / count)) if 0 < share < math.inf else 1.0
         lengths = [shrink**i for i in range(count)]
         excess = (shift**2 - self.dim / elites * sum(x * x for x in lengths)) / sum(lengths) ** 2
-        self._move += _NEWEST * (excess - self._move)
+        self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)
         if std_share < COLLAPSE_STD and not self._shrunk:
             self._shrunk = True
             if self._move > (COLLAPSE_MOVE * self._slope) ** 2:
