@@ -93,7 +93,7 @@ class Callback:
     on_every_rank = False
     """Whether every rank calls it; otherwise rank 0 alone. See ``cem.ranks``.
 
-    Of one that rank 0 calls alone the others hear an ``Interrupted`` a record later, and stop then.
+    Where rank 0 alone calls it, ``Interrupted`` ends the search of all ranks after the next record.
     """
 
     def on_start(self, plan: RunPlan) -> None:
