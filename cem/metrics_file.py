@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import mode
 from typing import Any
@@ -92,10 +92,12 @@ def _missing(told: Sequence[int], generation: int, record_every: int) -> list[in
     # The smaller one of two as frequent; the run may have been recorded less often before.
     usual = max(record_every, mode(sorted(steps)) if steps else 1)
     missing: list[int] = []
-    for place, (before, after) in enumerate(pairwise(told)):
-        # As many twice in a row: the run was recorded less often then.
-        if after - before > usual and after - before not in (*steps[:place][-1:], *steps[place + 1 :][:1]):
+    before = told[0]
+    for step, alike in groupby(steps):
+        after = before + sum(alike)
+        if usual < step == after - before:  # of several in a row the run was recorded less often
             missing += range(before + usual, after, usual)
+        before = after
     return [*missing, *range(told[-1] + usual, generation, usual), *([generation] * (told[-1] < generation))]
 
 

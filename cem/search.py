@@ -241,19 +241,14 @@ def search(
                 if ranks.rank() > 0:
                     optimizer.load_state_dict(state)
                 watch.replay(lines, metrics.path)
-            if watch.reason is None:
-                ended = trainer.run().reason
-            else:
-                halt.halted = True
+            halt.reason = watch.reason  # of a search that had ended
+            ended = trainer.run().reason if halt.reason is None else "requested"
             if restart == 0:
                 seed = optimizer.seed  # of the search that is resumed, if none was given
             left -= optimizer.generation * size
             history.evaluations += optimizer.generation * size
             made = restart + 1
-            if halt.halted and watch.reason is not None:
-                reason = watch.reason
-            else:
-                reason = "budget" if ended == "finished" else ended
+            reason = halt.reason or ("budget" if ended == "finished" else ended)
             if best is None or history.is_better(optimizer.best_fitness, best.best_fitness):
                 best = optimizer
             if reason in ("target", "time_limit", "signal", "requested"):
@@ -358,7 +353,7 @@ class _Halt(Callback):
     on_every_rank = True
 
     def __init__(self, watch: _Watch) -> None:
-        self.halted = False  # another callback may end the search before
+        self.reason: str | None = None  # for which it ended the search; another callback may do so before
         self._watch = watch
 
     def on_generation(self, record: GenerationRecord) -> None:
@@ -367,9 +362,9 @@ class _Halt(Callback):
         Raises:
             Interrupted: If there is one.
         """
-        if self._watch.reason is not None:
-            self.halted = True
-            raise Interrupted(self._watch.reason)
+        self.reason = self._watch.reason
+        if self.reason is not None:
+            raise Interrupted(self.reason)
 
 
 def _population_objective(objective: Callable[..., Any], vectorize: bool, with_generation: bool) -> Objective:

@@ -76,6 +76,11 @@ def feature_struct(name: str) -> str:
     return f"{pascal}<{match[2][1:].replace('_', ',')}>" if match[2] else pascal
 
 
+def header_features(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of the features that are defined in a header of one's own."""
+    return tuple(name for name in names if header_of([feature_struct(name)]) is not None)
+
+
 @functools.cache
 def _defined_structs() -> frozenset[str]:
     """Return the C++ names that a feature can have, without template arguments."""
@@ -130,8 +135,9 @@ def extension(
     Raises:
         ValueError: If a feature is defined in Python only, or there are more than `MOST_OWN` of a header.
     """
-    if len(own := [name for name in names if header_of([feature_struct(name)])]) > MOST_OWN:
-        raise ValueError(f"expected at most {MOST_OWN} features of a header, got {len(own)}")
+    count = len(header_features(names))
+    if count > MOST_OWN:
+        raise ValueError(f"expected at most {MOST_OWN} features of a header, got {count}")
     digest, includes, defines = feature_definitions(engine_features(names))
     suffix, sight = (
         ("_ahead", "ANY_NEXT_PIECE")

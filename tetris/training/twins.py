@@ -7,7 +7,7 @@ import torch
 from kernels.build import Extension
 from tetris.features import feature_values
 from tetris.game import after_states
-from tetris.native import feature_struct
+from tetris.native import feature_struct, header_features
 from tetris.own_features import header_of
 from tetris.pieces import PIECES
 from tetris.rollouts import Rollout
@@ -19,7 +19,7 @@ DECISIONS, CANDIDATES, STREAMS = 100, 2, 2
 
 def libraries(names: tuple[str, ...]) -> list[Extension]:
     """Return what `check_twins` needs besides the engine, if a header has some of the features."""
-    own = _own(names)
+    own = header_features(names)
     if not own:
         return []
     from tetris.envs.native import feature_extension  # imports Gymnasium, for runs with a header alone
@@ -43,7 +43,7 @@ def check_twins(names: tuple[str, ...], rules: Rules, device: str, seed: int = 1
         kernels.build.BuildError: If the engine cannot be built.
         ValueError: If a feature differs from its twin.
     """
-    own = _own(names)
+    own = header_features(names)
     generator = torch.Generator().manual_seed(seed)
     for name in own:
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
@@ -55,11 +55,6 @@ def check_twins(names: tuple[str, ...], rules: Rules, device: str, seed: int = 1
         if found := _difference(name, own, fast, slow):
             path, _ = header_of([feature_struct(name)]) or ("", "")
             raise ValueError(f"{path}: {name} is not its twin in Python: on {rules.board} {found}")
-
-
-def _own(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the names that are defined in a header."""
-    return tuple(name for name in names if header_of([feature_struct(name)]) is not None)
 
 
 def _difference(name: str, own: tuple[str, ...], fast: Rollout, slow: Rollout) -> str:
