@@ -65,7 +65,7 @@ def draw_pictures(folder: Path) -> None:
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     record = load("h200/record_training")
     draw_learning_curve(record.series(), folder / "record_learning_curve.png", "preset record, seed 1")
-    draw_sampling(load("h100/sampling"), folder / "sampling.png")
+    draw_sampling(load("h200/sampling"), folder / "sampling.png")
     draw_targets(load_all("time_to_target"), folder / "time_to_target.png")
     draw_returns(load(f"{PROCESSOR}/planner"), folder / "planner.png")
     for result in load_all("ppo"):

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from measure.benchmark_sampling import LABELS, median, speedups
+from measure.sanitizers import TOOLS
 
 from pages.result_files import Result, load, load_all, processor, table_block, with_provenance
 from pages.wording import count, digits, markdown, score
 
-CPU, GPU = "epyc-2core", "h100"
+CPU, GPU = "epyc-2core", "h200"
 _CLOCKS = ("latency", "graph", "host")
 _SHOWN = (10, 1000, 2500, 5000)
 _RANGE = ("eager", "compile", "normal_", "ours", "rows", "unseeded", "fill")
@@ -275,6 +276,16 @@ def equality() -> str:
         f"and streams. Differences in lines, games or boards: {figures['equality.differences']}."
     )
     return with_provenance(words, result)
+
+
+def sanitizers() -> str:
+    """Return how many GPU tests ran under each tool of compute-sanitizer, and what it found in the kernels."""
+    results = [load(f"{GPU}/{tool}") for tool in TOOLS]
+    rows = [
+        [tool, *(f"{result.figures[f'sanitizer.{tool}.{what}']:,}" for what in ("tests", "errors"))]
+        for tool, result in zip(TOOLS, results, strict=True)
+    ]
+    return table_block(["tool", "GPU tests", "found in our kernels"], rows, *results)
 
 
 def environments() -> str:

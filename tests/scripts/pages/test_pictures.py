@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parents[3]
 
 
 def test_every_picture_is_a_png(tmp_path: Path) -> None:
-    pictures.draw_sampling(result_files.load("h100/sampling"), tmp_path / "a.png")
+    pictures.draw_sampling(result_files.load("h200/sampling"), tmp_path / "a.png")
     pictures.draw_targets(result_files.load_all("time_to_target"), tmp_path / "b.png")
     pictures.draw_searches(literature_blocks.experiments("10x10"), tmp_path / "c.png")
     pictures.draw_returns(result_files.load("epyc-2core/planner"), tmp_path / "d.png")
