@@ -279,7 +279,7 @@ def equality() -> str:
 
 
 def sanitizers() -> str:
-    """Return how many GPU tests ran under each tool of compute-sanitizer, and what it found in the kernels."""
+    """Return how many GPU tests ran under each tool of compute-sanitizer, and what it found in kernels."""
     results = [load(f"{GPU}/{tool}") for tool in TOOLS]
     rows = [
         [tool, *(f"{result.figures[f'sanitizer.{tool}.{what}']:,}" for what in ("tests", "errors"))]
