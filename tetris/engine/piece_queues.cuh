@@ -1,7 +1,8 @@
 // Seven queues of games in shared memory, one for each piece that a game may be waiting to place.
 //
-// Warps of a block put games in and take them out without a lock. A warp group takes games of one piece only, so that all
-// its threads do the same: no lane waits while its neighbour tries the placements of a piece that has more of them.
+// Warps of a block put games in and take them out without a lock. A warp takes games of one piece only, so that all its
+// threads do the same: no lane waits while its neighbour tries the placements of a piece that has more of them. A warp group
+// does so, too, unless the block has no other one and too few games wait for the piece.
 #pragma once
 
 #include "pieces.h"
@@ -9,7 +10,7 @@
 
 namespace tetris {
 
-constexpr int MAX_WARP_GROUPS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
+constexpr int MAX_WARPS = 32, MAX_WARP_GROUPS = 4;  // of a block; warp w is issued by the multiprocessor's scheduler w % 4
 
 // Warps of a block that do the same at nearly the same time, so that an instruction is fetched once for all of them: on their
 // own they would wait for instructions longer than for anything else.
@@ -22,6 +23,7 @@ struct WarpGroup {
         : size(static_cast<int>(blockDim.x / WARP) / count),
           number(static_cast<int>(threadIdx.x / WARP) % count),
           rank(static_cast<int>(threadIdx.x / WARP) / count) {}
+    __device__ bool alone() const { return size * WARP == static_cast<int>(blockDim.x); }
     __device__ void wait() const { barrier(1 + number, size * WARP); }
 };
 
@@ -32,10 +34,10 @@ struct alignas(16) PieceQueues {
     uint32_t head[PIECES], tail[PIECES];  // places taken and put in so far, modulo 2^32
     uint32_t unfinished;                  // games that still have decisions to make
     struct Batch {
-        uint32_t first, count;  // places in the queue
-        int piece;
-    } batches[2][MAX_WARP_GROUPS];       // of each group: this one, and the last one, which a warp may not have read yet
-    uint32_t arrivals[MAX_WARP_GROUPS];  // of its warps, to take a batch
+        uint32_t first;         // place in the queue
+        uint16_t count, piece;  // games of a warp
+    } batches[2][MAX_WARPS];             // of each warp: this one, and the last one, which it may not have read yet
+    uint32_t arrivals[MAX_WARP_GROUPS];  // of a group's warps, to take batches
 
     // The bytes of them and their entries.
     static constexpr int bytes(int capacity) {
@@ -66,23 +68,23 @@ struct alignas(16) PieceQueues {
         while (atomicCAS(place, EMPTY, static_cast<uint16_t>(game)) != EMPTY) continue;
     }
 
-    // By all warps of a group: games that wait for the same piece, the longest queue's, up to one a thread. Whether there are
-    // games left; `game` is below 0 where there is none for this thread.
+    // By all warps of a group: games that wait for a piece, the same for a warp, up to one a thread. Whether there are games
+    // left; `game` is below 0 where there is none for this thread.
     __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
         const int lane = threadIdx.x % WARP;
         // The last warp to arrive chooses. Then no warp of the group still has games to put in, which could wait for a place
         // that the group itself has to empty.
         const auto size = static_cast<uint32_t>(warps.size);
         const uint32_t before = __shfl_sync(~0u, lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u, 0);
-        Batch& batch = batches[before / size % 2][warps.number];
-        if (before % size == size - 1) choose(size * WARP, batch);
+        Batch* all = batches[before / size % 2] + warps.number * warps.size;
+        if (before % size == size - 1) choose(warps, all);
         warps.wait();
+        const Batch batch = all[warps.rank];
         piece = batch.piece;
         game = -1;
-        const uint32_t mine = static_cast<uint32_t>(warps.rank * WARP + lane);
-        if (mine < batch.count) {
+        if (lane < batch.count) {
             // The place is reserved; its game is written at once.
-            uint16_t* place = entry(piece, batch.first + mine);
+            uint16_t* place = entry(piece, batch.first + static_cast<uint32_t>(lane));
             uint16_t found;
             do found = atomicCAS(place, EMPTY, EMPTY);
             while (found == EMPTY || atomicCAS(place, found, EMPTY) != found);
@@ -90,7 +92,7 @@ struct alignas(16) PieceQueues {
         }
         __syncwarp();
         __threadfence_block();
-        return batch.count > 0;
+        return all[0].count > 0;
     }
 
     __device__ void finish(int games) {
@@ -101,24 +103,29 @@ struct alignas(16) PieceQueues {
     __device__ uint16_t* entries() { return reinterpret_cast<uint16_t*>(this + 1); }
     __device__ uint16_t* entry(int piece, uint32_t place) { return entries() + piece * capacity + (place & (capacity - 1)); }
 
-    // By a whole warp: takes the places of up to `limit` games at the head of the longest queue; none when all games are
-    // finished.
-    __device__ void choose(uint32_t limit, Batch& batch) {
+    // By a whole warp: takes places at the head of the longest queue for the warps of a group, for the rest of a block's only
+    // group those of the next longest, and so on; none when all games are finished.
+    __device__ void choose(const WarpGroup& warps, Batch* all) {
         const int lane = threadIdx.x % WARP;
-        for (;;) {
+        int filled = 0;
+        while (filled < warps.size && (filled == 0 || warps.alone())) {
             const uint32_t first = lane < PIECES ? atomicAdd(&head[lane], 0) : 0;
             const uint32_t length = lane < PIECES ? atomicAdd(&tail[lane], 0) - first : 0;
             const uint32_t longest = greatest_of_warp(lane < PIECES ? length << 3 | lane : 0);
             const int piece = static_cast<int>(longest & 7);
-            const uint32_t count = min(longest >> 3, limit);
-            bool done = false;
-            if (lane == piece) {
-                done = count > 0 ? atomicCAS(&head[piece], first, first + count) == first : atomicAdd(&unfinished, 0) == 0;
-                if (done) batch = {first, count, piece};
+            const int count = static_cast<int>(min(longest >> 3, static_cast<uint32_t>((warps.size - filled) * WARP)));
+            if (count == 0) {
+                if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
+                __nanosleep(100);
+                continue;
             }
-            if (__any_sync(~0u, done)) return;
-            if (count == 0) __nanosleep(100);
+            if (!__any_sync(~0u, lane == piece && atomicCAS(&head[piece], first, first + count) == first)) continue;
+            const uint32_t begin = __shfl_sync(~0u, first, piece) + lane * WARP;
+            const int mine = min(count - lane * WARP, WARP);
+            if (mine > 0) all[filled + lane] = {begin, static_cast<uint16_t>(mine), static_cast<uint16_t>(piece)};
+            filled += (count + WARP - 1) / WARP;
         }
+        if (filled + lane < warps.size) all[filled + lane] = {0, 0, 0};
     }
 };
 

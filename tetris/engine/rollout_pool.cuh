@@ -105,8 +105,8 @@ struct PoolRollout {
     }
 };
 
-// Many features are much code. With fewer warps each has more registers, and all of them together take one batch where there are
-// games enough: then each instruction is fetched once. With few features waiting for each other costs more.
+// Many features are much code. With fewer warps each has more registers, and all of them together are one group: then each
+// instruction is fetched once. With few features waiting for each other costs more.
 template <class List>
 constexpr bool LONG_CODE = List::APART > 16;
 template <class List>
@@ -117,9 +117,8 @@ struct BlockWarps {
 };
 template <class List>
 BlockWarps block_warps(int warps, int64_t games) {
-    const bool few = games < 1536;  // then sixteen warps are as fast as twenty, or faster
-    if (few) warps = std::min(warps, 16);
-    const int groups = !LONG_CODE<List> ? MAX_WARP_GROUPS : few ? 2 : 1;
+    if (games < 1536) warps = std::min(warps, 16);  // they are as fast as twenty, or faster
+    const int groups = LONG_CODE<List> ? 1 : MAX_WARP_GROUPS;
     if (warps < groups) return {warps, warps};
     return {warps / groups * groups, groups};
 }
