@@ -176,7 +176,7 @@ def search(
         population_size = PATHS_POPULATION if options.get("paths") else 10 * dim
     first = check_integer("population_size", population_size, 2)
     left = check_integer("budget", 10_000 * dim if budget is None else budget, first)
-    history = _History(maximize, None if target is None else check_real("target", target, -math.inf))
+    history = _History(maximize, target)
     best: CrossEntropyMethod | None = None
     if with_generation is None:
         with_generation = getattr(objective, "with_generation", False) is True

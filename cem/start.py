@@ -15,6 +15,7 @@ from cem.adaptation import all_weights
 from cem.functional import REFUSED, STD, Settings, State
 from cem.sampling import mix_seed
 from kernels.checks import check_integer
+from kernels.philox import signed64
 
 MIN_ELITES = 2  # one elite has no variance: the search would stop
 _ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant
@@ -109,8 +110,7 @@ def problem_seeds(seed: Any, batch_shape: torch.Size) -> tuple[int, ...]:
 
 def seed_tensor(seeds: tuple[int, ...], batch_shape: torch.Size, device: torch.device) -> Tensor:
     """Return the 64 bits of each seed, shape ``batch_shape``, int64."""
-    signed = [seed - (1 << 64) if seed >> 63 else seed for seed in seeds]
-    return torch.tensor(signed, dtype=torch.int64).reshape(batch_shape).to(device)
+    return torch.tensor([signed64(seed) for seed in seeds], dtype=torch.int64).reshape(batch_shape).to(device)
 
 
 def count_elites(

@@ -34,10 +34,11 @@ class StopRequest:
     once.
     """
 
+    deadline: float | None = None
+    """The ``time.monotonic()`` of the deadline, in seconds; None: no deadline."""
+
     def __init__(self) -> None:
         """Start without a request and without a deadline."""
-        self.deadline: float | None = None
-        """The ``time.monotonic()`` of the deadline, in seconds; None: no deadline."""
         self._requested = False
         self._signum: int | None = None
         self._previous: dict[signal.Signals, Any] = {}

@@ -51,11 +51,6 @@ class TrainingResult:
     generation: int
     elapsed_s: float
 
-    @property
-    def exit_code(self) -> int:
-        """The exit code shells expect: 128 + the signal, such as 143 after SIGTERM; otherwise 0."""
-        return 0 if self.signum is None else 128 + self.signum
-
 
 @dataclass(frozen=True)
 class _Told:

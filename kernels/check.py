@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from kernels.doctor import DEVICES
+from kernels.library import operators
 from kernels.names import unknown_name
 from kernels.toolchain import BuildError, CompilerMissingError
 
@@ -39,7 +40,6 @@ STEPS = (
 OK, SKIPPED, FAILED = "ok", "skipped", "FAILED"
 
 _SKIPPABLE = ("Numba kernel", "CUDA kernel")
-_HERE = Path(__file__).parent
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 _SEED = 1
@@ -146,11 +146,6 @@ class Mismatch(Exception):  # noqa: N818  (a finding)
         """Keeps the difference, where there is a number."""
         super().__init__(message)
         self.error = error
-
-
-def operators() -> tuple[str, ...]:
-    """Returns the operators that can be checked: the folders of this package with a ``check.py``."""
-    return tuple(sorted(path.parent.name for path in _HERE.glob("*/check.py")))
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:

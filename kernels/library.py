@@ -17,9 +17,6 @@ from torch.autograd import forward_ad
 
 from kernels.build import Extension
 
-NAMESPACE = "cem_tetris"
-"""The operators are ``torch.ops.cem_tetris.<name>``."""
-
 _HERE = Path(__file__).parent
 _lock = threading.RLock()
 _libraries: dict[str, Library] = {}

@@ -28,6 +28,11 @@ def split64(value: int) -> tuple[int, int]:
     return value & WORD, value >> 32
 
 
+def signed64(value: int) -> int:
+    """Return an unsigned 64-bit integer with the same bits as a signed one, as operators take it."""
+    return value - (1 << 64) if value >> 63 else value
+
+
 def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
     """Return the four random 32-bit words of a counter under a key.
 

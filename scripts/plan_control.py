@@ -22,6 +22,7 @@ with one_line_interrupts():
     from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
 
 TASKS = ("pendulum", "half_cheetah")
+FRAMES_PER_SECOND = 20.0
 _WIDTH, _COLORS = 320, 64  # of a movie
 
 
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for file in filter(None, (arguments.gif, arguments.plot)):
             check_writable(file)
         if arguments.gif:
-            check_gif(20.0)
+            check_gif(FRAMES_PER_SECOND)
         if arguments.plot:
             check_picture(arguments.plot)
         task = control_tasks.TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
@@ -79,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def write_movie(frames: Sequence[Any], path: Path, frames_per_second: float = 20.0) -> None:
+def write_movie(frames: Sequence[Any], path: Path) -> None:
     """Write pictures, each an array of shape (height, width, 3), uint8, as a looping GIF."""
     from PIL import Image
 
@@ -89,7 +90,7 @@ def write_movie(frames: Sequence[Any], path: Path, frames_per_second: float = 20
     palette = small[len(small) // 2].quantize(_COLORS)
     images = [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small]
     file = io.BytesIO()
-    duration = round(1000 / frames_per_second)
+    duration = round(1000 / FRAMES_PER_SECOND)
     images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0)
     write_bytes(path, file.getvalue())
 

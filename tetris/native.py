@@ -205,8 +205,7 @@ def resampling_operators() -> Any:
         kernels.build.CompilerMissingError: There is no nvcc.
         kernels.build.BuildError: The library could not be built or loaded.
     """
-    resampling_extension().load()
-    return getattr(torch.ops, _RESAMPLING_NAME)
+    return load(resampling_extension(), cuda=False)
 
 
 def _reason(names: tuple[str, ...]) -> str:

@@ -24,11 +24,6 @@ def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
     return philox4x32((*split64(block), *split64(stream)), split64(seed))
 
 
-def uniform_piece(seed: int, stream: int, t: int) -> int:
-    """Return piece t (0 to 6) of a uniform stream: word t mod 4 of block t div 4, scaled to seven values."""
-    return (7 * words(seed, stream, t // 4)[t % 4]) >> 32
-
-
 def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
     """Return the seven pieces of one bag in the order they come.
 
@@ -51,11 +46,6 @@ def packed_source(rules: Rules) -> tuple[int, int, bool]:
     """
     pieces = rules.piece_set
     return sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"
-
-
-def piece_at(rules: Rules, seed: int, stream: int, t: int) -> int:
-    """Return piece t of a stream under the piece source of the rules."""
-    return PieceStream(rules, seed, stream)[t]
 
 
 class PieceStream:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from kernels.checks import check_flags, check_integer
+from kernels.philox import signed64
 from tetris import native
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names
@@ -277,7 +278,7 @@ class Rollout:
             self.rules.height,
             RULES.index(self.rules.rule),
             *packed_source(self.rules),
-            self.seed if self.seed < 1 << 63 else self.seed - (1 << 64),
+            signed64(self.seed),
             self.first_stream,
             self.share_streams,
             self.decisions,

@@ -11,19 +11,6 @@ namespace cem_tetris::normal {
 
 constexpr int kChunk = 1024;  // samples a block sums
 
-template <typename T, typename Real>
-__device__ __forceinline__ Real as_real(T x) {
-  return static_cast<Real>(x);
-}
-template <>
-__device__ __forceinline__ float as_real<__half, float>(__half x) {
-  return __half2float(x);
-}
-template <>
-__device__ __forceinline__ float as_real<__nv_bfloat16, float>(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-
 // z[dimension][sample] of a tile.
 template <typename Real>
 __device__ __forceinline__ void noise_tile(const LateKeys& keys, const Noise& noise,
@@ -68,7 +55,7 @@ __device__ __forceinline__ void sum_tiles(const Noise& noise, const T* grad, int
 #pragma unroll
       for (int s = 0; s < kTile; ++s) {
         if (first + j < noise.dimensions && tile * kTile + s < noise.samples) {
-          const Real g = as_real<T, Real>(grad[(first + j) * row + (tile * kTile + s) * column]);
+          const Real g = static_cast<Real>(widened(grad[(first + j) * row + (tile * kTile + s) * column]));
           sum[0][j] += g;
           sum[1][j] += g * z[j][s];
         }

@@ -25,6 +25,7 @@ from kernels.normal.arguments import (
     check_types,
 )
 from kernels.normal.autograd import compute_type, register
+from kernels.philox import signed64
 
 
 def sample_normal(
@@ -210,11 +211,6 @@ def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int, in
     return (generator.initial_seed() ^ _UNSEEDED) & _SEEDS, offset // 4
 
 
-def _signed(seed: int) -> int:
-    """Returns the 64 bits of a seed as the operator takes them."""
-    return seed if seed < 1 << 63 else seed - (1 << 64)
-
-
 def sample_normal_reference(
     mean: Tensor, std: Tensor, z: Tensor, *, bounds: tuple[Bound, Bound] | None = None, dim_first: bool = True
 ) -> Tensor:
@@ -249,7 +245,7 @@ def _seed(seed: Any, mean: Tensor, generator: torch.Generator | None) -> tuple[i
         )
     if isinstance(seed, Tensor):
         return 0, seed
-    return _signed(seed), None
+    return signed64(seed), None
 
 
 def _generation(generation: Any, mean: Tensor) -> tuple[int, Tensor | None]:

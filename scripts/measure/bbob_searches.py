@@ -80,13 +80,10 @@ def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: An
         objective.std = float(searcher.status["stdev"].max())
 
 
-def _cmaes(objective: Objective, seed: int, *, algorithm: str, population: int | None = None) -> None:
+def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
     import cmaes
 
-    size = None if population is None else population * objective.dim
-    optimizer = getattr(cmaes, algorithm)(
-        mean=np.zeros(objective.dim), sigma=START_STD, seed=seed, population_size=size
-    )
+    optimizer = getattr(cmaes, algorithm)(mean=np.zeros(objective.dim), sigma=START_STD, seed=seed)
     while not optimizer.should_stop():
         candidates = np.array([optimizer.ask() for _ in range(optimizer.population_size)])
         optimizer.tell(list(zip(candidates, objective(candidates).tolist(), strict=True)))

@@ -41,6 +41,11 @@ LENGTH: Options = {
 }
 
 
+def boards_option(names: Sequence[str]) -> Options:
+    """Return the option that measures some of the boards."""
+    return {"--boards": {"nargs": "+", "metavar": "WxH", "choices": names, "help": ", ".join(names)}}
+
+
 class Unfinished(RuntimeError):  # noqa: N818 - not an error: there is more to do
     """A measurement is not done yet; the text says how far it is."""
 

@@ -182,8 +182,8 @@ def _pieces(rules: Rules, seed: int, sources: Pieces, last: Sequence[int]) -> Pi
     return found
 
 
-def anywhere(rules: Rules, count: int, seed: int = DEFAULT_SEED) -> Pieces:
+def anywhere(rules: Rules, count: int) -> Pieces:
     """Return stretches of pieces that end anywhere, the last piece first: shape (count, 160)."""
     ends = np.arange(count) % BAG_STEP + LAST
     streams = np.arange(count) + (1 << 61)
-    return _pieces(rules, seed, np.repeat(streams[:, None], LAST, axis=1), ends.tolist())
+    return _pieces(rules, DEFAULT_SEED, np.repeat(streams[:, None], LAST, axis=1), ends.tolist())

@@ -154,9 +154,9 @@ def compare(configuration: Configuration, device: str, reference: str = "cpu") -
     return int(expected["decisions"].sum())
 
 
-def compare_all(chosen: Iterable[Configuration], device: str, reference: str = "cpu") -> dict[str, int]:
+def compare_all(chosen: Iterable[Configuration], device: str) -> dict[str, int]:
     """Play configurations on two engines; the figures of what was compared."""
-    made = [compare(each, device, reference) for each in chosen]
+    made = [compare(each, device) for each in chosen]
     counts = {"equality.configurations": len(made), "equality.decisions": sum(made)}
     return {**counts, "equality.differences": 0}
 

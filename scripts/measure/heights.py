@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from measure.cli import Options, measurement
+from measure.cli import boards_option, measurement
 from measure.played import played
 from measure.provenance import Measured
 from tetris import Rules, published
@@ -66,7 +66,4 @@ def _estimated(name: str, rules: Rules, device: str) -> dict[str, Any]:
     ).to_dict()
 
 
-OPTIONS: Options = {
-    "--boards": {"nargs": "+", "metavar": "WxH", "choices": BOARDS, "help": ", ".join(BOARDS)}
-}
-main = measurement(measure, __doc__, OPTIONS)
+main = measurement(measure, __doc__, boards_option(BOARDS))

@@ -157,9 +157,7 @@ def begun_or_new(folder: Path, arguments: tuple[object, ...]) -> tuple[object, .
     return ("--resume", folder) if RunFolder(folder).config.exists() else (*arguments, "--out", folder)
 
 
-def kill_at_random(
-    folder: Path, ranks: int, kills: int, recipe: tuple[object, ...], seed: int = 0
-) -> tuple[str, list[int]]:
+def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, ...]) -> tuple[str, list[int]]:
     """Train while a random process of the run is killed again and again, and to the end.
 
     A single process is started again with ``--resume``, ranks by ``torchrun --max-restarts``. Three quarters
@@ -170,7 +168,6 @@ def kill_at_random(
         ranks: The number of processes.
         kills: How often to kill.
         recipe: The arguments of a run that is long enough.
-        seed: Seed of the moments.
 
     Returns:
         The output, and the generation of the newest usable checkpoint after each kill.
@@ -178,7 +175,7 @@ def kill_at_random(
     Raises:
         RuntimeError: If the run ends too early or badly.
     """
-    log, moments, steps = folder.with_name(f"{folder.name}.log"), random.Random(seed), list[int]()
+    log, moments, steps = folder.with_name(f"{folder.name}.log"), random.Random(0), list[int]()
     restarts = 0 if ranks == 1 else 3 * kills
     job = Job(ranks, log, *recipe, "--out", folder, restarts=restarts)
     before: list[int] = []

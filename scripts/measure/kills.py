@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from measure.cli import Options, measurement
+from measure.cli import boards_option, measurement
 from measure.ends import BEFORE, BEGIN, LAST, STREAMS, Ends, Numbers, Pieces, anywhere, ends
 from measure.provenance import Measured
 from tetris import Rules, published
@@ -183,7 +183,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     return figures, data, {}
 
 
-OPTIONS: Options = {
-    "--boards": {"nargs": "+", "metavar": "WxH", "choices": BOARDS, "help": ", ".join(BOARDS)}
-}
-main = measurement(measure, __doc__, OPTIONS, devices=("cpu",))
+main = measurement(measure, __doc__, boards_option(BOARDS), devices=("cpu",))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from measure.cli import Options, measurement
+from measure.cli import boards_option, measurement
 from measure.engines import build_engines
 from measure.played import played
 from measure.provenance import Measured
@@ -83,7 +83,4 @@ def _estimated(name: str, rules: Rules, device: str, how: tuple[int, bool]) -> d
     ).to_dict()
 
 
-OPTIONS: Options = {
-    "--boards": {"nargs": "+", "metavar": "WxH", "choices": BOARDS, "help": ", ".join(BOARDS)}
-}
-main = measurement(measure, __doc__, OPTIONS)
+main = measurement(measure, __doc__, boards_option(BOARDS))

@@ -51,14 +51,13 @@ def chances(
     streams: int,
     windows: int,
     device: str = "cpu",
-    seed: int = DEFAULT_SEED,
 ) -> tuple[list[int], list[list[int]]]:
     """Return how many games ended, by the range of `AHEAD`, and how many of them each other survived."""
 
     def begun(controller: str, pieces_known: int) -> Rollout:
         who = published(controller)
         return Rollout(
-            *([who.weights], rules, streams, seed, device),
+            *([who.weights], rules, streams, DEFAULT_SEED, device),
             features=who.features,
             pieces_known=pieces_known,
         )

@@ -66,9 +66,7 @@ GOALS = (Goal("10x10", 3_900), Goal("10x20", 1_000_000), Goal("10x20", 35_000_00
 Moment = Mapping[str, Any]  # seconds since the start of a run, generation, decisions until then, weights
 
 
-def look(
-    weights: Sequence[float], features: str, goal: Goal, device: str, games: int = GAMES
-) -> Score | Estimate:
+def look(weights: Sequence[float], features: str, goal: Goal, device: str) -> Score | Estimate:
     """Score a controller until it is clear on which side of a goal it is, or the games have ended."""
     rules = Rules(*Rules.parse_board(goal.board))
     if device == "cpu" and goal.lines > PLAYED_LINES:
@@ -82,13 +80,13 @@ def look(
         return estimate(goal.name, controller, rules, device, enough)
     streams = {"cuda": MOST_STREAMS, "cpu": STREAMS}.get(device, 1)
     rollout = Rollout(torch.tensor([weights]), rules, streams, DEFAULT_SEED, device, features=features)
-    longest = max(_FIRST_STEP, round(goal.lines * _DECISIONS_A_LINE * games / _LOOKS / streams))
+    longest = max(_FIRST_STEP, round(goal.lines * _DECISIONS_A_LINE * GAMES / _LOOKS / streams))
     step = _FIRST_STEP
     while True:
         totals = rollout.advance(step)
         step = min(2 * step, longest)
         score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
-        if is_clear(score, goal.lines) or score.games >= games:
+        if is_clear(score, goal.lines) or score.games >= GAMES:
             return score
 
 

@@ -23,14 +23,15 @@ _WAKE_SECONDS = 0.2
 _FLUSHED_BYTES, _FLUSH_MICROSECONDS = 1 << 28, 60.0  # zeroing that many on an H200
 _MOST_FLUSHES = 32  # a call that waits for the device keeps the host for as long as that is busy
 _GRAPH_WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for
+_CAPTURED = 20  # calls in a graph
 
 
 class Plan(NamedTuple):
     """How often to measure: rounds, calls in each, and calls before them, tenfold in the first round."""
 
-    rounds: int = 10
-    calls: int = 40
-    warm_up: int = 3
+    rounds: int
+    calls: int
+    warm_up: int
 
 
 def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
@@ -73,11 +74,11 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
     return times
 
 
-def graph_times(functions: Mapping[str, Function], plan: Plan, captured: int = 20) -> Times:
+def graph_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     """Time calls as a CUDA graph replays them: many calls in one graph, its time over their number."""
-    graphs = {name: _captured(function, captured) for name, function in functions.items()}
+    graphs = {name: _captured(function) for name, function in functions.items()}
     _wake()
-    return times_of(graphs, plan, lambda replay: _between_events(replay) / captured)
+    return times_of(graphs, plan, lambda replay: _between_events(replay) / _CAPTURED)
 
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
@@ -132,7 +133,7 @@ def _wake() -> None:
         torch.cuda.synchronize()
 
 
-def _captured(function: Function, calls: int) -> Function:
+def _captured(function: Function) -> Function:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -141,6 +142,6 @@ def _captured(function: Function, calls: int) -> Function:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(calls):
+        for _ in range(_CAPTURED):
             function()
     return graph.replay

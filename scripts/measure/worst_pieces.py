@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from measure.cli import Options, measurement
+from measure.cli import boards_option, measurement
 from measure.provenance import Measured
 from tetris import Rules
 from tetris.pieces import PIECES, Shape
@@ -197,7 +197,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     return figures, {"measurements": found}, {}
 
 
-OPTIONS: Options = {
-    "--boards": {"nargs": "+", "metavar": "WxH", "choices": BOARDS, "help": ", ".join(BOARDS)}
-}
-main = measurement(measure, __doc__, OPTIONS, devices=("cpu",))
+main = measurement(measure, __doc__, boards_option(BOARDS), devices=("cpu",))

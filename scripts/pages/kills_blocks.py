@@ -163,9 +163,9 @@ def alternating_bound() -> int:
     return math.ceil(math.log10(_CELLS / width * ALTERNATING) + ALTERNATING * math.log10(7))
 
 
-def measured(result: Result, board: str, controller: str, pieces: str = "uniform", split: bool = True) -> Any:
-    """Return one measurement of the result `kills`."""
-    wanted = (board, controller, pieces, split)
+def measured(result: Result, board: str, controller: str) -> Any:
+    """Return the estimate of the result `kills` with uniform pieces."""
+    wanted = (board, controller, "uniform", True)
     return next(
         each
         for each in result.data["measurements"]

@@ -59,7 +59,7 @@ class TestLoop:
         for _ in range(6):
             by_hand.tell(sphere(by_hand.ask(), 0))
         assert bits(trained) == bits(by_hand)
-        assert (result.reason, result.signum, result.generation, result.exit_code) == ("finished", None, 6, 0)
+        assert (result.reason, result.signum, result.generation) == ("finished", None, 6)
 
     def test_the_objective_is_told_the_generation_counted_from_0(self):
         seen = []
@@ -217,8 +217,8 @@ class TestLoop:
 
 
 class TestStopping:
-    @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-    def test_a_signal_lets_the_generation_finish_saves_and_says_so(self, tmp_path, number, code):
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_signal_lets_the_generation_finish_saves_and_says_so(self, tmp_path, number):
         def objective(candidates, generation):
             if generation == 3:
                 os.kill(os.getpid(), number)
@@ -228,7 +228,7 @@ class TestStopping:
         optimizer = make()
         trainer = Trainer(optimizer, objective, checkpointer=Checkpointer(tmp_path, interval_s=1000))
         result = trainer.run()
-        assert (result.reason, result.signum, result.exit_code) == ("signal", number, code)
+        assert (result.reason, result.signum) == ("signal", number)
         assert result.generation == optimizer.generation == 4
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000004.json"]
         assert signal.getsignal(number) == before
@@ -272,7 +272,6 @@ class TestStopping:
         result = Trainer(optimizer, sphere, time_limit_s=0.2).run()
         assert 0.2 <= time.monotonic() - started < 5
         assert result.reason == "time_limit"
-        assert result.exit_code == 0
         assert result.generation > 1
 
     def test_the_time_limit_interrupts_an_objective_that_checks(self):
@@ -304,7 +303,7 @@ class TestStopping:
 
         stop = StopRequest()
         result = Trainer(make(), sphere, callbacks=[Enough()], stop=stop).run()
-        assert (result.reason, result.signum, result.exit_code) == ("requested", None, 0)
+        assert (result.reason, result.signum) == ("requested", None)
 
     def test_handlers_of_a_shared_request_are_left_to_the_caller(self):
         before = signal.getsignal(signal.SIGINT)

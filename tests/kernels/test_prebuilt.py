@@ -162,9 +162,7 @@ def test_with_a_compiler_its_own_library_is_built(
     assert extension.find() is None
 
 
-def test_finding_a_library_writes_nothing(
-    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finding_a_library_writes_nothing(cache_folder: Path, write_library: Write) -> None:
     extension = write_library()
     library = extension.build()
     for lock in cache_folder.glob("*.lock"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tetris.piece_stream import PieceStream, bag, piece_at, uniform_piece, words
+from tetris.piece_stream import PieceStream, bag, words
 from tetris.rules import Rules
 
 # The third known answer of Random123 as seed, stream and block: its words are d16cfe09 94fdcceb 5001e420
@@ -18,12 +18,12 @@ def test_words_come_from_key_seed_and_counter_block_stream() -> None:
 
 def test_uniform_piece_scales_word_t_mod_4_of_block_t_div_4() -> None:
     # 0.818, 0.582, 0.3126 and 0.1409 of 2^32, times 7: 5.7, 4.07, 2.2, 0.99
-    assert [uniform_piece(SEED, STREAM, 4 * BLOCK + i) for i in range(4)] == [5, 4, 2, 0]
+    assert [PieceStream(Rules(), SEED, STREAM)[4 * BLOCK + i] for i in range(4)] == [5, 4, 2, 0]
 
 
 def test_subset_scales_the_same_words_to_its_own_size() -> None:
     rules = Rules(pieces="ZSL")  # times 3: 2.5, 1.7, 0.94, 0.42
-    assert [piece_at(rules, SEED, STREAM, 4 * BLOCK + i) for i in range(4)] == [6, 4, 3, 3]
+    assert [PieceStream(rules, SEED, STREAM)[4 * BLOCK + i] for i in range(4)] == [6, 4, 3, 3]
 
 
 def test_bag_is_the_written_shuffle() -> None:
@@ -35,7 +35,7 @@ def test_bag_is_the_written_shuffle() -> None:
 
 def test_bag_source_plays_bag_after_bag() -> None:
     rules = Rules(pieces="bag")
-    assert [piece_at(rules, 5, 9, t) for t in range(14, 28)] == [*bag(5, 9, 2), *bag(5, 9, 3)]
+    assert [PieceStream(rules, 5, 9)[t] for t in range(14, 28)] == [*bag(5, 9, 2), *bag(5, 9, 3)]
 
 
 def test_every_bag_holds_every_piece_once() -> None:
@@ -72,8 +72,8 @@ def test_stream_read_in_any_order_is_the_same(pieces: str) -> None:
 
 @pytest.mark.parametrize(("seed", "stream"), [(1, 0), (0, 1), (1 << 32, 0), (0, 1 << 32)])
 def test_seed_and_stream_both_matter_in_all_their_bits(seed: int, stream: int) -> None:
-    ours = [piece_at(Rules(), seed, stream, t) for t in range(40)]
-    assert ours != [piece_at(Rules(), 0, 0, t) for t in range(40)]  # equal by chance: 7^-40
+    ours = [PieceStream(Rules(), seed, stream)[t] for t in range(40)]
+    assert ours != [PieceStream(Rules(), 0, 0)[t] for t in range(40)]  # equal by chance: 7^-40
 
 
 @pytest.mark.parametrize("pieces", ["uniform", "bag"])

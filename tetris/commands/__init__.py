@@ -1,1 +1,1 @@
-"""The command line: train, evaluate, estimate, watch, report."""
+"""The command line: train, evaluate, estimate, watch, report, solve."""

@@ -152,8 +152,6 @@ template <class L, int WIDTH>
 struct Drop {
     using Bits = typename L::Bits;
     using Ints = typename L::Ints;
-    using Mask = typename L::Mask;
-    static constexpr int width = WIDTH;
 
     const Ground<L>& ground;
     const ShapeLanes<L, WIDTH>& shape;

@@ -41,7 +41,6 @@ TETRIS_FUNCTION __m128i _mm_cvtepi16_epi32(__m128i a) { return (__m128i)vmovl_s1
 TETRIS_FUNCTION __m128i _mm_cvtepi8_epi32(__m128i a) {
     return (__m128i)vmovl_s16(vget_low_s16(vmovl_s8(vget_low_s8((int8x16_t)a))));
 }
-TETRIS_FUNCTION int _mm_cvtsi128_si32(__m128i a) { return vgetq_lane_s32((int32x4_t)a, 0); }
 TETRIS_FUNCTION int _mm_testz_si128(__m128i a, __m128i b) { return vmaxvq_u32((uint32x4_t)(a & b)) == 0; }
 TETRIS_FUNCTION int _mm_movemask_epi8(__m128i a) {
     const uint8x16_t place = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};

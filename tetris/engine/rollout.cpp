@@ -16,14 +16,6 @@ namespace {
 
 using namespace tetris;
 
-// Rows of a stored column count from the least significant bit in tensors, from the most significant one in the engine.
-uint32_t turned(uint32_t column) {
-    column = (column >> 1 & 0x55555555u) | (column & 0x55555555u) << 1;
-    column = (column >> 2 & 0x33333333u) | (column & 0x33333333u) << 2;
-    column = (column >> 4 & 0x0F0F0F0Fu) | (column & 0x0F0F0F0Fu) << 4;
-    return __builtin_bswap32(column);
-}
-
 struct Cpu {
     template <class List>
     static void play(const RolloutArguments& all, const Tensor&) {
@@ -44,11 +36,12 @@ struct Cpu {
         PieceReader pieces(all.pieces_of(i), all.start);
         pieces.known = all.first_piece(i);
         uint32_t* columns = all.boards + i * all.rules.width;
+        // Rows of a column count from the least significant bit in tensors, from the most significant one in the engine.
         StoredBoard board{};
-        for (int c = 0; c < all.rules.width; ++c) board.columns[c] = turned(columns[c]);
+        for (int c = 0; c < all.rules.width; ++c) board.columns[c] = reversed_bits(columns[c]);
         Totals totals;
         games.play(board, pieces, {all.start + static_cast<uint64_t>(all.decisions), all.games_left(i)}, totals);
-        for (int c = 0; c < all.rules.width; ++c) columns[c] = turned(board.columns[c]);
+        for (int c = 0; c < all.rules.width; ++c) columns[c] = reversed_bits(board.columns[c]);
         all.lines[i] += totals.lines;
         all.games[i] += totals.games;
         all.made[i] += static_cast<int64_t>(pieces.t - all.start);

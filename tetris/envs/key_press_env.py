@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from operator import index
 from typing import Any, SupportsIndex
 
-import gymnasium
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -123,14 +121,7 @@ class KeyPressTetrisEnv(TetrisEnv):
             TypeError: If the action is not a whole number.
             ValueError: If it is not of the action space.
         """
-        if self.is_over:
-            raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
-        try:
-            number = index(action)
-        except TypeError:
-            raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
-        if number not in self.action_space:
-            raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
+        number = self._number_of(action)
         top, placed = self._row, self._placed
         reward, dropped = 0.0, 0
         if number in (DOWN, DROP):

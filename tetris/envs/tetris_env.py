@@ -307,14 +307,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             TypeError: If the action is not a whole number.
             ValueError: If it is not of the action space.
         """
-        if self._over:
-            raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
-        try:
-            number = index(action)
-        except TypeError:
-            raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
-        if number not in self.action_space:
-            raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
+        number = self._number_of(action)
         swap, number = divmod(number, action_count(self.rules.width))
         if swap:
             self._swap()
@@ -366,6 +359,18 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if self._stream is None:
             raise gymnasium.error.ResetNeeded("expected reset() to be called first")
         return self._stream
+
+    def _number_of(self, action: SupportsIndex) -> int:
+        """Check that a game is in progress and the action one of its own, and return its number."""
+        if self._over:
+            raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
+        try:
+            number = index(action)
+        except TypeError:
+            raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
+        if number not in self.action_space:
+            raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
+        return number
 
     def _board(self) -> npt.NDArray[np.int8]:
         rows = np.zeros(self.rules.height, dtype=np.int32)

@@ -16,6 +16,7 @@ from gymnasium.vector.utils import batch_space
 
 from kernels.checks import check_integer
 from kernels.names import unknown_name
+from kernels.philox import signed64
 from tetris.envs import native, rendering
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
@@ -361,7 +362,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
         """Let the chosen games begin streams of a seed, or those of them that have one their own seed's."""
         if isinstance(seed, int):
-            seeds = torch.full((self.num_envs,), _signed(seed), dtype=torch.int64, device=self.device)
+            seeds = torch.full((self.num_envs,), signed64(seed), dtype=torch.int64, device=self.device)
             streams = torch.arange(self.num_envs, dtype=torch.int64, device=self.device) + self._first_stream
         else:
             if len(seed) != self.num_envs:
@@ -370,7 +371,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 drawn = self.np_random.integers(1 << 63, size=self.num_envs).tolist()
                 seed = [own if own is not None else new for own, new in zip(seed, drawn, strict=True)]
             known = [0 if own is None else check_integer("seed", own, 0, (1 << 64) - 1) for own in seed]
-            seeds = torch.tensor([_signed(own) for own in known], dtype=torch.int64, device=self.device)
+            seeds = torch.tensor([signed64(own) for own in known], dtype=torch.int64, device=self.device)
             streams = torch.zeros_like(seeds)
             chosen = chosen & torch.tensor([own is not None for own in seed], device=self.device)
         self._seed = torch.where(chosen, seeds, self._seed)
@@ -382,7 +383,3 @@ def _columns_of(board: torch.Tensor) -> torch.Tensor:
     """Boards, shape (num_envs, height, width), as the engine has them: a word a column."""
     rows = torch.arange(board.shape[1], dtype=torch.int32, device=board.device).view(-1, 1)
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
-
-
-def _signed(seed: int) -> int:
-    return seed if seed < 1 << 63 else seed - (1 << 64)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Any
 
 from tetris.controller import LinearController
 from tetris.evaluation.scores import Limit, Measurement
 from tetris.game import Pieces, Step, steps
+from tetris.replay import FORMAT, STEPS_VERSION
 from tetris.rules import Rules
 from tetris.score import Score
-
-FORMAT = "cem-tetris-replay"
-VERSION = 1
 
 
 def play_steps(
@@ -21,9 +18,9 @@ def play_steps(
     rules: Rules,
     pieces: Pieces,
     limit: Limit,
-    pieces_known: int = 1,
-    lookahead: bool = False,
-    most: int = sys.maxsize,
+    pieces_known: int,
+    lookahead: bool,
+    most: int,
 ) -> tuple[list[Step], Score, float]:
     """Play one stream with the reference implementation and keep every step, up to a number of them.
 
@@ -49,7 +46,7 @@ def step_replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
     controller, rules = measurement.controller, measurement.rules
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": STEPS_VERSION,
         "controller": controller.to_dict(),
         "feature_names": list(controller.names_on(rules)),
         "rules": rules.to_dict(),

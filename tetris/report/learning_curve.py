@@ -68,18 +68,15 @@ def plot_learning_curve(
     return axes
 
 
-def draw_learning_curve(
-    metrics: Sequence[Metrics], picture: Path, title: str, across: str = "generation"
-) -> bool:
+def draw_learning_curve(metrics: Sequence[Metrics], picture: Path, title: str) -> bool:
     """Draw the best candidate, the elites and the mean of a run; return whether matplotlib is there to do it.
 
     Args:
         metrics: One record a generation, at least one.
         picture: The file to write, atomically; PNG, SVG or PDF by its suffix.
         title: The title.
-        across: One of `ACROSS`.
     """
-    return _draw(picture, lambda axes: _plot_run(axes, metrics, title, across))
+    return _draw(picture, lambda axes: _plot_run(axes, metrics, title, "generation"))
 
 
 def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str) -> bool:

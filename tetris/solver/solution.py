@@ -19,6 +19,7 @@ from torch import Tensor
 
 from kernels.checks import check_integer
 from kernels.files import check_regular, write_bytes
+from kernels.philox import signed64
 from tetris.devices import is_full_memory
 from tetris.features import AfterState
 from tetris.game import after_states
@@ -113,12 +114,11 @@ class Solution:
         games = check_integer("games", games, 1, MOST_GAMES)
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         most_pieces = check_integer("most_pieces", most_pieces, 1, (1 << 63) - 1)
-        signed = seed if seed < 1 << 63 else seed - (1 << 64)
         with memory_errors(f"{games:,} games", 8 * games):
             lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
         packed, count, _ = packed_source(self.rules)
         play = operators(cuda=self.values.is_cuda).play
-        play(self.values, lines, 0, signed, most_pieces, *problem(self.rules), packed, count)
+        play(self.values, lines, 0, signed64(seed), most_pieces, *problem(self.rules), packed, count)
         if int(lines.min()) < 0:
             raise RuntimeError(f"expected games to end within {most_pieces:,} pieces")
         return lines

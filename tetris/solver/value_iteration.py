@@ -24,6 +24,7 @@ from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, memor
 _CHUNK = 1 << 27  # boards that are looked through at once
 _SETTLED = 0.1  # how far two estimates of the factor may differ, as a share of its distance from 1
 _PAUSE = 2  # rounds after an extrapolation until the factor is that of the slowest error again
+_TOLERANCE = 1e-7  # relative error of the lines per game, as estimated, at which the sweeps end
 _ROUNDING = 2.0**-53  # relative error of a value that is rounded
 _MOST_ROUNDS = 100_000
 
@@ -41,7 +42,6 @@ def solve(
     rules: Rules,
     pieces_known: int = 1,
     device: str = "cpu",
-    tolerance: float = 1e-7,
     progress: Callable[[Sweep], None] | None = None,
 ) -> Solution:
     """Return perfect play: the values of all boards that can be reached.
@@ -55,7 +55,6 @@ def solve(
         rules: A board of at most 32 cells, pieces drawn uniformly from some or all of the seven.
         pieces_known: 1, the piece to be placed, or 2, the next one, too.
         device: ``"cpu"`` or ``"cuda"``. n cells take 25 bytes times 2^n, 193 with two pieces known.
-        tolerance: Estimated relative error of the lines per game at which the sweeps end.
         progress: Called after every sweep.
 
     Raises:
@@ -73,18 +72,15 @@ def solve(
         raise ValueError(f"expected device to be {' or '.join(NATIVE)}, got {device!r}")
     if device == "cuda":
         check_gpu("device cuda", "device cpu")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"expected tolerance between 0 and 1, got {tolerance!r}")
     known = "one piece known" if pieces_known == 1 else "two pieces known"
     with memory_errors(f"{rules.board}, {known}", (25 if pieces_known == 1 else 193) << cells):
-        return _solve(rules, pieces_known, device, tolerance, progress)
+        return _solve(rules, pieces_known, device, progress)
 
 
 def _solve(
     rules: Rules,
     pieces_known: int,
     device: str,
-    tolerance: float,
     progress: Callable[[Sweep], None] | None,
 ) -> Solution:
     began = time.monotonic()
@@ -111,7 +107,7 @@ def _solve(
         rounding = _ROUNDING * lines / (1 - factor) if factor < 1 else math.inf
         left = abs(change) * factor / (1 - factor) if factor < 1 else math.inf
         error = max(left, rounding) if change else _ROUNDING * lines
-        small = factor < 1 and error <= max(tolerance * lines, rounding)
+        small = factor < 1 and error <= max(_TOLERANCE * lines, rounding)
         good = good + 1 if rounds > _PAUSE and small else 0
         if progress is not None:
             progress(Sweep(number * period(rules), lines, error, time.monotonic() - began))

@@ -101,6 +101,6 @@ def _hardware(device: str) -> str:
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     processor = names[0] if names else platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0))
     gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else ""
     return ", ".join(filter(None, (gpu, processor, f"{cores} core{'s'[: cores != 1]}")))

@@ -62,7 +62,7 @@ PALETTE = _palette()
 
 def board_picture(
     cells: Cells,
-    cell: int = 12,
+    cell: int,
     *,
     height: int,
     falling: AfterState | None = None,
@@ -100,17 +100,14 @@ def board_picture(
     return _enlarged(kinds[::-1], cell)
 
 
-def scene_board(scene: Scene, cell: int, rows: int | None = None) -> Picture:
+def scene_board(scene: Scene, cell: int) -> Picture:
     """Return the board of a scene with the piece at rest and full rows lit up.
 
     Args:
         scene: The scene.
         cell: Size of a cell in pixels.
-        rows: Rows to draw, those above the board included; all by default.
     """
-    return board_picture(
-        scene.cells[:rows], cell, height=scene.rules.height, falling=scene.after, full=scene.full
-    )
+    return board_picture(scene.cells, cell, height=scene.rules.height, falling=scene.after, full=scene.full)
 
 
 def piece_picture(piece: int, cell: int) -> Picture:

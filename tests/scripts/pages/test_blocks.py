@@ -109,9 +109,7 @@ def test_the_first_command_is_timed_on_every_machine(results: Path) -> None:
     assert "5.9 times dt20" in text
 
 
-def test_the_model_card_shows_the_scores_on_other_boards(
-    monkeypatch: pytest.MonkeyPatch, results: Path
-) -> None:
+def test_the_model_card_shows_the_scores_on_other_boards(results: Path) -> None:
     card = {
         "controller": "best",
         "board": "10x12",

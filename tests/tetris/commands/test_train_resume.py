@@ -258,7 +258,7 @@ def test_damaged_checkpoint_is_passed_over_by_name(script: Script, tmp_path: Pat
     assert _weights(folder) == _weights(whole)
 
 
-def test_checkpoint_of_another_run_is_refused(script: Script, tmp_path: Path, whole: Path) -> None:
+def test_checkpoint_of_another_run_is_refused(script: Script, whole: Path) -> None:
     config = json.loads((whole / "config.json").read_text())
     (whole / "config.json").write_text(json.dumps({**config, "seed": 2}))
     ended = script("train_tetris", "--resume", whole)
