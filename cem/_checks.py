@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from numbers import Real
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from kernels.cuda import CUDA_TORCH_REMEDY
 
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _REAL = frozenset(
     {torch.float16, torch.bfloat16, torch.float32, torch.float64}
     | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -178,3 +181,16 @@ def check_bounds(bounds: Any, mean: Tensor) -> tuple[Tensor, Tensor] | None:
     if not bool(((mean >= low) & (mean <= high)).all()):
         raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
     return low, high
+
+
+def version(tensor: Tensor) -> int:
+    """Return the number of in-place changes, which torch counts of every tensor but inference tensors."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def outside() -> int:
+    """Return the ``stacklevel`` at which a warning of the caller names the code that called this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

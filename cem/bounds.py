@@ -121,5 +121,5 @@ def _choose(x: Tensor, low: Tensor, high: Tensor, both: Tensor, above: Tensor, b
 
 
 def _inverse_softplus(x: Tensor) -> Tensor:
-    x = x.clamp(min=torch.finfo(x.dtype).eps ** 2)
+    x = x.clamp(min=torch.finfo(x.dtype).tiny)
     return x + torch.log(-torch.expm1(-x))

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from torch import Tensor
 from tqdm import tqdm
 
-from cem._checks import check_real
+from cem._checks import check_real, outside
 from cem.metrics_file import keep_lines
 
 _SMOOTHING = 0.3  # weight of the newest generation in the expected time
@@ -128,6 +128,15 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     raise TypeError(f"expected callbacks as a sequence of Callback, got {kinds}: see cem.Callback")
 
 
+_CLOSED = (OSError, ValueError)  # what a closed output raises: that of the system, a file of Python
+
+
+def _is_terminal(file: TextIO | None) -> bool:
+    with contextlib.suppress(*_CLOSED):
+        return file is not None and file.isatty()  # a program without a console has no stderr
+    return False
+
+
 class ProgressBar(Callback):
     """Shows generation, its best and elite mean fitness, rates and the time left on stderr.
 
@@ -174,7 +183,7 @@ class ProgressBar(Callback):
         self._generation, self._began = plan.generation, self._started
         self._pending = ""
         file = self._out()
-        if file.isatty() and os.environ.get("TERM") != "dumb":
+        if _is_terminal(file) and os.environ.get("TERM") != "dumb":
             self._bar = tqdm(
                 total=plan.generations,
                 initial=plan.generation,
@@ -216,7 +225,7 @@ class ProgressBar(Callback):
             self._bar = None
         self._print_pending()
 
-    def _out(self) -> TextIO:
+    def _out(self) -> TextIO | None:
         return sys.stderr if self._file is None else self._file
 
     def _print_pending(self) -> None:
@@ -225,8 +234,10 @@ class ProgressBar(Callback):
             self._pending = ""
 
     def _print(self, text: str) -> None:
-        with contextlib.suppress(OSError):
-            print(text, file=self._out(), flush=True)
+        file = self._out()
+        if file is not None:
+            with contextlib.suppress(*_CLOSED):
+                print(text, file=file, flush=True)
         self._shown = time.monotonic()
 
     def _text(self, record: GenerationRecord) -> str:
@@ -310,7 +321,7 @@ class MetricsWriter(Callback):
         """
         if self._restored != plan.generation:
             for problem in self.restore(plan.generation, plan.record_every):
-                warnings.warn(problem, RuntimeWarning, stacklevel=2)
+                warnings.warn(problem, RuntimeWarning, stacklevel=outside())
         self._restored = None
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 

@@ -27,7 +27,8 @@ def coloring_matrix(length: int, beta: float) -> Tensor:
     """
     frequencies = torch.fft.rfftfreq(length, dtype=torch.float64)
     frequencies[0] = frequencies[min(1, length // 2)]
-    scale = frequencies.clamp(min=0.5 / length) ** (-beta / 2)
+    lowest = frequencies.min().clamp(min=0.5 / length)
+    scale = (frequencies / lowest).clamp(min=1.0) ** (-beta / 2)  # at most 1: no beta is too great
     row: Tensor = torch.fft.irfft(scale.to(torch.complex128), length)
     row = row / row.square().sum().sqrt()
     step = torch.arange(length)

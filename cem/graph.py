@@ -45,12 +45,8 @@ class GenerationGraph:
             ValueError: If the state is not on a CUDA device or has backend ``"torch"``.
             RuntimeError: If the objective cannot be captured; torch says why.
         """
+        check_capturable(state)
         device = state.distribution.device
-        if device.type != "cuda" or state.settings.backend == "torch":
-            raise ValueError(
-                f"expected a search with backend 'cuda' for a CUDA graph, "
-                f"got {state.settings.backend!r} on {str(device)!r}"
-            )
         self.count = count
         self._static = _copied(state)
         self._objective = objective
@@ -99,6 +95,16 @@ class GenerationGraph:
         evaluation = found if isinstance(found, Evaluation) else Evaluation(found)
         new, elites = told(state, candidates, evaluation.fitness, evaluation.candidates)
         return new, evaluation, elites
+
+
+def check_capturable(state: State) -> None:
+    """Raise ValueError if a state is not on a CUDA device or has backend ``"torch"``."""
+    device = state.distribution.device
+    if device.type != "cuda" or state.settings.backend == "torch":
+        raise ValueError(
+            f"expected a search with backend 'cuda' for a CUDA graph, "
+            f"got {state.settings.backend!r} on {str(device)!r}"
+        )
 
 
 def _changing(state: State) -> list[Tensor]:

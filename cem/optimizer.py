@@ -48,14 +48,15 @@ from cem._checks import (
     check_real,
     check_shape,
     check_vector,
+    version,
 )
 from cem.adaptation import rates
 from cem.bounds import BOUND_HANDLING, keep_inside, start_out_of_box
 from cem.evaluation import Evaluation, Objective
 from cem.functional import BEST, MEAN, REFUSED, STD, Settings, State, draw, operator_sample, told
-from cem.graph import GenerationGraph
+from cem.graph import GenerationGraph, check_capturable
 from cem.noise import NoiseSchedule, VarianceTable, resolve_noise
-from cem.readout import Readout, version
+from cem.readout import Readout
 from cem.sampling import Sampler, choose_backend, sample_problems, torch_sampler
 from cem.snapshot import USABLE
 from cem.start import (
@@ -288,7 +289,11 @@ class CrossEntropyMethod(Readout):
             The candidates, a new tensor of shape (..., population_size, dim), dtype and device of the
             optimizer. Pass other candidates that were evaluated instead to ``tell(fitness, candidates)``.
         """
-        candidates = self._draw()
+        if torch.is_inference_mode_enabled():
+            with torch.inference_mode(False):  # torch counts no changes of inference tensors
+                candidates = self._draw()
+        else:
+            candidates = self._draw()
         # A sampler of the caller's may draw others the next time; see _is_as_drawn.
         kept = candidates.clone() if self._own_sampler and candidates.is_cpu else None
         self._asked = candidates, version(candidates), kept
@@ -340,6 +345,7 @@ class CrossEntropyMethod(Readout):
             RuntimeError: If the objective cannot be captured.
         """
         check_integer("generations", generations, 1)
+        check_capturable(self._state)
         graph: GenerationGraph | None = None
 
         def step() -> Evaluation:
@@ -429,9 +435,10 @@ class CrossEntropyMethod(Readout):
             and fitness.device == self.device
             and not fitness.requires_grad
             and not fitness.is_inference()
+            and (not fitness.is_cpu or fitness.untyped_storage().resizable())
         ):
             return fitness
-        # A copy: torch does not see changes of arrays and inference tensors.
+        # A copy: torch does not see changes of inference tensors and of memory that NumPy has, too.
         return check_shape("fitness", fitness, self._fitness_shape).to(self.device, copy=True)
 
     def _evaluated(self, candidates: Any) -> tuple[Tensor, Tensor | None]:

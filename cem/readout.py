@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem._checks import check_distribution, check_real
+from cem._checks import check_distribution, check_real, version
 from cem.functional import MEAN, REFUSED, STD, State
 from cem.noise import NoiseSchedule, describe_noise
 from cem.snapshot import Snapshot, check_state
@@ -162,7 +162,8 @@ class Readout:
             ValueError: If it is of a search with other settings or on another device.
         """
         device = snapshot.state.distribution.device
-        if snapshot.settings != self._settings() or device != self._state.distribution.device:
+        ours = self._state.settings, self._settings(), self._state.distribution.device
+        if (snapshot.state.settings, snapshot.settings, device) != ours:
             raise ValueError(f"expected a snapshot of this search, got {snapshot.settings} on {device}")
         self._adopt(snapshot.generation, snapshot.state, snapshot.elite_fitness)
         self._snapshot = snapshot
@@ -253,7 +254,8 @@ class Readout:
 
         On another device the bits of later samples may differ. Population and elites may be other than
         before. For other settings make a new optimizer with the ``mean`` and ``std`` of the old one. What
-        ``stop`` has seen is not part of a state: its comparisons start over.
+        ``stop`` has seen is not part of a state: its comparisons start over. Neither are the first mean and
+        std: ``reset``, ``shift``, ``stop`` and ``relative_std_floor`` go by those given to this optimizer.
 
         Args:
             state: A state of ``state_dict()``. Not changed. A search that was given no seed takes its seed.
@@ -341,8 +343,3 @@ class Readout:
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),
         }
-
-
-def version(tensor: Tensor) -> int:
-    """Return the number of in-place changes, which torch counts of every tensor but inference tensors."""
-    return 0 if tensor.is_inference() else tensor._version

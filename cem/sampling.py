@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem._checks import outside
 from kernels.names import unknown_name
 
 AUTO = "auto"
@@ -153,7 +154,7 @@ def choose_backend(name: str, device: torch.device) -> str:
                 f"backend {wanted!r} is not available: {error}; or use backend 'torch'"
             ) from error
         if not isinstance(error, CompilerMissingError):
-            warnings.warn(f"taking backend 'torch': {error}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"taking backend 'torch': {error}", RuntimeWarning, stacklevel=outside())
         return "torch"
     return wanted
 

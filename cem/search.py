@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cem import ranks
-from cem._checks import as_real, check_real
+from cem._checks import as_real, check_real, outside
 from cem.callbacks import Callback, GenerationRecord, MetricsWriter, ProgressBar, check_callbacks
 from cem.checkpoint import Checkpointer
 from cem.evaluation import Objective
@@ -80,7 +80,7 @@ def minimize(objective: Callable[[Any], Any], mean: Any, std: Any, **options: An
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays where ``mean``
-            is one. With ``vectorize`` it maps one candidate, shape (dim,), to a number.
+            is one. With ``vectorize`` it maps one candidate, shape (dim,), to its fitness, shape ().
         mean: The first mean, shape (dim,).
         std: The first standard deviation, a number or shape (dim,).
         options: Those of ``search``, and of ``CrossEntropyMethod``.
@@ -136,8 +136,9 @@ def search(
         restarts: The most restarts, ``>= 0``.
         target: A value at which the search ends; None: none.
         time_limit_s: The most seconds; None: no limit.
-        vectorize: Whether ``objective`` takes one candidate; ``torch.func.vmap`` makes it take a population,
-            with other random numbers for each.
+        vectorize: Whether ``objective`` takes one candidate. ``torch.func.vmap`` makes it take a population,
+            with other random numbers for each; it computes with tensors then, and takes no number out of
+            one. With arrays it is called for each, and may return numbers.
         with_generation: Whether ``objective`` takes the number of the generation, an int from 0 in every
             restart, behind the candidates: for noise that is the same for all of a generation. None: where
             it has an attribute ``with_generation`` that is True.
@@ -298,7 +299,7 @@ def _resumed(
     if any(folder.glob("checkpoint-*.json")):
         trainer.resume()
         for problem in metrics.restore(trainer.optimizer.generation, record_every):
-            warnings.warn(problem, RuntimeWarning, stacklevel=3)
+            warnings.warn(problem, RuntimeWarning, stacklevel=outside())
         lines = metrics.path.read_bytes().splitlines() if metrics.path.exists() else []
     return lines, trainer.optimizer.state_dict()
 

@@ -25,6 +25,16 @@ from kernels.checks import check_integer
 USABLE = "expected at least one candidate with a usable fitness"
 _ROWS = ("mean", "std", "averaged_mean", "best")
 _OPTIONAL = ("factor", "paths")
+_OLD_SETTINGS = {
+    "batch": [],
+    "weights": "equal",
+    "variance_about": "new_mean",
+    "covariance": "diagonal",
+    "paths": False,
+    "bound_handling": "clamp",
+    "relative_std_floor": 0.0,
+}
+"""What older states do not say: how those searches were."""
 
 
 class Snapshot:
@@ -204,6 +214,7 @@ def check_state(
 def _check_settings(theirs: Any, settings: Mapping[str, Any]) -> None:
     if not isinstance(theirs, Mapping):
         raise ValueError(f"expected the settings of an optimizer, got {theirs!r}")
+    theirs = {**_OLD_SETTINGS, "std_smoothing": theirs.get("smoothing"), **theirs}
     for name in sorted(settings):
         if settings[name] != theirs.get(name):
             raise ValueError(

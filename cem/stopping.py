@@ -62,6 +62,10 @@ class StopRequest:
         """Request a stop."""
         self._requested = True
 
+    def _forget(self) -> None:
+        """Take a request back: what it stopped may go on."""
+        self._requested, self._signum = False, None
+
     def check(self) -> None:
         """Raise if a stop is due; cheap enough for an inner loop.
 

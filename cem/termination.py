@@ -24,6 +24,7 @@ from typing import Any
 
 from torch import Tensor
 
+from cem._checks import outside
 from cem.adaptation import effective
 
 STD = 1e-9
@@ -139,7 +140,7 @@ class Termination:
             f"nothing, but its mean still moves by {math.sqrt(self._move):.1f} of it each time; start with "
             "a greater std or population, restart, or take the default variance_about and std_smoothing",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
 
 

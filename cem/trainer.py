@@ -187,6 +187,7 @@ class Trainer:
         ranks.from_first(self._refuse_to_mix)
         with ExitStack() as stack:
             if self._owns_stop:
+                stack.callback(self.stop._forget)
                 stack.enter_context(self.stop)
             if self._time_limit_s is not None:
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
@@ -205,7 +206,7 @@ class Trainer:
             reason = self._loop()
             self._save()
             self._take_state_of_first()
-        signum = self.stop.signum if reason == "signal" else None
+            signum = self.stop.signum if reason == "signal" else None
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:

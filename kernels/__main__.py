@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    print(json.dumps(report.to_dict(), indent=2) if arguments.json else report)
+    try:
+        print(json.dumps(report.to_dict(), indent=2) if arguments.json else report, flush=True)
+    except BrokenPipeError:  # its reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0 if report.works else 1
 
 

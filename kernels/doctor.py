@@ -81,9 +81,13 @@ class Report:
                 lines.append(f"{'':<8} {'':<14} -> {finding.remedy}")
         lines.append("")
         lines.append(f"built libraries: {len(self.built)}")
-        for manifest in self.built:
+        builds: dict[str, list[dict[str, Any]]] = {}
+        for manifest in sorted(self.built, key=lambda each: str(each["date"])):
             reason = f" ({manifest['reason']})" if manifest.get("reason") else ""
-            lines.append(f"  {manifest['name']}{reason}, {manifest['date']}, {manifest['seconds']} s")
+            builds.setdefault(f"{manifest['name']}{reason}", []).append(manifest)
+        for name, found in builds.items():
+            times = f"{len(found)} times, the last on " if len(found) > 1 else ""
+            lines.append(f"  {name}, {times}{found[-1]['date']}, {found[-1]['seconds']} s")
         verdict = "works" if self.works else "does not work"
         return "\n".join([*lines, "", f"device {self.device}: {verdict} here"])
 

@@ -25,9 +25,11 @@ def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
     """
     names = list(known)
     article = "an" if kind[0] in "aeio" else "a"
-    got = f"got {text!r}{did_you_mean(text, names)}"
+    hint = did_you_mean(text, names)
+    got = f"got {text!r}{hint}"
     if len(names) > _FEW:
-        return ValueError(f"expected {article} {kind}, {got} (known: {', '.join(names)})")
+        known = "" if hint else f" (known: {', '.join(names)})"
+        return ValueError(f"expected {article} {kind}, {got}{known}")
     return ValueError(f"expected {article} {kind} among {', '.join(names)}; {got}")
 
 

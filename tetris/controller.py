@@ -59,7 +59,8 @@ class LinearController:
 
     Raises:
         TypeError: If a value has the wrong type.
-        ValueError: If the features are unknown, or the weights do not fit them or are not finite in float32.
+        ValueError: If the features are unknown, or the weights do not fit them or are not finite in float32,
+            or 0 there, all of them, though not here.
     """
 
     features: str
@@ -211,6 +212,8 @@ def _checked_weights(weights: object) -> tuple[float, ...]:
         if not abs(number) <= _LARGEST:  # so written, NaN fails too
             raise ValueError(f"expected weights that are finite in float32, got {weight!r}")
         checked.append(number)
+    if any(checked) and not np.asarray(checked, np.float32).any():
+        raise ValueError(f"expected weights that are not all 0 in float32, got {max(checked, key=abs)!r}")
     return tuple(checked)
 
 

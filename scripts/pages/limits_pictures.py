@@ -28,7 +28,7 @@ _NARROW: Mapping[str, dict[str, Any]] = {
     "bound": {"label": "bound by runs of S and Z, one piece known", "marker": "v", "linestyle": ":"},
     "perfect2": {"label": "perfect play, the next piece known", "marker": "*", "linestyle": ""},
     "perfect1": {"label": "perfect play, one piece known", "marker": "s", "linestyle": "-"},
-    "dt20": {"label": "dt20", "marker": "o", "linestyle": "--", "markerfacecolor": "white"},
+    "dt20": {"label": "dt20", "marker": "o", "linestyle": "--"},
 }
 
 

@@ -149,6 +149,8 @@ def draw_targets(results: Sequence[Result], picture: Path) -> None:
 
 def draw_returns(result: Result, picture: Path) -> None:
     """Draw by how much each method's return exceeds that of the plain one: a mark for each start."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
     budgets = result.data["returns"]
     figure = new_figure(10.0, 3.6)
     for axes, (budget, returns) in zip(
@@ -162,6 +164,8 @@ def draw_returns(result: Result, picture: Path) -> None:
             axes.plot([np.median(gains)], [row], "|", color=_BLACK, markersize=14, markeredgewidth=2)
         axes.axvline(0.0, color=_BLACK, linewidth=1.0)
         axes.set_xscale("symlog", linthresh=1.0)
+        axes.margins(x=0.06)
+        axes.xaxis.set_major_locator(SymmetricalLogLocator(base=100.0, linthresh=1.0))
         axes.set_title(planner_blocks.budget_text(budget), loc="left", fontsize="medium")
         axes.set_yticks(range(len(names)), [planner_blocks.LABELS[name].replace("`", "") for name in names])
         axes.tick_params(labelsize="small")

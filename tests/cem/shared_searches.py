@@ -26,6 +26,26 @@ def found(**options):
     }
 
 
+FITNESS = {
+    "list": lambda x: [1e6 + 1e-3 * float(number) for number in sphere(x)],  # float32 would not tell apart
+    "of two dtypes": lambda x: [2] * len(x) if x.shape[0] % 2 else (2 + sphere(x)).tolist(),
+    "int16": lambda x: sphere(x).to(torch.int16),
+    "bfloat16": lambda x: sphere(x).to(torch.bfloat16),
+    "too few": lambda x: sphere(x)[:1],
+    "too many": lambda x: torch.cat([sphere(x)] * 2),
+    "none": lambda x: None,
+}
+
+
+def by_fitness(name):
+    """51 candidates: of two ranks the first has 26, the second 25."""
+    call = lambda: minimize(  # noqa: E731
+        FITNESS[name], torch.zeros(3), 1.0, seed=1, budget=510, population_size=51, distributed=True
+    )
+    message = refused(call)
+    return message or [call().x.tolist(), call().fun]
+
+
 def refused(call):
     try:
         call()
@@ -105,6 +125,7 @@ def main(folder):
         "failed": refused(
             lambda: minimize(lambda x: x[:, 0] * math.nan, torch.zeros(2), 1.0, distributed=True)
         ),
+        "fitness": {name: by_fitness(name) for name in FITNESS},
         "seedless": found()["fun"],
     }
     Path(folder, f"report-{os.environ.get('RANK', '0')}.json").write_text(json.dumps(report))

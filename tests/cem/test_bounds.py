@@ -179,6 +179,15 @@ class TestTransform:
         width = (ceiling - floor).clamp(max=1e3)
         assert bool(((into_box(there, low, high) - x).abs() <= 2e-6 * width.clamp(min=1.0)).all())
 
+    @pytest.mark.parametrize("scale", [1e-12, 1e-30])
+    def test_near_one_bound_all_scales_are_alike(self, scale, dtype):
+        def distance(x):
+            return (x / scale - 1.0).square().sum(-1)
+
+        start = torch.full((2,), 0.5 * scale, dtype=dtype)
+        found = minimize(distance, start, scale, bounds=(0.0, INF), bound_handling="transform", seed=1)
+        torch.testing.assert_close(found.x / scale, torch.ones_like(start), rtol=1e-3, atol=0.0)
+
     def test_bounds_as_wide_as_the_dtype_change_nothing(self, dtype):
         widest = torch.tensor([torch.finfo(dtype).max], dtype=dtype)
         x = torch.linspace(-1e3, 1e3, 101, dtype=dtype)[:, None]

@@ -275,6 +275,18 @@ class TestProgressBar:
         bar.tick()
         bar.on_end()
 
+    @pytest.mark.parametrize("closed", [True, False])
+    def test_neither_does_a_closed_file_or_a_program_without_stderr(self, monkeypatch, closed):
+        file = io.StringIO()
+        if not closed:
+            monkeypatch.setattr("sys.stderr", None)
+        bar = ProgressBar(file=file if closed else None, interval_s=0.0)
+        file.close()
+        bar.on_start(RunPlan(0, 2, None))
+        bar.on_generation(record(1))
+        bar.tick()
+        bar.on_end()
+
     def test_stderr_is_looked_up_when_the_run_starts(self, capsys):
         bar = ProgressBar()
         bar.on_start(RunPlan(0, 1, None))

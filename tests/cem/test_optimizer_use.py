@@ -104,6 +104,15 @@ class TestNumPy:
             search.tell(np.arange(float(size)))
         search.tell(np.arange(float(size)), candidates)
 
+    @pytest.mark.parametrize("backend", ["cpu", "torch"])
+    def test_candidates_changed_in_inference_mode_are_noticed(self, backend):
+        search = make(backend=backend)
+        with torch.inference_mode():
+            fitness = search.ask().sub_(3.0).square().sum(-1)
+            with pytest.raises(ValueError, match="changed in place: pass what was evaluated"):
+                search.tell(fitness)
+            search.tell(search.ask().square().sum(-1))
+
     @pytest.mark.parametrize("of_a_tensor", [True, False])
     def test_those_of_a_sampler_of_ones_own_are_noticed_too(self, of_a_tensor):
         noise = torch.Generator().manual_seed(0)  # each call gives others
@@ -299,13 +308,13 @@ class TestCopies:
         assert torch.equal(search.mean, same.mean)
         assert search.statistics() == same.statistics()
 
-    @pytest.mark.parametrize("kind", ["array", "inference tensor"])
+    @pytest.mark.parametrize("kind", ["array", "tensor of an array", "inference tensor"])
     def test_the_elites_are_known_where_torch_does_not_see_a_change(self, kind):
         search = make()
         with torch.inference_mode(kind == "inference tensor"):
-            fitness = search.ask().square().sum(-1)
-            fitness = fitness.numpy() if kind == "array" else fitness
-            search.tell(fitness)
+            found = search.ask().square().sum(-1)
+            fitness = found if kind == "inference tensor" else found.numpy()
+            search.tell(torch.from_numpy(fitness) if kind == "tensor of an array" else fitness)
             expected = torch.as_tensor(fitness).sort().values[: search.num_elites].double()
             fitness[:] = 0.0
             assert torch.equal(search.elite_fitness, expected)

@@ -340,6 +340,20 @@ def test_bad_arguments_are_refused(options: dict[str, Any], error: type[Exceptio
         Planner(**{**arguments, **options})
 
 
+def test_a_cost_that_changes_the_plans_is_refused() -> None:
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return plans.clamp_(-0.1, 0.1).square().sum((1, 2))
+
+    with pytest.raises(ValueError, match="expected a cost that leaves plans as they are, got them changed"):
+        Planner(cost, 5, 2, (-1.0, 1.0)).plan(torch.zeros(()))
+
+
+def test_noise_of_any_colour_is_finite() -> None:
+    matrix = coloring_matrix(30, 450.0)
+    assert matrix.isfinite().all()
+    torch.testing.assert_close(matrix.square().sum(1), torch.ones(30, dtype=torch.float64))
+
+
 def test_wrong_shapes_of_states_and_costs_are_refused() -> None:
     with pytest.raises(ValueError, match=r"expected states of shape \(3, ...\), got \(2, 4\)"):
         make(num_envs=3).plan(torch.zeros(2, 4))

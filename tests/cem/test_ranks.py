@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import cem
+from cem import StopRequest
+from cem.ranks import AgreedStop
 from kernels import ranks
 
 SCRIPT = str(Path(__file__).with_name("shared_searches.py"))
@@ -52,6 +54,14 @@ def test_ranks_find_what_one_process_finds(alone, tmp_path, count):
             "ValueError: expected fitness alone of an objective that ranks share"
         )
         assert report["seedless"] == reports[0]["seedless"]
+        for name in ("list", "int16", "bfloat16"):
+            assert report["fitness"][name] == alone["fitness"][name]
+        assert report["fitness"]["of two dtypes"] == reports[0]["fitness"]["of two dtypes"]
+        assert report["fitness"]["of two dtypes"][1] >= 2.0
+        share = len(range(51)[reports.index(report) :: count])
+        for name, got in (("too few", "(1,)"), ("too many", f"({2 * share},)")):
+            assert report["fitness"][name] == f"ValueError: expected fitness of shape ({share},), got {got}"
+        assert report["fitness"]["none"].startswith("TypeError: expected numbers for fitness, got NoneType")
     if count == 3:
         assert reports[0]["too few"] == "ValueError: expected a candidate for each of 3 ranks, got 2"
 
@@ -109,6 +119,15 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
             assert waiting.wait(5) == -signal.SIGINT
         finally:
             waiting.kill()
+
+
+def test_an_agreed_stop_keeps_the_deadline_of_the_request_that_it_takes():
+    own = StopRequest()
+    own.deadline = 5.0
+    stop = AgreedStop(own)
+    assert stop.deadline == 5.0
+    stop.deadline = 6.0
+    assert own.deadline == 6.0
 
 
 def test_one_process_is_all_ranks():

@@ -166,3 +166,7 @@ class TestRewind:
     def test_a_snapshot_of_another_search_is_refused(self):
         with pytest.raises(ValueError, match="expected a snapshot of this search, got"):
             make().rewind(make(seed=1).snapshot())
+        with pytest.raises(ValueError, match="expected a snapshot of this search, got"):
+            CrossEntropyMethod(torch.zeros(2), 1.0, 8, maximize=False, seed=1).rewind(
+                CrossEntropyMethod(torch.zeros(2), 1.0, 9, maximize=False, seed=1).snapshot()
+            )

@@ -151,11 +151,12 @@ def test_a_collapse_on_a_slope_is_told_once():
 
 @pytest.mark.parametrize("record_every", [4, 10, 30])
 def test_a_collapse_is_told_where_few_generations_are_looked_at(record_every):
-    with pytest.warns(RuntimeWarning, match="the search has collapsed"):
+    with pytest.warns(RuntimeWarning, match="the search has collapsed") as told:
         minimize(
             *(lambda x: x.sum(dim=1), torch.ones(3), 1.0),
             **{"population_size": 100, "seed": 1, "record_every": record_every, **CLASSIC_TENTH},
         )
+    assert told[0].filename == __file__
 
 
 def test_stop_says_the_same_when_asked_again_and_knows_target_and_budget():

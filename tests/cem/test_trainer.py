@@ -305,6 +305,20 @@ class TestStopping:
         result = Trainer(make(), sphere, callbacks=[Enough()], stop=stop).run()
         assert (result.reason, result.signum) == ("requested", None)
 
+    def test_a_run_can_go_on_after_it_was_asked_to_stop(self):
+        def asks(candidates, generation):
+            if generation == 2:
+                signal.raise_signal(signal.SIGINT)
+            return sphere(candidates, generation)
+
+        trainer = Trainer(make(), asks, generations=5)
+        first, second = trainer.run(), trainer.run()
+        assert (first.reason, first.signum, first.generation) == ("signal", signal.SIGINT, 3)
+        assert (second.reason, second.signum, second.generation) == ("finished", None, 5)
+        trainer = Trainer(make(), sphere, generations=1)
+        trainer.stop.request()
+        assert [trainer.run().reason, trainer.run().reason] == ["requested", "finished"]
+
     def test_handlers_of_a_shared_request_are_left_to_the_caller(self):
         before = signal.getsignal(signal.SIGINT)
         with StopRequest() as stop:

@@ -25,9 +25,10 @@ def test_where_none_is_near_none_is_named() -> None:
 def test_a_long_list_comes_last() -> None:
     known = [f"n{i}" for i in range(13)]
 
-    assert str(names.unknown_name("name", "n1x", known)) == (
-        f"expected a name, got 'n1x'; did you mean 'n1'? (known: {', '.join(known)})"
+    assert str(names.unknown_name("name", "x", known)) == (
+        f"expected a name, got 'x' (known: {', '.join(known)})"
     )
+    assert str(names.unknown_name("name", "n1x", known)) == "expected a name, got 'n1x'; did you mean 'n1'?"
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("gpu", "cuda"), ("C++", "cpu"), ("phyton", "python")])

@@ -45,6 +45,13 @@ def test_weights_that_are_not_finite_in_float32_are_refused(weight: float) -> No
         LinearController("holes", (weight,))
 
 
+def test_weights_that_are_all_0_in_float32_alone_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected weights that are not all 0 in float32, got 1e-60"):
+        LinearController("holes,wells", (1e-60, 0.0))
+    assert LinearController("holes,wells", (0.0, 0.0)).weights == (0.0, 0.0)
+    assert LinearController("holes,wells", (1e-60, 1.0)).weights == (1e-60, 1.0)
+
+
 @pytest.mark.parametrize("weights", ["12", 3.0, (None,), ("1",), (True,), ((1.0,),)])
 def test_weights_of_the_wrong_type_are_refused(weights: Any) -> None:
     with pytest.raises(TypeError, match="expected weights to be"):

@@ -91,7 +91,9 @@ def _feature_header(text: str) -> Path:
     path = Path(text)
     try:
         run_header(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return path
 

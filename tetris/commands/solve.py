@@ -14,7 +14,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tetris.commands.arguments import (
@@ -25,7 +24,7 @@ from tetris.commands.arguments import (
     add_seed,
     game_rules,
 )
-from tetris.commands.command_line import Parser, fail, one_line_errors, up_to
+from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, up_to
 from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
 from tetris.rules import PLACEMENT_RULES
@@ -56,7 +55,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_seed(check)
     output = parser.add_argument_group("output")
-    output.add_argument("--out", type=Path, metavar="FILE.npz", help="write the values: the policy")
+    output.add_argument(
+        "--out", type=path_ending(".npz"), metavar="FILE.npz", help="write the values: the policy"
+    )
     output.add_argument("--json", action="store_true", help="print one object to stdout")
     return parser.parse_args(argv)
 
@@ -88,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         error = float(played.std() / games**0.5) if games > 1 else None
     if arguments.out is not None:
         with one_line_errors():
-            solution.save(arguments.out)
+            count = solution.save(arguments.out)
+        print(f"wrote {arguments.out}: {count:,} boards, all others have value 0", file=sys.stderr)
     if arguments.json:
         found = {
             **{

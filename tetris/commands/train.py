@@ -97,7 +97,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--score-decisions",
         type=_count,
         metavar="N",
-        help="decisions a controller and board in the final comparison; 0 leaves it out",
+        help="decisions a controller and board in the comparison at the end (0: none; estimates need 2.5 M)",
     )
     output.add_argument(
         "--tensorboard",

@@ -270,7 +270,8 @@ def draw(training: Training) -> None:
     """Draw the learning curve, or print why it failed."""
     recipe, folder = training.recipe, training.folder
     try:
-        if not draw_learning_curve(read_metrics(folder.metrics), folder.learning_curve, recipe.title):
+        metrics = read_metrics(folder.metrics)
+        if metrics and not draw_learning_curve(metrics, folder.learning_curve, recipe.title):
             note(HINT)
     except Exception as error:  # of a full disk or of a library: the scores come all the same
         note(f"no {folder.learning_curve}: {type(error).__name__}: {error}")

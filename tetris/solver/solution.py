@@ -123,10 +123,13 @@ class Solution:
             raise RuntimeError(f"expected games to end within {most_pieces:,} pieces")
         return lines
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str]) -> int:
         """Write a NumPy archive: boards that have a value, their values, rules and figures as JSON.
 
         ``boards`` is uint32, shape (n,); ``values`` float64, shape (n,), or (n, 7) if two pieces are known.
+
+        Returns:
+            The number n of boards that have a value other than 0.
         """
         rows = self.values.cpu().numpy().reshape(-1, 1 if self.pieces_known == 1 else KNOWN_PIECES)
         rows = rows[:, : len(PIECE_LETTERS)]
@@ -137,6 +140,7 @@ class Solution:
         values = rows[boards] if self.pieces_known == 2 else rows[boards, 0]
         np.savez(file, solution=json.dumps(said), boards=boards.astype(np.uint32), values=values)
         write_bytes(path, file.getvalue())
+        return len(boards)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Solution:

@@ -143,10 +143,16 @@ class Recipe:
         for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
+        full = describe_noise(parse_noise(self.noise))
+        if full.count(",") + full.count(":") > self.noise.count(",") + self.noise.count(":"):
+            raise ValueError(
+                f"expected noise with all its numbers, got {self.noise!r}: {full} of the literature is for "
+                "weights that begin with a variance of 100, these have length 1"
+            )
         canonical = {
             "board": self.rules.board,
             "pieces": self.rules.pieces,
-            "noise": describe_noise(parse_noise(self.noise)),
+            "noise": full,
             "averaging": float(self.averaging),
             "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
             "features": self._canonical_features(),

@@ -79,8 +79,8 @@ class RunFolder:
             ValueError: If it is not empty.
         """
         if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
-            remedy = f"--resume {self.path}" if self.config.exists() else "another --out"
-            raise ValueError(f"expected a new or an empty folder for --out, got {self.path}: try {remedy}")
+            more = f", or go on with --resume {self.path}" if self.config.exists() else ""
+            raise ValueError(f"expected a new or an empty folder, got {self.path}: take another{more}")
         nearest = next(each for each in (self.path, *self.path.absolute().parents) if each.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(None, "expected a folder, got a file", str(nearest))

@@ -309,7 +309,7 @@ def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
     ended = script("train_tetris", *TINY, "--out", tmp_path / "a")
     assert ended.status == 2
-    assert f"try --resume {tmp_path / 'a'}" in ended.err
+    assert f"take another, or go on with --resume {tmp_path / 'a'}" in ended.err
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
 
 

@@ -203,6 +203,11 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"backend": "torhc"}, "did you mean 'torch'"),
         ({"noise": "loud"}, "expected a noise schedule of the form"),
         ({"noise": "constant:nan"}, "finite"),
+        ({"noise": "Hyperbolic"}, "noise with all its numbers, got 'Hyperbolic': hyperbolic:20.0 of the lit"),
+        (
+            {"noise": "linear:5"},
+            "noise with all its numbers, got 'linear:5': linear:5.0,10.0 of the literature",
+        ),
         ({"noise": "constant:1e77"}, "noise of at most 1e\\+60, got 1e\\+77"),
         ({"population": 10**400}, "population x streams to be at most"),
         ({"averaging": -0.1}, "averaging to be from 0 to 1, got -0.1"),
