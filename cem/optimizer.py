@@ -435,7 +435,7 @@ class CrossEntropyMethod(Readout):
             and fitness.device == self.device
             and not fitness.requires_grad
             and not fitness.is_inference()
-            and (not fitness.is_cpu or fitness.untyped_storage().resizable())
+            and not (fitness.is_cpu and _is_shared(fitness))
         ):
             return fitness
         # A copy: torch does not see changes of inference tensors and of memory that NumPy has, too.
@@ -464,11 +464,15 @@ class CrossEntropyMethod(Readout):
     def _is_as_drawn(self, candidates: Tensor, kept: Tensor | None) -> bool:
         """Return False if NumPy has changed candidates: torch does not see that.
 
-        Memory that NumPy was given cannot be resized any more. Its candidates are compared with the copy that
-        was kept, or drawn again.
+        They are compared with the copy that was kept, or drawn again.
         """
-        if not candidates.is_cpu or candidates.untyped_storage().resizable():
+        if not candidates.is_cpu or not _is_shared(candidates):
             return True
         word = torch.int64 if self.dtype == torch.float64 else torch.int32
         drawn = self._draw() if kept is None else kept
         return torch.equal(drawn.view(word), candidates.detach().view(word))
+
+
+def _is_shared(tensor: Tensor) -> bool:
+    """Return whether NumPy may have the memory: what it was given cannot be resized any more."""
+    return tensor.layout is not torch.strided or not tensor.untyped_storage().resizable()
