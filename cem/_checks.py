@@ -15,9 +15,9 @@ from torch import Tensor
 from kernels.cuda import CUDA_TORCH_REMEDY
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_REAL = frozenset(
-    {torch.float16, torch.bfloat16, torch.float32, torch.float64}
-    | {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+REAL = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 )
 """The dtypes that torch sorts and gathers on every device."""
 _DTYPES = "float16 to float64, bfloat16, int8 to int64 or uint8"
@@ -103,7 +103,7 @@ def as_real(name: str, value: Any) -> Tensor:
     A sequence is float64.
 
     Raises:
-        TypeError: If it is not convertible, or its dtype is none of ``_REAL``.
+        TypeError: If it is not convertible, or its dtype is none of ``REAL``.
     """
     try:
         # A list would be rounded to torch's default dtype: Python's floats are doubles.
@@ -113,7 +113,7 @@ def as_real(name: str, value: Any) -> Tensor:
             raise TypeError("it is sparse, quantised or without values")
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(f"expected numbers for {name}, got {type(value).__name__}: {error}") from error
-    if tensor.dtype not in _REAL:
+    if tensor.dtype not in REAL:
         raise TypeError(f"expected real numbers for {name} of {_DTYPES}, got {tensor.dtype}")
     return tensor
 

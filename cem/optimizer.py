@@ -435,7 +435,7 @@ class CrossEntropyMethod(Readout):
             and fitness.device == self.device
             and not fitness.requires_grad
             and not fitness.is_inference()
-            and not (fitness.is_cpu and _is_shared(fitness))
+            and not _is_shared(fitness)
         ):
             return fitness
         # A copy: torch does not see changes of inference tensors and of memory that NumPy has, too.
@@ -466,7 +466,7 @@ class CrossEntropyMethod(Readout):
 
         They are compared with the copy that was kept, or drawn again.
         """
-        if not candidates.is_cpu or not _is_shared(candidates):
+        if not _is_shared(candidates):
             return True
         word = torch.int64 if self.dtype == torch.float64 else torch.int32
         drawn = self._draw() if kept is None else kept
@@ -475,4 +475,4 @@ class CrossEntropyMethod(Readout):
 
 def _is_shared(tensor: Tensor) -> bool:
     """Return whether NumPy may have the memory: what it was given cannot be resized any more."""
-    return tensor.layout is not torch.strided or not tensor.untyped_storage().resizable()
+    return tensor.is_cpu and not (tensor.layout is torch.strided and tensor.untyped_storage().resizable())

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cem._checks import as_real
+from cem._checks import REAL, check_shape
 from cem.evaluation import Evaluation, Objective
 from cem.stopping import StopRequest
 from kernels.ranks import (
@@ -43,12 +43,6 @@ __all__ = [
     "shared",
     "together",
 ]
-
-
-_DTYPES = (
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
-    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-)
 
 
 class AgreedStop(StopRequest):
@@ -136,10 +130,7 @@ def shared(objective: Objective, stop: AgreedStop | None = None) -> Objective:
                         "expected fitness alone of an objective that ranks share, got metrics or candidates"
                     )
                 found = found.fitness
-            found = as_real("fitness", found)
-            if found.shape != (len(own),):
-                raise ValueError(f"expected fitness of shape ({len(own)},), got {tuple(found.shape)}")
-            return found
+            return check_shape("fitness", found, (len(own),))
 
         return gather(_of_one_dtype(together(fitness, stop)), total)
 
@@ -148,7 +139,7 @@ def shared(objective: Objective, stop: AgreedStop | None = None) -> Objective:
 
 def _of_one_dtype(fitness: Tensor) -> Tensor:
     """Widen fitness whose dtype is not that of the other ranks, or none that all backends send."""
-    number = _DTYPES.index(fitness.dtype)
+    number = REAL.index(fitness.dtype)
     most, least = greatest([number, -number])
     if most == -least:
         return fitness.long() if fitness.dtype == torch.int16 else fitness

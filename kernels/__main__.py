@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ with one_line_interrupts():
     import argparse
 
     from kernels import doctor
+    from kernels.files import discard_stdout
     from kernels.names import unknown_name
     from kernels.toolchain import BuildError
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         print(json.dumps(report.to_dict(), indent=2) if arguments.json else report, flush=True)
     except BrokenPipeError:  # its reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
     return 0 if report.works else 1
 
 

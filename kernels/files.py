@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import stat
+import sys
 from pathlib import Path
 
 _CHUNK = 1 << 20  # bytes read at a time
@@ -107,6 +108,14 @@ def check_writable(path: Path) -> None:
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
+
+
+def discard_stdout() -> None:
+    """Discard what stdout does not take any more, or the interpreter complains about it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _status(path: str | os.PathLike[str]) -> os.stat_result | None:

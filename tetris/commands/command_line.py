@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from kernels import BuildError
+from kernels.files import discard_stdout
 from kernels.interrupts import one_line_interrupts
 from kernels.names import did_you_mean, unknown_name
 from tetris.devices import is_full_memory
@@ -150,16 +151,8 @@ def run(main: Callable[[], int]) -> NoReturn:
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
-        _discard_stdout()
+        discard_stdout()
     raise SystemExit(status)
-
-
-def _discard_stdout() -> None:
-    """Discard unwritable output, or the interpreter complains about it at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager

@@ -205,6 +205,10 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"noise": "constant:nan"}, "finite"),
         ({"noise": "Hyperbolic"}, "noise with all its numbers, got 'Hyperbolic': hyperbolic:20.0 of the lit"),
         (
+            {"noise": "hyperbolic:"},
+            "noise with all its numbers, got 'hyperbolic:': hyperbolic:20.0 of the l",
+        ),
+        (
             {"noise": "linear:5"},
             "noise with all its numbers, got 'linear:5': linear:5.0,10.0 of the literature",
         ),
