@@ -25,6 +25,13 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write down what was skipped, for .ci/run to try again with all extras."""
+    if "CEM_TETRIS_SKIPPED" in os.environ:
+        skipped = {report.nodeid for report in terminalreporter.stats.get("skipped", ())}
+        Path(os.environ["CEM_TETRIS_SKIPPED"]).write_text("\n".join(sorted(skipped)))
+
+
 @pytest.fixture
 def browser_page(tmp_path: Path) -> Iterator[Page]:
     """A page in a headless Chromium, about which nothing may be left to complain when the test ends."""

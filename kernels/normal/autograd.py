@@ -21,6 +21,7 @@ def register() -> None:
     """Tells torch of the formulas and the fake kernels; the schemas have to be known."""
     torch.library.register_fake("cem_tetris::sample_normal", _fake)
     torch.library.register_fake("cem_tetris::sample_normal_no_grad", _fake)
+    torch.library.register_vmap("cem_tetris::sample_normal_no_grad", _mapped)
     torch.library.register_fake("cem_tetris::sample_normal_seeded", _fake_seeded)
     torch.library.register_fake("cem_tetris::sample_normal_rows", _fake_rows)
     torch.library.register_fake("cem_tetris::sample_normal_backward", _fake_backward)
@@ -28,6 +29,26 @@ def register() -> None:
     torch.library.register_autograd(
         "cem_tetris::sample_normal_backward", _second_gradients, setup_context=_save_backward
     )
+
+
+def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+    """What vmap calls: the mapped dimension becomes one more dimension of the batch of problems."""
+    operator = torch.ops.cem_tetris.sample_normal_no_grad.default
+    mean, std, num_samples, seed, seeds, generation, generations, *rest = arguments
+    if any(
+        dim is not None for dim in in_dims[5:]
+    ):  # no call of the operator has them
+        pairs = list(zip(arguments, in_dims, strict=True))
+        calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
+        return torch.stack([operator(*call) for call in calls]), 0
+
+    def problems(x: Tensor, dim: int | None) -> Tensor:
+        return x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+    mean, std = problems(mean, in_dims[0]), problems(std, in_dims[1])
+    seeds = mean.new_tensor(seed, dtype=torch.int64) if seeds is None else seeds
+    noise = (0, problems(seeds, in_dims[4]), generation, generations)
+    return operator(mean, std, num_samples, *noise, *rest), 0
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

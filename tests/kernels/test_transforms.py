@@ -85,6 +85,19 @@ def test_vmap_is_a_loop(name: str) -> None:
     torch.testing.assert_close(vmap(f)(x), torch.stack([f(row) for row in x]))
 
 
+@pytest.mark.parametrize("in_dims", [(1, 0, None), (None, 0, None), (1, None, None), (1, 0, 0)])
+def test_vmap_draws_what_each_problem_draws_by_itself(in_dims: tuple[int | None, ...]) -> None:
+    everything = torch.arange(6.0).view(3, 2), torch.tensor([5, 6]), torch.tensor([3, 7])
+    arguments = [x if dim is not None else x[..., 0] for x, dim in zip(everything, in_dims, strict=True)]
+
+    def draw(mean: Tensor, seed: Tensor, generation: Tensor) -> Tensor:
+        return sample_normal(mean, torch.ones(3), 4, seed=seed, generation=generation)
+
+    pairs = list(zip(arguments, in_dims, strict=True))
+    rows = [draw(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(2)]
+    torch.testing.assert_close(vmap(draw, in_dims)(*arguments), torch.stack(rows), rtol=0, atol=1e-6)
+
+
 def test_the_module_works_with_functional_call() -> None:
     module = LLTM(3, 4)
     x, state = torch.randn(2, 3), (torch.randn(2, 4), torch.randn(2, 4))
