@@ -2,7 +2,7 @@
 
 A launch that takes seconds cannot be interrupted, and a display driver may kill it. A launch that the host
 waits for before it queues the next one leaves the device idle in between. So launches take a fraction of a
-second each, and the host stays a few of them ahead.
+second each, and the host stays ahead by two of them, or by as many short ones as give it time for other work.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ LAUNCH_SECONDS = 0.2
 """The time a launch should take, in seconds."""
 
 _AHEAD = 2
+_AHEAD_SECONDS = 0.05  # what a trainer does on the host between generations takes some milliseconds
 _FIRST_STEPS = 64
 _FIRST_WORK = 1 << 22
 _GROWTH = 8
@@ -62,7 +63,7 @@ class LaunchPacer:
             self._ahead.append((start, end, size))
             self._last = size
             steps -= size
-            self._wait(_AHEAD if self._kind in self._paces else 0)
+            self._wait()
             if check is not None:
                 check()
 
@@ -73,9 +74,15 @@ class LaunchPacer:
         wanted = max(1, min(_MOST_STEPS, int(LAUNCH_SECONDS / pace)))
         return min(wanted, _GROWTH * self._last) if self._last else wanted
 
-    def _wait(self, unfinished: int) -> None:
-        """Wait until at most this many launches are unfinished, and read the times of finished ones."""
-        while self._ahead and (len(self._ahead) > unfinished or self._ahead[0][1].query()):
+    def _wait(self) -> None:
+        """Wait until the host is not too far ahead, and read the times of finished launches."""
+        while self._ahead and (self._is_far_ahead() or self._ahead[0][1].query()):
             start, end, size = self._ahead.popleft()
             end.synchronize()
             self._paces[self._kind] = max(start.elapsed_time(end), 1e-3) / 1e3 / size
+
+    def _is_far_ahead(self) -> bool:
+        pace = self._paces.get(self._kind)
+        if pace is None:
+            return True
+        return len(self._ahead) > _AHEAD and pace * sum(size for *_, size in self._ahead) > _AHEAD_SECONDS

@@ -95,6 +95,16 @@ def test_the_host_is_a_bounded_time_ahead(device: Device) -> None:
     assert max(ahead) <= 3 * LAUNCH_SECONDS
 
 
+def test_short_work_leaves_the_host_time_for_other_work(device: Device) -> None:
+    games = LaunchPacer("work")
+    for _ in range(200):
+        games.run(4, device.launch)
+    idle = device.idle
+    device.host += 0.04
+    games.run(4, device.launch)
+    assert device.idle == idle
+
+
 def test_work_becomes_slower_and_launches_shorter(device: Device) -> None:
     games = LaunchPacer("work")
     games.run(50_000, device.launch)
