@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mode
 from typing import Any
 
-from kernels.files import check_regular, set_aside, write_bytes
+from kernels.files import check_own, set_aside, write_bytes
 
 _MOST_NAMED = 5
 
@@ -35,9 +35,9 @@ def keep_lines(
         What is wrong with the file, in sentences: damaged lines, generations without a line.
 
     Raises:
-        OSError: If it cannot be read or written, or is no regular file.
+        OSError: If it cannot be read or written, or is a link, a pipe or a device.
     """
-    check_regular(path)
+    check_own(path)
     content = path.read_bytes() if path.exists() else b""
     lines = content.splitlines(keepends=True)
     kept: list[bytes] = []

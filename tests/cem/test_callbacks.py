@@ -123,10 +123,11 @@ class TestMetricsWriter:
         ]
         assert generations(path) == [1, 3]
 
-    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path):
-        os.mkfifo(tmp_path / "m.jsonl")
-        with pytest.raises(OSError, match=r"expected a file, got a pipe: '.*/m\.jsonl'"):
-            MetricsWriter(tmp_path / "m.jsonl").restore(3)
+    def test_a_link_is_not_written_through(self, tmp_path):
+        (tmp_path / "m.jsonl").symlink_to("mine")
+        with pytest.raises(OSError, match=r"of its own, got a link: '.*/m\.jsonl'"):
+            write(tmp_path / "m.jsonl", [1])
+        assert not (tmp_path / "mine").exists()
 
     def test_a_file_that_is_gone_is_warned_of(self, tmp_path):
         with pytest.warns(RuntimeWarning, match="m.jsonl: generations 1, 2, 3, 4, 5 and 2 more are missing"):

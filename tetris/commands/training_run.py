@@ -16,7 +16,7 @@ from typing import Any
 
 from kernels import ranks
 from kernels.ahead import build_missing
-from kernels.files import check_regular, set_aside
+from kernels.files import set_aside
 from kernels.ranks import RanksError
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
@@ -120,7 +120,6 @@ def restore(training: Training) -> bool:
     """
     recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
     controller, complete, malformed = None, False, None
-    check_regular(folder.controller)
     if folder.controller.is_file():
         try:
             controller = LinearController.load(folder.controller)
