@@ -51,7 +51,7 @@ def add_start(path: Path, device: str) -> None:
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Read the records of all starts; none of an older run. An incomplete or damaged line is left out.
+    """Read the records of all starts; none without the file. An incomplete or damaged line is left out.
 
     Raises:
         OSError: If it cannot be read.

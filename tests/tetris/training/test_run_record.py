@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -60,25 +59,6 @@ def test_what_resuming_keeps_of_the_metrics_can_be_read(
     assert restore(_resumed(path))
     assert f"{metrics}: line 2 is damaged; the old file is {metrics}.damaged" in capsys.readouterr().err
     assert [record["generation"] for record in load_run(path).metrics] == [1, 3]
-
-
-def test_older_names_of_a_line_survive_resuming(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make_run(tmp_path / "mine")
-    metrics = path / "metrics.jsonl"
-    older = {"learned_mean_fitness": "mean_fitness", "elite_threshold": "elite_worst"}
-    records = [json.loads(line) for line in metrics.read_text().splitlines()]
-    metrics.write_text(
-        "".join(
-            json.dumps({older.get(name, name): each[name] for name in each if name not in ("mean", "std")})
-            + "\n"
-            for each in records
-        )
-    )
-    before = metrics.read_text()
-    capsys.readouterr()
-    assert restore(_resumed(path))
-    assert capsys.readouterr().err == ""
-    assert metrics.read_text() == before
 
 
 @pytest.fixture(scope="module")

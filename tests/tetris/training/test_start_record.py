@@ -36,7 +36,7 @@ def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     assert report_page(run).count(run.starts[0]["hardware"]) == 2
 
 
-def test_older_runs_and_damaged_lines_tell_nothing(tmp_path: Path) -> None:
+def test_damaged_lines_tell_nothing(tmp_path: Path) -> None:
     folder = RunFolder(make_run(tmp_path / "mine"))
     folder.starts.write_text('{"commit": 1}\n7\n{"da')
     assert read_starts(folder.starts) == [{"commit": 1}]
