@@ -297,12 +297,11 @@ class MetricsWriter(Callback):
         self._restored: int | None = None
         self._descriptor: int | None = None
 
-    def restore(self, generation: int, record_every: int = 1) -> list[str]:
+    def restore(self, generation: int) -> list[str]:
         """Remove the lines that a run from this generation writes again; `on_start` does it otherwise.
 
         Args:
             generation: The generations told before the run.
-            record_every: The generations from one record to the next.
 
         Returns:
             What is wrong with the file, in sentences; `on_start` warns of it.
@@ -311,7 +310,7 @@ class MetricsWriter(Callback):
             OSError: If it cannot be read or written.
         """
         self._restored = generation
-        return keep_lines(self.path, generation, self._check, record_every)
+        return keep_lines(self.path, generation, self._check)
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the file and remove the lines that the run writes again.
@@ -320,7 +319,7 @@ class MetricsWriter(Callback):
             OSError: If it cannot be read or written.
         """
         if self._restored != plan.generation:
-            for problem in self.restore(plan.generation, plan.record_every):
+            for problem in self.restore(plan.generation):
                 warnings.warn(problem, RuntimeWarning, stacklevel=outside())
         self._restored = None
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from cem._checks import check_real
 from kernels.checks import check_integer
-from kernels.files import check_regular, read_bytes, write_bytes
+from kernels.files import check_own, read_bytes, write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
@@ -201,11 +201,17 @@ class Checkpointer:
         self._keep = check_integer("keep", keep, 2)
 
     def paths(self) -> dict[int, Path]:
-        """Return the checkpoint files in the folder by step, newest first; they may be damaged or foreign."""
+        """Return the checkpoint files in the folder by step, newest first; they may be damaged or foreign.
+
+        Raises:
+            OSError: If one is a link, a pipe or a device.
+        """
         if not self.folder.is_dir():
             return {}
         names = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
         found = {int(match[1]): path for match, path in names if match}
+        for path in found.values():
+            check_own(path)
         return dict(sorted(found.items(), reverse=True))
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
@@ -221,16 +227,14 @@ class Checkpointer:
         Raises:
             TypeError: As ``write_checkpoint``.
             ValueError: As ``write_checkpoint``.
-            OSError: If it cannot be written, or its name is that of something else than a file; the
-                checkpoints before it are kept.
+            OSError: If it cannot be written, or as `paths`; the checkpoints before it are kept.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{check_integer('step', step, 0):06d}.json"
-        check_regular(path)
-        write_checkpoint(path, step, state, self.fingerprint)
         # Newer ones are foreign or damaged, or this run would not be here: they are not counted and not
         # touched.
         older = [old for number, old in self.paths().items() if number < step]
+        write_checkpoint(path, step, state, self.fingerprint)
         for stale in (*older[self._keep - 1 :], *self.folder.glob(".checkpoint-*.json.*.tmp")):
             stale.unlink(missing_ok=True)
         return path
@@ -244,11 +248,11 @@ class Checkpointer:
 
         Raises:
             CheckpointError: If there is none, with the name and the reason of every refused file.
+            OSError: As `paths`.
         """
         rejected: list[RejectedCheckpoint] = []
         for number, path in self.paths().items():
             try:
-                _check_regular(path)
                 step, state = read_checkpoint(path, self.fingerprint)
                 if step != number:
                     raise CheckpointError(f"{path.name}: holds step {step}: renamed?")
@@ -260,13 +264,6 @@ class Checkpointer:
                 return LoadedCheckpoint(path, step, state, tuple(rejected))
         reasons = "; ".join(map(str, rejected)) or "no file named checkpoint-NNNNNN.json"
         raise CheckpointError(f"expected a usable checkpoint in {self.folder}, got none ({reasons})")
-
-
-def _check_regular(path: Path) -> None:
-    try:
-        check_regular(path)
-    except OSError as error:
-        raise CheckpointError(f"{path.name}: cannot be read: {error.strerror}") from error
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:

@@ -238,7 +238,7 @@ def search(
                 graph=graph,
             )
             if folder is not None and metrics is not None:
-                lines, state = ranks.from_first(partial(_resumed, folder, trainer, metrics, record_every))
+                lines, state = ranks.from_first(partial(_resumed, folder, trainer, metrics))
                 if ranks.rank() > 0:
                     optimizer.load_state_dict(state)
                 watch.replay(lines, metrics.path)
@@ -290,15 +290,13 @@ class _History:
             column.append(value)
 
 
-def _resumed(
-    folder: Path, trainer: Trainer, metrics: MetricsWriter, record_every: int
-) -> tuple[list[bytes], dict[str, Any]]:
+def _resumed(folder: Path, trainer: Trainer, metrics: MetricsWriter) -> tuple[list[bytes], dict[str, Any]]:
     """Resume a search that is in a folder; return the lines of its generations, and its state."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = []
     if any(folder.glob("checkpoint-*.json")):
         trainer.resume()
-        for problem in metrics.restore(trainer.optimizer.generation, record_every):
+        for problem in metrics.restore(trainer.optimizer.generation):
             warnings.warn(problem, RuntimeWarning, stacklevel=outside())
         lines = metrics.path.read_bytes().splitlines() if metrics.path.exists() else []
     return lines, trainer.optimizer.state_dict()

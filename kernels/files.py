@@ -6,12 +6,12 @@ import contextlib
 import errno
 import itertools
 import os
+import secrets
 import stat
 import sys
 from pathlib import Path
 
 _CHUNK = 1 << 20  # bytes read at a time
-_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
@@ -34,16 +34,22 @@ def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     return bytes(content)
 
 
-def check_regular(path: str | os.PathLike[str]) -> None:
-    """Make sure that a path names a regular file or nothing: a pipe could be waited for without an end.
+def check_own(path: str | os.PathLike[str]) -> None:
+    """Make sure that a path is a regular file or a folder by itself, or nothing, and so leads nowhere else.
+
+    What lies in the folder of a run is checked before it is opened: a stranger may have put a link to another
+    file there, or a pipe, which would be waited for. A path that the user names needs no check.
 
     Raises:
-        OSError: If it names anything else.
+        OSError: If it is a link, a pipe or a device.
     """
-    status = _status(path)
-    if status is not None and not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
-        raise OSError(errno.EINVAL, f"expected a file, got {kind}", str(path))
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        kind = "a link" if stat.S_ISLNK(mode) else "a pipe, socket or device"
+        raise OSError(errno.EINVAL, f"expected a file of its own, got {kind}", str(path))
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -142,9 +148,9 @@ def _write_all(descriptor: int, content: bytes) -> None:
 
 
 def _replace(target: Path, before: os.stat_result | None, content: bytes) -> None:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:  # no file or link that lies there under this name
             if before is not None:
                 with contextlib.suppress(PermissionError):  # somebody else's file in a shared folder
                     os.fchown(file.fileno(), before.st_uid, before.st_gid)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.files import read_bytes, write_text
+from kernels.files import check_own, read_bytes, write_text
 from kernels.names import did_you_mean, meant_path, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
 from tetris.rules import Rules, check_rules
@@ -155,13 +155,14 @@ class LinearController:
             path: The file or folder, or what has a controller: a run that `tetris.training.load_run` read.
 
         Raises:
-            OSError: If the file cannot be read.
+            OSError: If the file cannot be read, or that of a folder is a link, a pipe or a device.
             ValueError: If it holds no valid controller; the message names the file and the reason.
         """
         if not isinstance(path, str | os.PathLike):
             return _controller_of(path)
         if os.path.isdir(path):
             path = Path(path, FILE_NAME)
+            check_own(path)
             if not path.is_file():
                 raise ValueError(f"expected the run folder {path.parent} to hold {FILE_NAME}, found none")
         try:

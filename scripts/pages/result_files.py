@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from measure.provenance import RESULTS, read_result
 
 from pages.wording import markdown
-from tetris.training.run_record import read_record
+
+_RENAMED = {"mean_fitness": "learned_mean_fitness", "elite_worst": "elite_threshold"}
+"""Names of a record's fields when some results were measured, and those of today."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Result:
     def series(self, suffix: str = "") -> list[dict[str, Any]]:
         """Return the records of the .jsonl file beside the result, one a generation."""
         path = RESULTS / f"{self.name}{suffix}.jsonl"
-        return [read_record(line) for line in path.read_text().splitlines()]
+        records = map(json.loads, path.read_text().splitlines())
+        return [{_RENAMED.get(name, name): value for name, value in each.items()} for each in records]
 
 
 def processor(machine: Mapping[str, Any]) -> str:

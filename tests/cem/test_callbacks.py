@@ -104,10 +104,8 @@ class TestMetricsWriter:
         assert generations(path) == [1, 3, 4, 5, 6]
         aside = tmp_path / "m.jsonl.damaged"
         assert aside.read_bytes() == damaged
-        assert [str(each.message) for each in told] == [
-            f"{path}: line 2 is damaged; the old file is {aside}",
-            f"{path}: generation 2 is missing",
-        ]
+        (warning,) = told
+        assert str(warning.message) == f"{path}: line 2 is damaged; the old file is {aside}"
 
     def test_a_line_that_the_check_refuses_is_damaged(self, tmp_path):
         def check(record):
@@ -117,19 +115,17 @@ class TestMetricsWriter:
         path = tmp_path / "m.jsonl"
         write(path, [1, 2, 3])
         problems = MetricsWriter(path, check=check).restore(3)
-        assert problems == [
-            f"{path}: line 2 is damaged; the old file is {path}.damaged",
-            f"{path}: generation 2 is missing",
-        ]
+        assert problems == [f"{path}: line 2 is damaged; the old file is {path}.damaged"]
         assert generations(path) == [1, 3]
 
-    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path):
-        os.mkfifo(tmp_path / "m.jsonl")
-        with pytest.raises(OSError, match=r"expected a file, got a pipe: '.*/m\.jsonl'"):
-            MetricsWriter(tmp_path / "m.jsonl").restore(3)
+    def test_a_link_is_not_written_through(self, tmp_path):
+        (tmp_path / "m.jsonl").symlink_to("mine")
+        with pytest.raises(OSError, match=r"of its own, got a link: '.*/m\.jsonl'"):
+            write(tmp_path / "m.jsonl", [1])
+        assert not (tmp_path / "mine").exists()
 
     def test_a_file_that_is_gone_is_warned_of(self, tmp_path):
-        with pytest.warns(RuntimeWarning, match="m.jsonl: generations 1, 2, 3, 4, 5 and 2 more are missing"):
+        with pytest.warns(RuntimeWarning, match="m.jsonl: the lines after generation 0 are missing"):
             write(tmp_path / "m.jsonl", [8], start=7)
         assert generations(tmp_path / "m.jsonl") == [8]
 
@@ -137,10 +133,6 @@ class TestMetricsWriter:
         write(tmp_path / "m.jsonl", [10, 20, 30, 35])
         write(tmp_path / "m.jsonl", [], start=35)
         assert not recwarn.list
-
-    def test_records_that_were_rarer_before_are_no_gap(self, tmp_path):
-        write(tmp_path / "m.jsonl", [*range(1, 51), *range(60, 121, 10), *range(121, 131)])
-        assert MetricsWriter(tmp_path / "m.jsonl").restore(130) == []
 
     def test_a_fresh_run_starts_with_an_empty_file(self, tmp_path):
         write(tmp_path / "m.jsonl", [1, 2, 3])

@@ -202,7 +202,7 @@ class TestFullDisk:
 
             def open_full(path, mode="r", *arguments, **options):
                 file = real_open(path, mode, *arguments, **options)
-                if armed and "w" in mode:
+                if armed and "x" in mode:
                     file.write(b'{"half":')
                     file.flush()
                     file.close()
@@ -271,17 +271,14 @@ class TestCheckpointer:
             "checkpoint-000003.json: torn or no JSON: Unt",
         ]
 
-    def test_a_pipe_is_passed_over_and_not_written_to(self, tmp_path):
-        checkpointer = Checkpointer(tmp_path)
+    def test_a_link_is_neither_read_nor_written_through(self, tmp_path):
+        checkpointer = Checkpointer(tmp_path / "run")
         checkpointer.save(1, {})
-        os.mkfifo(tmp_path / "checkpoint-000002.json")
-        loaded = checkpointer.load_latest()
-        assert loaded.step == 1
-        assert [str(refused) for refused in loaded.rejected] == [
-            "checkpoint-000002.json: cannot be read: expected a file, got a pipe"
-        ]
-        with pytest.raises(OSError, match=r"expected a file, got a pipe: '.*checkpoint-000002.json'"):
-            checkpointer.save(2, {})
+        (tmp_path / "run" / "checkpoint-000002.json").symlink_to("../mine")
+        for use in (checkpointer.load_latest, lambda: checkpointer.save(2, {})):
+            with pytest.raises(OSError, match=r"of its own, got a link: '.*checkpoint-000002.json'"):
+                use()
+        assert not (tmp_path / "mine").exists()
 
     def test_saving_keeps_older_files_even_where_newer_ones_are_foreign(self, tmp_path):
         write_checkpoint(tmp_path / "checkpoint-000099.json", 99, {}, {"seed": 2})

@@ -20,19 +20,15 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
         files.read_bytes(path, 2_999_999)
 
 
-def test_a_regular_file_is_told_from_what_could_be_waited_for(tmp_path: Path) -> None:
+def test_what_leads_elsewhere_is_told_from_a_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    files.check_regular(tmp_path / "file")
-    files.check_regular(tmp_path / "missing")
+    for name in ("file", "missing", "."):
+        files.check_own(tmp_path / name)
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("pipe")
-    for name in ("pipe", "link"):
-        with pytest.raises(OSError, match=rf"expected a file, got a pipe: '.*/{name}'"):
-            files.check_regular(tmp_path / name)
-    with pytest.raises(OSError, match="expected a file, got a folder"):
-        files.check_regular(tmp_path)
-    with pytest.raises(OSError, match="expected a file, got a device: '/dev/null'"):
-        files.check_regular("/dev/null")
+    (tmp_path / "link").symlink_to("file")
+    for name, kind in {"pipe": "a pipe, socket or device", "link": "a link"}.items():
+        with pytest.raises(OSError, match=rf"expected a file of its own, got {kind}: '.*/{name}'"):
+            files.check_own(tmp_path / name)
 
 
 def test_text_replaces_the_file(tmp_path: Path) -> None:
@@ -40,6 +36,13 @@ def test_text_replaces_the_file(tmp_path: Path) -> None:
     files.write_text(tmp_path / "a.txt", "new ü")
     assert (tmp_path / "a.txt").read_bytes() == "new ü".encode()
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_no_link_that_was_put_in_the_way_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / f".a.txt.{os.getpid()}.tmp").symlink_to("mine")
+    files.write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert not (tmp_path / "mine").exists()
 
 
 def test_full_disk_leaves_the_old_file_and_nothing_else(

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernels import ranks
 from kernels.ahead import build_missing
-from kernels.files import check_regular, set_aside
+from kernels.files import set_aside
 from kernels.ranks import RanksError
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
@@ -119,19 +119,14 @@ def restore(training: Training) -> bool:
     A complete controller needs no checkpoint. A damaged one is kept beside the one that is made again.
     """
     recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
-    controller, complete, malformed = None, False, None
-    check_regular(folder.controller)
+    controller, damage = None, None
     if folder.controller.is_file():
         try:
             controller = LinearController.load(folder.controller)
-        except ValueError as error:
-            make_again(folder, error)
-    if controller is not None and controller.provenance.get("generation") == total:
-        try:
             check_scores(folder.controller, controller)
-            complete = True
         except ValueError as error:
-            malformed = error
+            controller, damage = None, error
+    complete = controller is not None and controller.provenance.get("generation") == total
     try:
         problems = training.restore()
     except ValueError as error:  # no checkpoint is usable
@@ -145,8 +140,8 @@ def restore(training: Training) -> bool:
         problems += [f"{folder.checkpoints}: no checkpoint: the run begins again"]
     for problem in problems + training.metrics.restore(total if complete else begun):
         note(problem)
-    if malformed is not None:
-        make_again(folder, malformed)
+    if damage is not None:
+        make_again(folder, damage)
     if controller is None or not complete:
         return False
     if begun == total:

@@ -58,8 +58,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         values[key] = [_short(record.get(key)) for record in metrics]
     for key in ("mean", "std"):
         values[key] = [
-            [_short(record[key][feature]) if key in record else None for record in metrics]
-            for feature in range(len(run.feature_names))
+            [_short(record[key][feature]) for record in metrics] for feature in range(len(run.feature_names))
         ]
     return values
 

@@ -222,10 +222,7 @@ def _game(run: RunRecord, name: str) -> str:
 
 
 def _weights(run: RunRecord) -> list[str]:
-    spread = [_figure("spread"), weight_table([run], [run.name])]
-    if not any("mean" in record for record in run.metrics):
-        return [paragraph("This run recorded no weights on its way, only how far they spread."), *spread]
-    return [_figure("weights"), *spread]
+    return [_figure("weights"), _figure("spread"), weight_table([run], [run.name])]
 
 
 def _throughput(run: RunRecord) -> str:

@@ -101,10 +101,9 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:
     features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
     columns = [dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs]
     header = ["feature", *(names if len(runs) > 1 else ["weight"])]
-    spread = runs[0].spread if len(runs) == 1 else None
-    if spread is not None:
+    if len(runs) == 1:
         header.append("standard deviation")
-        columns.append(dict(zip(runs[0].feature_names, spread, strict=True)))
+        columns.append(dict(zip(runs[0].feature_names, runs[0].spread, strict=True)))
     rows = [
         [feature, *(f"{column[feature]:.4f}" if feature in column else "–" for column in columns)]
         for feature in features

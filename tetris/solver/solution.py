@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from kernels.checks import check_integer
-from kernels.files import check_regular, write_bytes
+from kernels.files import write_bytes
 from kernels.philox import signed64
 from tetris.devices import is_full_memory
 from tetris.features import AfterState
@@ -146,13 +146,13 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read what `save` wrote.
 
-        No more than the values of the file's board is read, and a board takes memory where it has a value.
+        No more than the values of the file's board is read, as many bytes as the file has. The solution takes
+        the memory of that board where it has a value, up to 8 bytes each, or 64 if two pieces are known.
 
         Raises:
-            OSError: If the file cannot be opened, or is a pipe or a device.
+            OSError: If the file cannot be opened.
             ValueError: If it is no such file; the message names the file and the reason.
         """
-        check_regular(path)  # a pipe would be waited for, a device read without an end
         with Path(path).open("rb") as file:
             try:
                 if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
@@ -200,6 +200,8 @@ def _read(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], most: int) -> np.ndarray[Any, Any]:
     """Return an array of an archive, once its header says that it has the type and no more bytes."""
+    if archive.getinfo(f"{name}.npy").compress_type != zipfile.ZIP_STORED:  # it may unpack to any size
+        raise ValueError(f"expected {name} without compression")
     with archive.open(f"{name}.npy") as file:
         version = np.lib.format.read_magic(file)
         if version != (1, 0):

@@ -233,12 +233,8 @@ class Recipe:
         raise ValueError(f"expected a generation below {end}, got {generation}")
 
     def fingerprint(self) -> dict[str, Setting]:
-        """Return the settings that determine the weights; the device is none of them, since engines agree.
-
-        Runs from before there was ``pieces_known`` go on: it is left out where it is 1.
-        """
-        without = (*_WITHOUT_EFFECT, *(("pieces_known",) if self.pieces_known == 1 else ()))
-        return {name: value for name, value in asdict(self).items() if name not in without}
+        """Return the settings that determine the weights; the device is none of them, since engines agree."""
+        return {name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of ``config.json``."""

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from kernels.files import write_text
+from kernels.files import check_own, write_text
 from kernels.names import meant_path
 from tetris.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")
-_BEFORE = {"averaging": 0.0}  # values of settings that older runs lack
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,19 @@ class RunFolder:
             raise PermissionError(None, "expected a folder to write to, it is read-only", str(nearest))
 
     def recipe(self) -> Recipe:
-        """Read the recipe of the run.
+        """Enter an existing run: check that all in its folder is its own, and read its recipe.
 
         Raises:
-            OSError: If it cannot be read.
+            OSError: If the recipe cannot be read, or the folder holds a link, a pipe or a device.
             ValueError: If there is no run here, or its recipe is damaged.
         """
+        for folder in (self.path, self.checkpoints, self.tensorboard):
+            for entry in folder.iterdir() if folder.is_dir() else ():
+                check_own(entry)
         if not self.config.is_file():
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
-        settings = {**_BEFORE, **read_settings(self.config)}
+        settings = read_settings(self.config)
         missing = [field.name for field in fields(Recipe) if field.name not in settings]
         try:
             if missing:

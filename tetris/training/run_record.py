@@ -31,9 +31,10 @@ _NUMBERS = (
     "lines",
     "decisions",
 )
-_FIGURES = ("best_fitness", "generation_best", "elite_mean", "std_mean", "learned_mean_fitness")
-_RENAMED = {"mean_fitness": "learned_mean_fitness", "elite_worst": "elite_threshold"}
-"""Older names of a record's fields, and the names of today."""
+_FIGURES = (
+    *("best_fitness", "generation_best", "elite_mean", "elite_threshold"),
+    *("std_mean", "learned_mean_fitness"),
+)
 _GREATEST = 1e300  # refuses NaN and infinities, too
 _SCORE_TEXTS = ("controller", "board", "rule", "pieces")
 _SCORE_COUNTS = {"score": ("games", "lines", "decisions"), "estimates": ("estimates", "decisions")}
@@ -49,7 +50,7 @@ class RunRecord:
         recipe: Its recipe.
         metrics: A record a generation, at least one.
         controller: The learned controller, with its provenance.
-        starts: Hardware, commit and command of each start; see `start_record`. Empty for older runs.
+        starts: Hardware, commit and command of each start; see `start_record`.
     """
 
     name: str
@@ -99,9 +100,9 @@ class RunRecord:
         return self.controller.names_on(self.controller.rules)
 
     @property
-    def spread(self) -> list[float] | None:
-        """The last standard deviation of every weight; None if an older run did not record it."""
-        return self.metrics[-1].get("std")
+    def spread(self) -> list[float]:
+        """The last standard deviation of every weight."""
+        return list(self.metrics[-1]["std"])
 
     def __repr__(self) -> str:
         """Return the run in a line: not its generations."""
@@ -172,7 +173,7 @@ def read_metrics(path: Path) -> list[Metrics]:
     whole, _, _ = content.decode(errors="replace").rpartition("\n")
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            record = read_record(line)
+            record = json.loads(line)
             check_record(record)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
@@ -180,14 +181,8 @@ def read_metrics(path: Path) -> list[Metrics]:
     return records
 
 
-def read_record(line: str) -> Any:
-    """Parse a line of a metrics file; older names of fields are replaced by those of today."""
-    record = json.loads(line)
-    return _renamed(record) if isinstance(record, dict) else record
-
-
 def check_record(record: Any, count: int | None = None) -> None:
-    """Check a line of a metrics file, parsed; older names of its fields will do.
+    """Check a line of a metrics file, parsed.
 
     Args:
         record: The line.
@@ -198,20 +193,14 @@ def check_record(record: Any, count: int | None = None) -> None:
     """
     if not isinstance(record, dict):
         raise ValueError(f"expected an object, got {type(record).__name__}")
-    record = _renamed(record)
     for name in _NUMBERS:
         if not _is_number(record.get(name)):
             raise ValueError(f"expected {name} to be a number, got {record.get(name)!r}")
-    for name in (*_FIGURES, "elite_threshold"):
-        value = record.get(name)
-        if (name not in record and name in _FIGURES) or not (value is None or _is_number(value)):
-            raise ValueError(f"expected {name} to be a number or null, got {value!r}")
+    for name in _FIGURES:
+        if not _is_figure(record.get(name, "nothing")):
+            raise ValueError(f"expected {name} to be a number or null, got {record.get(name)!r}")
     if count is not None:
         _check_weights(record, count)
-
-
-def _renamed(record: Metrics) -> Metrics:
-    return {_RENAMED.get(name, name): value for name, value in record.items()}
 
 
 def _is_number(value: object) -> bool:
@@ -220,7 +209,7 @@ def _is_number(value: object) -> bool:
 
 def _check_weights(record: Metrics, count: int) -> None:
     for name in ("mean", "std"):
-        vector = record.get(name, [0.0] * count)  # older runs recorded none
+        vector = record.get(name)
         if not (isinstance(vector, list) and len(vector) == count and all(map(_is_number, vector))):
             raise ValueError(f"expected {name} to be {count} numbers")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernels.files import check_regular, read_bytes
+from kernels.files import read_bytes
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 1 << 24
@@ -38,9 +38,8 @@ def add_start(path: Path, device: str) -> None:
     """Append the record of a start as a line, after a torn one as a line of its own.
 
     Raises:
-        OSError: If it cannot be written, with the path, or is no regular file.
+        OSError: If it cannot be written, with the path.
     """
-    check_regular(path)
     line = (json.dumps(start_record(device)) + "\n").encode()
     try:
         with path.open("a+b") as file:
@@ -52,7 +51,7 @@ def add_start(path: Path, device: str) -> None:
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Read the records of all starts; none of an older run. An incomplete or damaged line is left out.
+    """Read the records of all starts; none without the file. An incomplete or damaged line is left out.
 
     Raises:
         OSError: If it cannot be read.

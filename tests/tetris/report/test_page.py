@@ -16,7 +16,7 @@ from sample_runs import make_run
 from tetris.replay import Replay
 from tetris.report.data import GAME_DECISIONS, MOST_POINTS, recorded_game, shown_places
 from tetris.report.page import comparison_page, report_page, write_report
-from tetris.training.run_record import RunRecord, load_run, read_record
+from tetris.training.run_record import RunRecord, load_run
 
 MOST_BYTES = 1_500_000
 _VOID = ("meta", "input", "br")
@@ -121,7 +121,6 @@ def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> Non
     assert (settings["population"], settings["curriculum"]) == ("4", "5x6:2:20, 5x7:1:30")
     assert settings["version of torch"] == run.versions["torch"]
     assert rows(page, "Stages")[1:] == [["1", "5x6", "2 of 2", "20", "8"], ["2", "5x7", "1 of 1", "30", "8"]]
-    assert run.spread is not None
     assert rows(page, "Learned weights")[1:] == [
         [name, f"{weight:.4f}", f"{spread:.4f}"]
         for name, weight, spread in zip(run.feature_names, run.controller.weights, run.spread, strict=True)
@@ -157,23 +156,9 @@ def test_a_long_run_is_thinned_out_and_the_page_stays_small(run: RunRecord) -> N
     assert len(page.encode()) < MOST_BYTES
 
 
-def test_a_run_without_scores_and_without_recorded_weights_says_so(run: RunRecord, tmp_path: Path) -> None:
-    bare = load_run(make_run(tmp_path / "bare", scored=False))
-    old = [
-        {name: value for name, value in record.items() if name not in ("mean", "std", "elite_threshold")}
-        for record in bare.metrics
-    ]
-    page = report_page(RunRecord("old", bare.recipe, old, bare.controller))
+def test_a_run_without_scores_says_so(tmp_path: Path) -> None:
+    page = report_page(load_run(make_run(tmp_path / "bare", scored=False)))
     assert "Nothing was measured yet" in page
-    assert "This run recorded no weights on its way" in page
-    (values,) = chart_data(page)["runs"]
-    assert values["elite_threshold"] == [None] * 3
-    assert rows(page, "Learned weights")[0] == ["feature", "weight"]
-
-
-def test_older_names_of_a_record_are_read_as_those_of_today() -> None:
-    record = read_record('{"generation": 1, "mean_fitness": 2.5, "elite_worst": 0.5}')
-    assert record == {"generation": 1, "learned_mean_fitness": 2.5, "elite_threshold": 0.5}
 
 
 def test_a_name_cannot_break_out_of_the_page(run: RunRecord) -> None:

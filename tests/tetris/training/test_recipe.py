@@ -18,7 +18,6 @@ from tetris.splitting import BURN_IN
 from tetris.training.curriculum import cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS, PYTHON_PRESETS
 from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings
-from tetris.training.run_folder import RunFolder
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
@@ -299,12 +298,6 @@ def test_a_preset_may_know_the_next_piece(preset: str) -> None:
     assert any(stage.split for stage in recipe.stages)
 
 
-def test_the_fingerprint_of_runs_that_know_one_piece_is_that_of_older_ones() -> None:
-    one, two = (make_recipe("cpu", {"curriculum": "10x10:2:9", "pieces_known": each}) for each in (1, 2))
-    assert "pieces_known" not in one.fingerprint()
-    assert two.fingerprint() == {**one.fingerprint(), "pieces_known": 2}
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -316,11 +309,3 @@ def test_the_fingerprint_of_runs_that_know_one_piece_is_that_of_older_ones() -> 
 def test_counts_that_no_engine_can_hold_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_recipe("cpu", settings)
-
-
-def test_a_run_from_before_averaging_is_read_as_it_was(tmp_path: Path) -> None:
-    recipe = make_recipe("cpu", {"averaging": 0.0})
-    settings = recipe.to_dict()
-    del settings["averaging"]
-    (tmp_path / "config.json").write_text(json.dumps(settings))
-    assert RunFolder(tmp_path).recipe() == recipe

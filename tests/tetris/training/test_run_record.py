@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sample_runs import make_run
@@ -15,6 +16,8 @@ from tetris.commands.training_run import restore
 from tetris.training import StopRequest, load_run
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training
+
+Script = Callable[..., Any]
 
 
 def test_a_run_is_shown_in_a_line(tmp_path: Path) -> None:
@@ -58,36 +61,45 @@ def test_what_resuming_keeps_of_the_metrics_can_be_read(
     assert [record["generation"] for record in load_run(path).metrics] == [1, 3]
 
 
-def test_older_names_of_a_line_survive_resuming(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = make_run(tmp_path / "mine")
-    metrics = path / "metrics.jsonl"
-    older = {"learned_mean_fitness": "mean_fitness", "elite_threshold": "elite_worst"}
-    records = [json.loads(line) for line in metrics.read_text().splitlines()]
-    metrics.write_text(
-        "".join(
-            json.dumps({older.get(name, name): each[name] for name in each if name not in ("mean", "std")})
-            + "\n"
-            for each in records
-        )
-    )
-    before = metrics.read_text()
-    capsys.readouterr()
-    assert restore(_resumed(path))
-    assert capsys.readouterr().err == ""
-    assert metrics.read_text() == before
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "mine")
 
 
-@pytest.mark.parametrize("name", ["metrics.jsonl", "controller.json", "checkpoints/checkpoint-000003.json"])
-def test_a_pipe_in_a_run_is_refused_and_not_waited_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+@pytest.mark.parametrize("name", ["starts.jsonl", "report.html", "checkpoints", "checkpoints/x.json"])
+def test_a_link_in_a_run_is_neither_read_nor_written_through(
+    script: Script, sound: Path, tmp_path: Path, name: str
 ) -> None:
-    path = make_run(tmp_path / "mine")
-    (path / name).unlink()
-    os.mkfifo(path / name)
-    if name.startswith("checkpoints"):
-        restore(_resumed(path))
-        said = capsys.readouterr().err
-        assert "checkpoint-000003.json: cannot be read: expected a file, got a pipe" in said
-    else:
-        with pytest.raises(OSError, match=f"expected a file, got a pipe: '{path / name}'"):
-            restore(_resumed(path))
+    run = tmp_path / "run"
+    shutil.copytree(sound, run)
+    if (run / name).exists():
+        (run / name).rename(tmp_path / "mine")
+    (run / name).symlink_to(tmp_path / "mine")
+    before = _content(tmp_path)
+    for command in (("train_tetris", "--resume"), ("report_tetris",), ("report_tetris", "--serve")):
+        ended = script(*command, run)
+        assert (ended.status, ended.err.count("\n")) == (2, 1)
+        assert f"{run / name}: expected a file of its own, got a link" in ended.err
+    assert _content(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["watch_tetris", "evaluate_tetris", "estimate_tetris"])
+def test_a_run_whose_controller_is_a_link_is_not_played(
+    script: Script, sound: Path, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "controller.json").symlink_to(sound / "controller.json")
+    ended = script(command, tmp_path)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "controller.json: expected a file of its own, got a link" in ended.err
+
+
+def test_a_pipe_in_a_run_is_refused_and_not_waited_for(script: Script, sound: Path, tmp_path: Path) -> None:
+    shutil.copytree(sound, tmp_path / "run")
+    os.mkfifo(tmp_path / "run" / "report.html")
+    ended = script("train_tetris", "--resume", tmp_path / "run")
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "report.html: expected a file of its own, got a pipe, socket or device" in ended.err
+
+
+def _content(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
