@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import os
 import stat
@@ -108,6 +109,21 @@ def check_writable(path: Path) -> None:
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
+
+
+def flock(descriptor: int, operation: int) -> bool:
+    """Call `fcntl.flock`; return False on a file system without locks, as some network ones are.
+
+    Raises:
+        BlockingIOError: If another process holds the lock and ``operation`` has ``LOCK_NB``.
+    """
+    try:
+        fcntl.flock(descriptor, operation)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def discard_stdout() -> None:
