@@ -126,6 +126,13 @@ def flock(descriptor: int, operation: int) -> bool:
     return True
 
 
+def open_closed_streams() -> None:
+    """Open the null device for each standard stream that whoever started the process closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
+
+
 def discard_stdout() -> None:
     """Discard what stdout does not take any more, or the interpreter complains about it at exit."""
     try:
