@@ -13,7 +13,7 @@ with one_line_interrupts():
     import argparse
 
     from kernels import doctor
-    from kernels.files import discard_stdout
+    from kernels.files import discard_stdout, open_closed_streams
     from kernels.names import unknown_name
     from kernels.toolchain import BuildError
 
@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 1 where what was asked for cannot work, 2 where it was not understood.
     """
+    open_closed_streams()
     parser = _parser()
     words = sys.argv[1:] if argv is None else argv
     command = next((word for word in words if not word.startswith("-")), _COMMANDS[0])

@@ -163,7 +163,7 @@ class Extension:
             return built
         library = self.library_path()
         with cache.lock(library):
-            if not cache.is_whole(library):
+            if cache.objection(library):
                 told = contextlib.nullcontext() if quiet else _announced(self, library)
                 with told, cache.work_dir(library) as work:
                     self._compile(work, library)
@@ -188,10 +188,11 @@ class Extension:
             try:
                 torch.ops.load_library(str(library))
             except OSError as error:
-                raise BuildError(
-                    f"cannot load {library} ({error})",
-                    f"remove it, or set {cache.VARIABLE} to another folder",
-                ) from error
+                reason, remedy = str(error), f"remove it, or set {cache.VARIABLE} to another folder"
+                if os.statvfs(library).f_flag & os.ST_NOEXEC:
+                    reason = "its disk is mounted noexec"
+                    remedy = f"set {cache.VARIABLE} to a folder on another disk"
+                raise BuildError(f"cannot load {library} ({reason})", remedy) from error
             _loaded[self] = library
         return _loaded[self]
 

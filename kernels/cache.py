@@ -23,12 +23,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kernels.files import flock
 from kernels.toolchain import BuildError
 
 VARIABLE = "CEM_TETRIS_CACHE"
 _WORK_SUFFIX = ".work"
-_POLL_SECONDS = 0.05
-_QUIET_SECONDS = 5.0
+_STALE_SECONDS = 86_400.0  # longer than any build
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_dir() -> Path:
@@ -59,22 +60,40 @@ def folders() -> list[Path]:
         return [chosen]
     candidates = [_usual_dir()]
     with contextlib.suppress(OSError):  # there is no temporary folder
-        candidates += filter(_is_mine_alone, [_private_path()])
+        candidates.append(_private_path())
     return [folder for folder in candidates if folder.is_absolute() and folder.is_dir()]
 
 
 def locate(file: str) -> Path | None:
-    """Returns the library of a file name in one of the folders, or None; a damaged one does not count."""
-    return next((folder / file for folder in folders() if is_whole(folder / file)), None)
+    """Returns the library of a file name in one of the folders that may be loaded, or None."""
+    return next((folder / file for folder in folders() if not objection(folder / file)), None)
 
 
-def is_whole(library: Path) -> bool:
-    """Tells whether a library is there and has the digest of its manifest: loading a torn one is SIGBUS."""
+def objection(library: Path) -> str:
+    """Returns why a library must not be loaded, as the end of a sentence; empty where it may be.
+
+    A torn one would end the process (SIGBUS), and one that others can write would run what they wrote.
+    """
     try:
+        for path in (library.parent, library):
+            if reason := _distrust(path):
+                return f"is not loaded, for {path} {reason}"
         manifest = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
-        return isinstance(manifest, dict) and manifest.get("sha256") == _digest(library)
+        whole = isinstance(manifest, dict) and manifest.get("sha256") == _digest(library)
     except (OSError, ValueError, RecursionError):
-        return False
+        whole = False
+    return "" if whole else "is damaged"
+
+
+def _distrust(path: Path) -> str:
+    """Returns why code in a file or a folder must not run, as the end of a sentence; empty where it may.
+
+    Root's is trusted: a container's libraries are built by root and loaded by another user.
+    """
+    status = path.stat()
+    if not {status.st_uid, path.lstat().st_uid} <= {0, os.getuid()}:  # lstat: a link can be anybody's
+        return "belongs to another user"
+    return "can be written by others" if status.st_mode & _OTHERS_WRITE else ""
 
 
 def _digest(library: Path) -> str:
@@ -106,25 +125,14 @@ def _private_path() -> Path:
     return Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}"
 
 
-def _is_mine_alone(folder: Path) -> bool:
-    """Tells whether nobody else can put a file, which would then be loaded, into a folder."""
-    try:
-        status = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
-
-
 @functools.lru_cache(maxsize=4)
 def _private_dir(refused: Path) -> Path:
-    """Returns a folder of this user alone under the temporary one."""
+    """Returns a folder under the temporary one, which it makes for this user alone."""
     try:
         folder = _private_path()
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise _unusable(refused, error) from error
-    if not _is_mine_alone(folder):
-        raise BuildError(f"expected {folder} to be a folder of yours alone", f"remove it, or set {VARIABLE}")
     print(
         f"kernels: {refused} cannot be written, building in {folder} ({VARIABLE} chooses another)",
         file=sys.stderr,
@@ -136,33 +144,35 @@ def _private_dir(refused: Path) -> Path:
 def lock(library: Path) -> Iterator[None]:
     """Holds the right to build one library, waiting for whoever has it.
 
-    The kernel drops a flock with the process that holds it, so a killed build blocks nobody.
+    The kernel drops a flock with the process that holds it, so a killed build blocks nobody. On a file system
+    without locks nobody waits: each process builds in a folder of its own, and the last one's library stays.
 
     Raises:
-        BuildError: the cache folder cannot be written.
+        BuildError: the cache folder cannot be written, or others can write to it.
     """
+    folder = library.parent
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
-        handle = _open_lock(library.with_suffix(".lock"))
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if reason := _distrust(folder):
+            raise BuildError(
+                f"expected a cache folder that you alone can write, but {folder} {reason}",
+                f"chown it or chmod go-w it, or set {VARIABLE} to a folder of yours",
+            )
+        handle = os.open(library.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise _unusable(library.parent, error) from error
+        raise _unusable(folder, error) from error
     try:
-        _wait_for(handle, library)
+        try:
+            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            line = f"kernels: waiting for another process that builds {library.stem}"
+            print(line, file=sys.stderr, flush=True)
+            flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         # Unlocked first: a process forked meanwhile has the file open too, and closing it would not free it.
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        flock(handle, fcntl.LOCK_UN)
         os.close(handle)
-
-
-def _open_lock(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except PermissionError:
-        if not path.exists():
-            raise
-        # Another user's, which can be locked all the same.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _unusable(folder: Path, error: OSError) -> BuildError:
@@ -173,42 +183,17 @@ def _unusable(folder: Path, error: OSError) -> BuildError:
     return BuildError(f"expected a cache folder that can be written, got {folder} ({error.strerror})", remedy)
 
 
-def _wait_for(handle: int, library: Path) -> None:
-    began, told = time.monotonic(), False
-    while not _try_lock(handle):
-        if not told and time.monotonic() - began > _QUIET_SECONDS:
-            print(
-                f"kernels: waiting for another process that builds {library.stem}",
-                file=sys.stderr,
-                flush=True,
-            )
-            told = True
-        time.sleep(_POLL_SECONDS)
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:  # a network file system without locks
-        raise BuildError(
-            f"cannot lock a file in the cache ({error.strerror})", f"set {VARIABLE} to a local folder"
-        ) from error
-    return True
-
-
 @contextlib.contextmanager
 def work_dir(library: Path) -> Iterator[Path]:
     """Makes a fresh folder to build in, and removes it afterwards.
 
     Its name is never used twice: the compilers of a killed build may still run, and what they write must not
-    meet the next build's files. The caller holds the library's lock.
+    meet the next build's files.
 
     Raises:
         BuildError: the disk is full, or another of its errors came up inside.
     """
-    sweep(library)
+    _sweep(library.parent)
     work = None
     try:
         work = Path(tempfile.mkdtemp(prefix=f"{library.stem}.", suffix=_WORK_SUFFIX, dir=library.parent))
@@ -220,24 +205,12 @@ def work_dir(library: Path) -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def sweep(library: Path) -> None:
-    """Removes what killed builds left: folders whose library nobody else is building now.
-
-    Args:
-        library: the library whose lock the caller holds.
-    """
-    for work in library.parent.glob(f"*{_WORK_SUFFIX}"):
-        stem = work.name[: -len(_WORK_SUFFIX)].rpartition(".")[0]
-        if stem == library.stem:
-            shutil.rmtree(work, ignore_errors=True)
-            continue
+def _sweep(folder: Path) -> None:
+    """Removes what builds left that were killed long ago."""
+    for work in folder.glob(f"*{_WORK_SUFFIX}"):
         with contextlib.suppress(OSError):
-            handle = _open_lock(library.with_name(f"{stem}.lock"))
-            try:
-                if _try_lock(handle):
-                    shutil.rmtree(work, ignore_errors=True)
-            finally:
-                os.close(handle)
+            if time.time() - work.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(work, ignore_errors=True)
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
@@ -248,6 +221,7 @@ def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
     draft = built.with_suffix(".json")
     draft.write_text(json.dumps({**manifest, "sha256": _digest(built)}, indent=2) + "\n", encoding="utf-8")
     for path, target in ((draft, library.with_suffix(".json")), (built, library)):
+        path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)  # whatever the umask
         _sync(path)
         os.replace(path, target)
     _sync(library.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -174,6 +175,7 @@ def run_steps(work: Path, steps: Sequence[Step], log: Path | None = None) -> Non
 
     Raises:
         BuildError: one failed; the message holds its first error and the end of the output.
+        OSError: the disk was full.
     """
     # Sources are no inputs to ninja: the folder is fresh, so there are no times to compare.
     rules = ["rule run", "  command = $words"]
@@ -190,6 +192,9 @@ def run_steps(work: Path, steps: Sequence[Step], log: Path | None = None) -> Non
     )
     if result.returncode != 0:
         output = result.stdout.decode(errors="replace")
+        for code in (errno.ENOSPC, errno.EDQUOT):
+            if os.strerror(code) in output:
+                raise OSError(code, os.strerror(code), str(work))
         raise BuildError(f"the compiler failed{_keep(output, log)}:\n{_excerpt(output)}")
 
 

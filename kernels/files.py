@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import os
 import secrets
@@ -114,6 +115,28 @@ def check_writable(path: Path) -> None:
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
+
+
+def flock(descriptor: int, operation: int) -> bool:
+    """Call `fcntl.flock`; return False on a file system without locks, as some network ones are.
+
+    Raises:
+        BlockingIOError: If another process holds the lock and ``operation`` has ``LOCK_NB``.
+    """
+    try:
+        fcntl.flock(descriptor, operation)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def open_closed_streams() -> None:
+    """Open the null device for each standard stream that whoever started the process closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - it stays open
 
 
 def discard_stdout() -> None:

@@ -49,7 +49,7 @@ class Need:
         for gpu in self.gpus:
             if not any(runs(arch, gpu, self.ptx) for arch in archs):
                 return f"is for GPUs of {' '.join(archs)} and here is one of {gpu[0]}.{gpu[1]}"
-        return "" if cache.is_whole(Path(manifest["library"])) else "is damaged"
+        return cache.objection(Path(manifest["library"]))
 
     def rank(self, manifest: dict[str, Any]) -> tuple[bool, int, str]:
         """Orders the libraries that will do: native code is better, and binaries are; then the newest."""

@@ -40,14 +40,16 @@ def parse_arguments(argv: Sequence[str], program: str) -> str:
 
 def main() -> NoReturn:
     """Run the command that the first argument names."""
+    run(_command)
+
+
+def _command() -> int:
     name = Path(sys.argv[0]).name
     program = "python -m tetris" if name == "__main__.py" else name
     sys.argv[0] = program
     command = parse_arguments(sys.argv[1:], program)
     sys.argv[:2] = [f"{program} {command}"]
-    with one_line_interrupts():
-        command_main = importlib.import_module(f"tetris.commands.{command}").main
-    run(command_main)
+    return int(importlib.import_module(f"tetris.commands.{command}").main())
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ MODULES = (
 def main(name: str, arguments: Sequence[str]) -> int:
     """Run a measurement, or list them all."""
     if name in ("-h", "--help"):
-        print(__doc__, "", *MODULES, "", "NAME --help tells the options of one.", sep="\n")
+        print(__doc__ or "", "", *MODULES, "", "NAME --help tells the options of one.", sep="\n")
         return 0
     if name not in MODULES:
         fail(unknown_name("measurement", name, MODULES))

@@ -8,6 +8,7 @@ import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -281,14 +282,24 @@ def test_a_missing_compiler_gives_one_sentence_with_a_remedy(
     assert not cache_folder.exists()
 
 
-def test_a_library_that_cannot_be_loaded_is_named(cache_folder: Path, write_library: Write) -> None:
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (0, r"cannot load .*answer-.*: remove it"),
+        (os.ST_NOEXEC, r"cannot load .* noexec\): set CEM_TETRIS_CACHE to a folder on another disk"),
+    ],
+)
+def test_a_library_that_cannot_be_loaded_is_named(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch, flags: int, message: str
+) -> None:
     extension = write_library()
-    cache_folder.mkdir()
+    cache_folder.mkdir(mode=0o755)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags))
     draft = cache_folder / "draft.so"
     draft.write_text("no library")
     cache.install(draft, {}, extension.library_path())
 
-    with pytest.raises(BuildError, match=r"cannot load .*answer-.*: remove it"):
+    with pytest.raises(BuildError, match=message):
         extension.load()
 
 
@@ -305,6 +316,19 @@ def test_a_full_disk_leaves_nothing_half_written(cache_folder: Path, write_libra
     assert leftovers(cache_folder) <= {".log"}
     assert extension.build().is_file()
     assert leftovers(cache_folder) == {".so", ".json"}
+
+
+def test_a_compiler_that_meets_a_full_disk_names_the_remedy(
+    cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = tmp_path / "c++"
+    compiler = find_compiler().command[0]
+    said = "error: error writing to /tmp/c.s: No space left on device"
+    full.write_text(f'#!/bin/sh\ncase "$*" in *-c*) echo "{said}" >&2; exit 1;; esac\nexec {compiler} "$@"\n')
+    full.chmod(0o755)
+    monkeypatch.setenv("CXX", str(full))
+    with pytest.raises(BuildError, match=r"No space left on device\): make room, or set CEM_TETRIS_CACHE"):
+        write_library().build()
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace"])

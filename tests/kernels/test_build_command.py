@@ -103,6 +103,15 @@ def test_cuda_needs_a_cuda_build_of_torch(tiny: Path, capsys: pytest.CaptureFixt
     assert "expected a CUDA build of torch, got" in capsys.readouterr().err
 
 
+@cpu_build
+def test_what_a_closed_stderr_does_not_take_is_not_on_stdout(
+    tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["build", "--device", "cuda"]) == 1
+    assert capsys.readouterr().out == ""
+
+
 def test_architectures_reach_the_cuda_side_alone(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tiny / "op.cu").write_text("")
     monkeypatch.setattr(torch.version, "cuda", "13.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -65,23 +66,6 @@ def test_two_processes_that_start_at_once_build_once(
     assert sorted(err.count("building answer") for _, err in answers) == [0, 1]
 
 
-def test_a_lock_of_another_user_can_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = tmp_path / "answer.so"
-    library.with_suffix(".lock").touch()
-    opened = os.open
-
-    def as_another_user(path: Path, flags: int, *mode: int) -> int:
-        if flags & os.O_RDWR:
-            raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, flags, *mode)
-
-    monkeypatch.setattr(os, "open", as_another_user)
-    with pytest.raises(BuildError, match="Permission denied"), cache.lock(tmp_path / "new.so"):
-        pass
-    with cache.lock(library), library.with_suffix(".lock").open() as other, pytest.raises(BlockingIOError):
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def test_a_killed_build_neither_blocks_nor_poisons_the_next(
     cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +84,6 @@ def test_a_killed_build_neither_blocks_nor_poisons_the_next(
 
         assert time.monotonic() - began < 20
         assert library.is_file()
-        assert list(cache_folder.glob("*.work")) == []
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "manifest"])
@@ -126,41 +109,91 @@ def test_a_damaged_library_is_built_again(
     assert extension.is_built()
 
 
-def test_a_build_sweeps_what_killed_builds_of_other_libraries_left(
+def test_a_build_removes_what_was_left_by_one_killed_long_ago(
     cache_folder: Path, write_library: Write
 ) -> None:
-    abandoned, alive = cache_folder / "old-12.ab_c.work", cache_folder / "new-34.de_f.work"
-    for folder in (abandoned, alive):
-        folder.mkdir(parents=True)
+    left, fresh = cache_folder / "old-12.ab_c.work", cache_folder / "new-34.de_f.work"
+    cache_folder.mkdir(mode=0o755)
+    for folder in (left, fresh):
+        folder.mkdir()
         (folder / "0.o").write_text("half an object")
-    with (cache_folder / "new-34.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        write_library().build()
+    os.utime(left, (0, 0))
+    write_library().build()
 
-    assert not abandoned.exists()
-    assert alive.exists()
+    assert (left.exists(), fresh.exists()) == (False, True)
 
 
-def test_a_process_that_waits_long_says_so(
-    cache_folder: Path,
-    write_library: Write,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+def test_a_process_that_waits_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    library = write_library().library_path()
-    monkeypatch.setattr(cache, "_QUIET_SECONDS", 0.0)
-    library.parent.mkdir()
-    with library.with_suffix(".lock").open("w") as holder:
+    with (tmp_path / "answer.lock").open("w") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
+        write = sys.stderr.write
 
-        def let_go(_: float) -> None:
+        def let_go(text: str) -> int:
             fcntl.flock(holder, fcntl.LOCK_UN)
+            return write(text)
 
-        monkeypatch.setattr(time, "sleep", let_go)
-        with cache.lock(library):
+        monkeypatch.setattr(sys.stderr, "write", let_go)
+        with cache.lock(tmp_path / "answer.so"):
             pass
 
-    assert capfd.readouterr().err == f"kernels: waiting for another process that builds {library.stem}\n"
+    assert capfd.readouterr().err == "kernels: waiting for another process that builds answer\n"
+
+
+def test_on_a_file_system_without_locks_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    library = tmp_path / "answer.so"
+    with pytest.raises(ValueError, match="inside"), cache.lock(library), cache.lock(library):
+        raise ValueError("inside")
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ("folder of another", "belongs to another user"),
+        ("link of another", "belongs to another user"),
+        ("open folder", "can be written by others"),
+    ],
+)
+def test_a_folder_to_which_others_can_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, reason: str
+) -> None:
+    folder = tmp_path / "cache"
+    if what.startswith("link"):
+        folder.symlink_to(tmp_path)
+    else:
+        folder.mkdir(mode=0o755)
+    if what == "open folder":
+        folder.chmod(0o777)
+    elif os.getuid() == 0:
+        os.chown(folder, 1, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 1)
+    refused = pytest.raises(BuildError, match=f"{folder} {reason}: .*chmod go-w it, or set CEM_TETRIS_CACHE")
+    with refused, cache.lock(folder / "answer.so"):
+        pass
+
+
+@pytest.mark.parametrize("opened", ["folder", "library"])
+def test_a_library_that_others_can_write_is_not_loaded(
+    cache_folder: Path, write_library: Write, opened: str
+) -> None:
+    library = write_library().build()
+    (cache_folder if opened == "folder" else library).chmod(0o777)
+    assert not write_library().is_built()
+
+
+def test_what_is_built_without_a_umask_is_loaded(cache_folder: Path, write_library: Write) -> None:
+    before = os.umask(0)
+    try:
+        write_library().build()
+    finally:
+        os.umask(before)
+    assert write_library().is_built()
 
 
 def test_the_folder_is_the_variable_then_xdg_then_home(
@@ -205,14 +238,6 @@ def test_without_a_usual_folder_a_private_one_is_used_and_said_once(
     assert cache.cache_dir() == cache.cache_dir() == no_usual_folder
     assert no_usual_folder.stat().st_mode & 0o777 == 0o700
     assert capfd.readouterr().err.count("cannot be written, building in") == 1
-
-
-def test_a_private_folder_that_others_may_write_is_refused(no_usual_folder: Path) -> None:
-    no_usual_folder.mkdir()
-    no_usual_folder.chmod(0o777)
-
-    with pytest.raises(BuildError, match="a folder of yours alone"):
-        cache.cache_dir()
 
 
 def test_a_manifest_without_its_library_is_not_listed(cache_folder: Path, write_library: Write) -> None:

@@ -239,7 +239,7 @@ def put(cuda_machine: None, write_library: Write) -> Put:
     def put_library(*archs: str) -> Path:
         made = write_library(cuda=True, archs=archs)
         library = made.library_path()
-        library.parent.mkdir(exist_ok=True)
+        library.parent.mkdir(mode=0o755, exist_ok=True)
         draft = library.with_name("draft.so")
         draft.write_text("a library")
         cache.install(draft, {**made._key(), "date": "2026"}, library)

@@ -261,5 +261,7 @@ def test_a_window_shows_every_step(identifier: str, monkeypatch: pytest.MonkeyPa
 
 def test_a_window_without_pygame_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
+    env = TetrisEnv(render_mode="human")
     with pytest.raises(gymnasium.error.DependencyNotInstalled, match=r"cem-tetris\[play\]"):
-        TetrisEnv(render_mode="human")
+        env.reset()
+    env.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from kernels import BuildError
-from kernels.files import discard_stdout
+from kernels.files import discard_stdout, open_closed_streams
 from kernels.interrupts import one_line_interrupts
 from kernels.names import did_you_mean, unknown_name
 from tetris.devices import is_full_memory
@@ -54,7 +54,9 @@ class Parser(argparse.ArgumentParser):
         """Set up as `argparse.ArgumentParser` does."""
         options = {"prog": _program(), "formatter_class": _HelpFormatter, **options}
         options["description"] = re.sub(
-            r"python scripts/(\w+)_tetris\.py", lambda found: command_of(found[1]), options["description"]
+            r"python scripts/(\w+)_tetris\.py",
+            lambda found: command_of(found[1]),
+            options["description"] or "",
         )
         super().__init__(**options)
 
@@ -133,8 +135,7 @@ def run(main: Callable[[], int]) -> NoReturn:
 
     Ctrl-C, a closed pipe, a full disk, full memory and a build that fails end it without a traceback.
     """
-    if sys.stdout is None:  # closed by whoever started the script
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it stays open
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that the terminal lacks is no error
             stream.reconfigure(errors="backslashreplace")

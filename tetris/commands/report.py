@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kernels.files import check_writable
 from tetris.commands.arguments import add_feature_header
-from tetris.commands.command_line import Parser, one_line_errors, one_of, path_ending, up_to
+from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
 from tetris.printable import printable
 from tetris.report import ACROSS, PICTURE_SUFFIXES
 
@@ -101,7 +101,11 @@ def serve(arguments: argparse.Namespace) -> int:
     with one_line_errors():
         for path in arguments.runs:
             RunFolder(path).recipe()  # there is a run, maybe without a generation yet
-        server = ReportServer(arguments.runs, arguments.across, arguments.port or 0)
+    port = arguments.port or 0
+    try:
+        server = ReportServer(arguments.runs, arguments.across, port)
+    except OSError as error:
+        fail(f"--port {port}: {error.strerror}: take another, or none for a free one")
     with server:
         print(f"{server.url} follows {', '.join(map(printable, arguments.runs))}; Ctrl-C ends it", flush=True)
         server.serve_forever()

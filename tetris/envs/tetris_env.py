@@ -188,7 +188,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Set up the spaces; see the class.
 
         Raises:
-            gymnasium.error.DependencyNotInstalled: If pygame is missing for render mode "human".
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range, there is no such reward or render mode, a hold slot
                 comes without a preview, or features are asked for.

@@ -10,24 +10,13 @@ import numpy.typing as npt
 
 
 class Window:
-    """A window that shows frames.
-
-    Raises:
-        gymnasium.error.DependencyNotInstalled: If pygame is not installed.
-    """
+    """A window that shows frames."""
 
     def __init__(self, title: str) -> None:
         """Open no window yet: the first frame gives its size."""
-        try:
-            import pygame
-        except ImportError:
-            raise gymnasium.error.DependencyNotInstalled(
-                'expected pygame for render_mode="human"; pip install "cem-tetris[play]"'
-            ) from None
-        self._pygame: Any = pygame
-        pygame.display.init()
-        pygame.display.set_caption(title)
-        self._clock = pygame.time.Clock()
+        self._title = title
+        self._pygame: Any = None
+        self._clock: Any = None
         self._screen: Any = None
 
     def show(self, frame: npt.NDArray[np.uint8], fps: int) -> None:
@@ -36,10 +25,13 @@ class Window:
         Args:
             frame: Red, green and blue, shape (height, width, 3), uint8.
             fps: Frames a second.
+
+        Raises:
+            gymnasium.error.DependencyNotInstalled: If pygame is not installed.
         """
+        if self._pygame is None:
+            self._open(frame.shape[1::-1])
         picture = self._pygame.surfarray.make_surface(frame.swapaxes(0, 1))
-        if self._screen is None:
-            self._screen = self._pygame.display.set_mode(picture.get_size())
         self._screen.blit(picture, (0, 0))
         self._pygame.event.pump()
         self._pygame.display.flip()
@@ -47,4 +39,16 @@ class Window:
 
     def close(self) -> None:
         """Close the window."""
-        self._pygame.display.quit()
+        if self._pygame is not None:
+            self._pygame.display.quit()
+
+    def _open(self, size: tuple[int, ...]) -> None:
+        try:
+            import pygame
+        except ImportError:
+            raise gymnasium.error.DependencyNotInstalled(
+                'expected pygame for render_mode="human"; pip install "cem-tetris[play]"'
+            ) from None
+        pygame.display.init()
+        pygame.display.set_caption(self._title)
+        self._pygame, self._clock, self._screen = pygame, pygame.time.Clock(), pygame.display.set_mode(size)

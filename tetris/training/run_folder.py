@@ -8,13 +8,15 @@ import fcntl
 import itertools
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from kernels.files import check_own, write_text
+from kernels.files import check_own, flock, write_text
 from kernels.names import meant_path
 from tetris.controller import FILE_NAME
+from tetris.printable import printable
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")
@@ -135,7 +137,7 @@ class RunFolder:
         """Return whether another process holds the lock: a run that goes on."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:
@@ -162,6 +164,8 @@ def new_folder(out: Path | None, seed: int) -> RunFolder:
 
 def _lock(descriptor: int, path: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            warning = "is on a file system without locks: keep a second process from training there"
+            print(f"note: {printable(path)} {warning}", file=sys.stderr)
     except BlockingIOError as error:
         raise ValueError(f"expected {path} to be at rest, but another process is training there") from error

@@ -18,7 +18,7 @@ import torch
 import tetris.__main__
 from kernels import BuildError, CompilerMissingError, ranks
 from tetris import devices
-from tetris.commands import command_line
+from tetris.commands import command_line, evaluate
 from tetris.feature_sets import feature_label
 from tetris.progress import progress
 
@@ -241,15 +241,26 @@ def test_a_long_list_of_features_is_named_by_its_length() -> None:
     assert feature_label(",".join(f"column_height_{index}" for index in range(10))) == "10 features"
 
 
-def test_closed_stdout_is_no_error() -> None:
-    script = "from tetris.commands.command_line import run; run(lambda: print('hello') or 0)"
+@pytest.mark.parametrize(("stream", "closed"), [("stdout", ">&-"), ("stderr", "2>&-")])
+def test_a_closed_stream_is_no_error(stream: str, closed: str) -> None:
+    script = "import sys; from tetris.commands.command_line import run; "
+    script += f"run(lambda: sys.{stream}.write('hello') * 0)"
     command = [sys.executable, "-c", script]
     folder = str(Path(command_line.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path])}
     ended = subprocess.run(
-        ["sh", "-c", 'exec "$@" >&-', "sh", *command], env=environment, stderr=subprocess.PIPE, check=False
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=environment, capture_output=True, check=False
     )
-    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
+def test_a_program_without_docstrings_has_its_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(evaluate, "__doc__", None)  # as with python -OO
+    with pytest.raises(SystemExit, match="0"):
+        evaluate.parse_arguments(["--help"])
+    assert "--device" in capsys.readouterr().out
 
 
 def test_the_command_tells_its_version(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,14 @@ def test_report_of_a_run_lies_in_its_folder_and_is_the_same_each_time(script: Sc
         assert ended.out.startswith(f"{folder / 'report.html'}: ")
         pages.append((folder / "report.html").read_bytes())
     assert pages[0] == pages[1]
+
+
+def test_a_port_in_use_is_one_line_with_the_option(script: Script, folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = script("report_tetris", folder, "--serve", "--port", port)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith(f"report_tetris.py: error: --port {port}: Address already in use")
 
 
 def test_several_runs_make_a_comparison(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -34,6 +35,18 @@ def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     run = load_run(folder.path)
     assert len(run.starts) == 2
     assert report_page(run).count(run.starts[0]["hardware"]) == 2
+
+
+def test_a_run_trains_on_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    folder = RunFolder(make_run(tmp_path / "mine"))
+    assert f"note: {folder.path} is on a file system without locks" in capsys.readouterr().err
+    assert not folder.in_use()
 
 
 def test_damaged_lines_tell_nothing(tmp_path: Path) -> None:
