@@ -111,7 +111,10 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
     heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, **heed) as waiting:
         until = time.monotonic() + 60
-        while socket.socket().connect_ex(("localhost", port)) and time.monotonic() < until:
+        while time.monotonic() < until:
+            with socket.socket() as probe:
+                if not probe.connect_ex(("localhost", port)):
+                    break
             time.sleep(0.05)
         time.sleep(0.3)
         waiting.send_signal(signal.SIGINT)
