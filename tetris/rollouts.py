@@ -191,6 +191,11 @@ class Rollout:
         return torch.bucketize(self._columns, (1 << bits).int(), right=True)
 
     @property
+    def stream_lines(self) -> torch.Tensor:
+        """Lines removed on each stream, as `stream_games`."""
+        return self._lines.clone()
+
+    @property
     def stream_games(self) -> torch.Tensor:
         """Games that ended on each stream: shape (population, streams), int64, on the device that plays."""
         return self._games.clone()

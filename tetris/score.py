@@ -1,23 +1,26 @@
-"""Scores: lines per game with an exact interval.
+"""Scores: lines per game with its interval.
 
-The length of a game is very nearly exponentially distributed. Streams of games restart when a game ends;
-lines over games ended estimates the mean. The number of decisions is fixed, and the number N of games ended
-is a Poisson variable with mean lines / mean. The interval is Garwood's ("Fiducial Limits for the Poisson
+Streams of games restart when a game ends; lines over games ended estimates the mean. Long games are very
+nearly exponentially distributed, so the number N of games that end within a fixed number of decisions is a
+Poisson variable with mean lines / mean. The interval is Garwood's ("Fiducial Limits for the Poisson
 Distribution", Biometrika 28, 1936), which Epstein ("Estimation from Life Test Data", Technometrics 2, 1960)
 gives for life tests that stop at a fixed time: chi-square quantiles with 2N degrees of freedom for the upper
 end of the lines per game, with 2N + 2 for the lower end. Where sampling stops at the N-th game instead, the
-lower end is conservative.
+lower end is conservative. Short games vary less, and their lines are few: N and the lines are divided by the
+dispersion that the streams show, the usual quasi-Poisson correction (McCullagh and Nelder, Generalized Linear
+Models, 1989).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 
 from kernels.checks import check_integer
 
-ESTIMATOR = "lines / games ended, exact Poisson interval (Garwood 1936)"
+ESTIMATOR = "lines / games ended, Poisson interval (Garwood 1936) with the dispersion of the streams"
 
 
 @dataclass(frozen=True)
@@ -28,20 +31,24 @@ class Score:
         lines: Lines removed, those of unfinished games included.
         games: Games ended.
         decisions: Pieces placed.
+        dispersion: Variance of the estimate by that of exponential games, see `dispersion`.
 
     Raises:
         TypeError: If a count is no int.
-        ValueError: If a count is negative, or no signed 64-bit integer.
+        ValueError: If a count is negative, or no signed 64-bit integer; if the dispersion is not above 0.
     """
 
     lines: int
     games: int
     decisions: int
+    dispersion: float = 1.0
 
     def __post_init__(self) -> None:
         """Validate the counts."""
         for name in ("lines", "games", "decisions"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), 0, (1 << 63) - 1))
+        if not 0 < self.dispersion < math.inf:
+            raise ValueError(f"expected a dispersion above 0, got {self.dispersion}")
 
     @property
     def lines_per_game(self) -> float | None:
@@ -53,30 +60,54 @@ class Score:
         """The 95 % interval of the mean; where no game has ended it is one-sided, and its upper end None."""
         if not self.games:
             return 2 * self.lines / chi2_quantile(0.95, 2), None
-        low = 2 * self.lines / chi2_quantile(0.975, 2 * self.games + 2)
-        return low, 2 * self.lines / chi2_quantile(0.025, 2 * self.games)
+        lines, games = self.lines / self.dispersion, self.games / self.dispersion
+        return 2 * lines / chi2_quantile(0.975, 2 * games + 2), 2 * lines / chi2_quantile(0.025, 2 * games)
 
     def __add__(self, other: Score) -> Score:
         """Pool two independent measurements of the same controller."""
-        return Score(self.lines + other.lines, self.games + other.games, self.decisions + other.decisions)
+        lines, games = self.lines + other.lines, self.games + other.games
+        spread = self.games * self.dispersion + other.games * other.dispersion
+        return Score(lines, games, self.decisions + other.decisions, spread / games if games else 1.0)
 
 
-def chi2_quantile(probability: float, degrees: int) -> float:
+def dispersion(counts: torch.Tensor) -> float:
+    """Return the variance of lines / games ended by that of exponential games, which is 1 / games.
+
+    The variance is that of a ratio estimator, between streams, with Student's correction for their number:
+    his quantile, squared, over the normal one's, to the second order (Cornish and Fisher 1938). One game by
+    the theory of long ones is added: it decides where none has ended.
+
+    Args:
+        counts: Lines and games ended of each stream, shape (streams, 2), int64, on the CPU.
+
+    Returns:
+        The same for the same counts in any order, on any machine; 1 for fewer than four streams.
+    """
+    streams, (lines, games) = len(counts), counts.sum(0).tolist()
+    if streams < 4:
+        return 1.0
+    excess = counts[:, 0].double() * (games / max(lines, 1)) - counts[:, 1].double()
+    student = 1 + 2.42 / (streams - 2.7)
+    variance = math.fsum(excess.square().tolist()) * streams / (streams - 1) * student
+    return (variance + 1) / (int(games) + 1)
+
+
+def chi2_quantile(probability: float, degrees: float) -> float:
     """Return the value below which a chi-square variable lies with the given probability.
 
     Inverts the regularised incomplete gamma function by bisection, to the last bits of a double.
 
     Args:
         probability: Between 0 and 1, ends excluded.
-        degrees: Degrees of freedom, at least 1.
+        degrees: Degrees of freedom, above 0.
 
     Raises:
         ValueError: If an argument is out of range.
     """
     if not 0 < probability < 1:
         raise ValueError(f"expected a probability between 0 and 1, got {probability}")
-    if degrees < 1:
-        raise ValueError(f"expected at least 1 degree of freedom, got {degrees}")
+    if degrees <= 0:
+        raise ValueError(f"expected degrees of freedom above 0, got {degrees}")
     half_degrees = torch.tensor(degrees / 2, dtype=torch.float64)
 
     def below(value: float) -> float:

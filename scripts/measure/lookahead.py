@@ -69,10 +69,10 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 
 
 def _played(of: str, rules: Rules, device: str, seed: int) -> dict[str, Any]:
-    """Return lines, games and decisions of a controller in a round."""
+    """Return lines, games, decisions and dispersion of a controller in a round."""
     name, _, way = of.partition(".")
     made = played(name, rules, DECISIONS[of], device, lookahead=way == "ahead", seed=seed, streams=STREAMS)
-    counts = [made[count] for count in ("lines", "games", "decisions")]
+    counts = [made[count] for count in ("lines", "games", "decisions", "dispersion")]
     return {"counts": counts, "decisions_per_second": made["decisions_per_second"]}
 
 

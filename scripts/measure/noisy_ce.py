@@ -11,7 +11,6 @@ does not end is cut off after a limit of decisions, and counts with the lines it
 from __future__ import annotations
 
 import functools
-import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -24,9 +23,9 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
 from measure.processes import least_lines
-from tetris import Rollout, Rules, Score, feature_names, rollout
+from tetris import LinearController, Rules, feature_names, rollout
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.scores import Limit, streams_for
+from tetris.evaluation.scores import Limit, measure
 from tetris.training.presets import SEARCH
 
 NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
@@ -143,17 +142,10 @@ def _play_once(
 
 def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dict[str, Any]]:
     """Score the last mean of every search as published controllers are: in streams, nothing is cut off."""
-    weights = torch.stack([search.optimizer.mean for search in searches])
-    streams = streams_for(Limit(decisions=plan.score_decisions), device)
-    own = ranks.share(streams)
-    games = Rollout(
-        *(weights, plan.rules, own.stop - own.start, DEFAULT_SEED, device),
-        features=plan.features,
-        first_stream=own.start,
-    )
-    result = games.advance(math.ceil(plan.score_decisions / streams))
-    counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
-    scores = [Score(*each) for each in ranks.gather(counts.unsqueeze(0), ranks.count()).sum(0).tolist()]
+    limit = Limit(decisions=plan.score_decisions)
+    means = (tuple(search.optimizer.mean.tolist()) for search in searches)
+    controllers = (LinearController(plan.features, weights, plan.rules) for weights in means)
+    scores = [measure(each, plan.rules, limit, DEFAULT_SEED, device)[0] for each in controllers]
     return [{"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)} for s in scores]
 
 

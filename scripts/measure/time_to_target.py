@@ -34,6 +34,7 @@ from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import Estimate, estimate
 from tetris.evaluation.scores import MOST_STREAMS, STREAMS
 from tetris.score import chi2_quantile
+from tetris.splitting import BURN_IN
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import prepare_engine
@@ -41,7 +42,7 @@ from tetris.training.training import prepare_engine
 GAMES = 400  # after which a score counts as it is: its interval is then ten percent to each side
 PLAYED_LINES = 10_000_000  # goals up to this are played on a processor, those above it are estimated
 MOST_ESTIMATES = 64  # after which their mean counts as it is: some five percent to each side
-_FIRST_STEP = 2000  # decisions on a stream: so long that its start on an empty board hardly counts
+_FIRST_STEP = 2000  # decisions on a stream
 _LOOKS = 16  # at a score, about, while GAMES end
 _DOUBT = 0.0005  # on each side, at each look
 _DECISIONS_A_LINE = 2.5  # four cells a piece, ten a line
@@ -80,12 +81,18 @@ def look(weights: Sequence[float], features: str, goal: Goal, device: str) -> Sc
         return estimate(goal.name, controller, rules, device, enough)
     streams = {"cuda": MOST_STREAMS, "cpu": STREAMS}.get(device, 1)
     rollout = Rollout(torch.tensor([weights]), rules, streams, DEFAULT_SEED, device, features=features)
+    start = rollout.advance(BURN_IN)
     longest = max(_FIRST_STEP, round(goal.lines * _DECISIONS_A_LINE * GAMES / _LOOKS / streams))
     step = _FIRST_STEP
     while True:
         totals = rollout.advance(step)
         step = min(2 * step, longest)
-        score = Score(int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0]))
+        counts = (
+            (totals.lines, start.lines),
+            (totals.games, start.games),
+            (totals.decisions, start.decisions),
+        )
+        score = Score(*(int(total - before) for total, before in counts))
         if is_clear(score, goal.lines) or score.games >= GAMES:
             return score
 

@@ -55,7 +55,12 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_feature_header(game)
     limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
-    limit.add_argument("--decisions", type=positive_int, metavar="N", help="play N decisions")
+    limit.add_argument(
+        "--decisions",
+        type=positive_int,
+        metavar="N",
+        help="play N decisions, rounded up to as many on each stream",
+    )
     limit.add_argument(
         "--seconds",
         type=positive_seconds,

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,16 +15,17 @@ from kernels import ranks
 from tetris import LinearController, Rules, Score
 from tetris.progress import progress
 from tetris.rollouts import Rollout
-from tetris.score import ESTIMATOR
+from tetris.score import ESTIMATOR, dispersion
+from tetris.splitting import BURN_IN
 
-STREAMS, MOST_STREAMS = 64, 1 << 17
-"""The least number of parallel streams: enough for every core and for a large GPU."""
+FEW_STREAMS, STREAMS, MOST_STREAMS = 8, 64, 1 << 17
+"""Numbers of parallel streams: for a few thousand decisions, for every core, and for a large GPU."""
 
 GPU_STREAMS = 132 * 1024
-"""The greatest number of parallel streams: 1024 for each multiprocessor of an H200."""
+"""The number of parallel streams on a GPU by the clock: 1024 for each multiprocessor of an H200."""
 
 DECISIONS_PER_STREAM, GAMES_PER_STREAM = 1 << 16, 8
-"""Decisions a stream, if the number of streams is free: the start on an empty board hardly counts."""
+"""Decisions a stream, if the number of streams is free: the burn-in hardly costs."""
 
 _LARGEST_CHUNK = 1 << 14  # decisions on a stream
 _LARGEST_STEP = 1 << 26  # decisions on all streams
@@ -90,6 +91,7 @@ class Measurement:
             "estimator": ESTIMATOR,
             "lines_per_game": self.score.lines_per_game,
             "ci95": list(self.score.ci95),
+            "dispersion": self.score.dispersion,
             "games": self.score.games,
             "lines": self.score.lines,
             "decisions": self.score.decisions,
@@ -132,23 +134,18 @@ def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[s
 
 
 def streams_for(limit: Limit, device: str) -> int:
-    """Return the number of parallel streams, `STREAMS` to `MOST_STREAMS`.
+    """Return the number of parallel streams.
 
-    It grows with the limit. It divides a limit in decisions, so that exactly that many are played; without a
-    divisor near, the number of decisions is rounded up. It depends on the device only for a limit in seconds.
+    It grows with the limit, from `STREAMS` to `MOST_STREAMS`; it is less where fewer decisions are to be made
+    than would be in the burn-in of so many. It depends on the device only for a limit in seconds.
     """
     if limit.seconds is not None:
-        return GPU_STREAMS if device == "cuda" else STREAMS
+        return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
     if limit.games is not None:
-        return _clamped(limit.games // GAMES_PER_STREAM)
+        return max(STREAMS, min(limit.games // GAMES_PER_STREAM, MOST_STREAMS))
     assert limit.decisions is not None
-    wanted = _clamped(limit.decisions // DECISIONS_PER_STREAM)
-    divisors = (n for n in range(wanted, wanted // 4 - 1, -1) if limit.decisions % n == 0)
-    return next(divisors, min(wanted, limit.decisions))
-
-
-def _clamped(streams: int) -> int:
-    return max(STREAMS, min(streams, MOST_STREAMS))
+    least = max(FEW_STREAMS, min(limit.decisions // BURN_IN, STREAMS))
+    return max(least, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))
 
 
 def measure(
@@ -164,15 +161,16 @@ def measure(
     lookahead: bool = False,
     streams: int | None = None,
 ) -> tuple[Score, float]:
-    """Play parallel streams of games and count.
+    """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
 
-    The result is a pure function of the arguments, the same on every device, unless the limit is in seconds.
+    Without it the ratio would be biased: no game ends soon after its start. The score is a pure function of
+    the arguments, the same on every device, unless the limit is in seconds.
     Ranks play their share of the streams each; see `kernels.ranks`.
 
     Args:
         controller: The controller.
         rules: The rules.
-        limit: When to stop.
+        limit: When to stop; decisions are rounded up to as many on each stream.
         seed: Seed of the pieces.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         progress: Called several times with the score so far.
@@ -182,7 +180,7 @@ def measure(
         streams: How many there are; by default `streams_for` the limit.
 
     Returns:
-        The score, and the seconds it took.
+        The score, and the seconds it took, the burn-in left out.
 
     Raises:
         BuildError: If the engine cannot be built.
@@ -201,21 +199,25 @@ def measure(
         pieces_known=pieces_known,
         lookahead=lookahead,
     )
-    began = time.perf_counter()
-    score, seconds, chunk = Score(0, 0, 0), 0.0, 0
 
     def play() -> torch.Tensor:
-        totals = rollout.advance(chunk, check)
-        counts = int(totals.lines[0]), int(totals.games[0]), int(totals.decisions[0])
-        microseconds = round((time.perf_counter() - began) * 1e6)
-        return torch.tensor([[*(counts if own.stop > own.start else (0, 0, 0)), microseconds]])
+        """Play on; lines and games ended of this rank's streams, shape (streams, 2), on the device."""
+        rollout.play_on(chunk, check)
+        counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
+        return counts[: own.stop - own.start]
 
+    chunk = BURN_IN
+    before = counts = ranks.together(play)
+    began = time.perf_counter()
+    score, seconds, chunk = Score(0, 0, 0), 0.0, 0
     while not limit.reached(score, seconds):
         chunk = _next_chunk(limit, score, seconds, streams, chunk)
-        found = ranks.gather(ranks.together(play), ranks.count())
-        score, seconds = Score(*found[:, :3].sum(0).tolist()), int(found[:, 3].max()) / 1e6
+        counts = ranks.together(play) - before
+        lines, games = ranks.gather(counts.sum(0, keepdim=True).cpu(), ranks.count()).sum(0).tolist()
+        score = Score(lines, games, score.decisions + chunk * streams)
+        seconds = ranks.greatest([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
         progress(score)
-    return score, seconds
+    return replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams))), seconds
 
 
 @contextmanager

@@ -10,10 +10,10 @@ import pytest
 from measure import heights
 from pages import limits_blocks
 
-from tetris import Rules, published, rollout
+from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import ESTIMATES, estimate
-from tetris.evaluation.scores import STREAMS
+from tetris.evaluation.scores import Limit, measure
 
 
 def test_it_is_what_rollouts_give_and_estimates_lie_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,13 +25,9 @@ def test_it_is_what_rollouts_give_and_estimates_lie_beside_it(monkeypatch: pytes
     figures, data, _ = heights.measure(argparse.Namespace(boards=["10x4"]), "cpu")
     for name, known, score in zip(("dt20", "best", "dt20"), (1, 1, 2), data["measurements"], strict=True):
         decisions = 6400 if known == 1 else 640
-        who = published(name)
-        played = rollout(
-            *([who.weights], Rules(10, 4), STREAMS, decisions // STREAMS, DEFAULT_SEED),
-            features=who.features,
-            pieces_known=known,
-        )
-        assert (score["lines"], score["games"]) == (int(played.lines), int(played.games))
+        limit = Limit(decisions=decisions)
+        played, _ = measure(published(name), Rules(10, 4), limit, DEFAULT_SEED, "cpu", pieces_known=known)
+        assert (score["lines"], score["games"]) == (played.lines, played.games)
         assert figures[f"heights.10x4.{name}.known{known}"] == score["lines_per_game"]
     for name, estimated in zip(("dt20", "best"), data["estimates"], strict=True):
         assert (estimated["controller"], estimated["estimates"]) == (name, ESTIMATES)

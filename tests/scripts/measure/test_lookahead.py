@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from measure import lookahead
 
-from tetris import Rules, published, rollout
-from tetris.evaluation.scores import STREAMS
+from tetris import Rules, Score, published
+from tetris.evaluation.scores import STREAMS, Limit, measure
 
 DECISIONS = {"dt20.ahead": 2560, "dt20.known1": 6400}
 
@@ -28,13 +28,14 @@ def test_rounds_add_up_and_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert figures["lookahead.rounds"] == 2
     for (of, decisions), found in zip(DECISIONS.items(), data["measurements"], strict=True):
         played = [
-            rollout(
-                *([published("dt20").weights], Rules(10, 5), STREAMS, decisions // STREAMS),
-                seed=lookahead.SCORE_SEED + number,
+            measure(
+                *(published("dt20"), Rules(10, 5), Limit(decisions=decisions)),
+                *(lookahead.SCORE_SEED + number, "cpu"),
                 lookahead=of.endswith("ahead"),
-            )
+                streams=STREAMS,
+            )[0]
             for number in range(2)
         ]
-        lines, games = (sum(int(getattr(each, name)) for each in played) for name in ("lines", "games"))
-        assert (found["lines"], found["games"], found["decisions"]) == (lines, games, 2 * decisions)
-        assert figures[f"lookahead.{of}.10x5.lines_per_game"] == lines / games
+        score = sum(played, Score(0, 0, 0))
+        assert {name: found[name] for name in vars(score)} == vars(score)
+        assert figures[f"lookahead.{of}.10x5.lines_per_game"] == score.lines_per_game

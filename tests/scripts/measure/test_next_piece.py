@@ -11,10 +11,10 @@ import pytest
 from measure import next_piece
 from pages import limits_blocks
 
-from tetris import Rules, published, rollout
+from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import estimate
-from tetris.evaluation.scores import STREAMS
+from tetris.evaluation.scores import Limit, measure
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def test_it_is_what_rollouts_give(measured: tuple[dict[str, float], dict[str, An
         "known2": (640, {"pieces_known": 2}),
     }
     for (way, (decisions, how)), score in zip(ways.items(), data["measurements"], strict=True):
-        weights = [published("dt20").weights]
-        played = rollout(weights, Rules(10, 5), STREAMS, decisions // STREAMS, DEFAULT_SEED, **how)
-        assert (score["lines"], score["games"]) == (int(played.lines), int(played.games))
+        limit = Limit(decisions=decisions)
+        played, _ = measure(published("dt20"), Rules(10, 5), limit, DEFAULT_SEED, "cpu", **how)
+        assert (score["lines"], score["games"]) == (played.lines, played.games)
         assert (score["pieces_known"], score["lookahead"]) == (how.get("pieces_known", 1), way == "ahead")
-        assert score["decisions"] == decisions
+        assert score["decisions"] == played.decisions
         assert figures[f"next_piece.10x5.dt20.{way}.lines_per_game"] == score["lines_per_game"]
     for estimated, way in zip(data["estimates"], ("ahead", "known2"), strict=True):
         assert (estimated["board"], estimated["lookahead"], estimated["estimates"]) == (

@@ -7,20 +7,17 @@ import argparse
 import pytest
 from measure import original_rule
 
-from tetris import Rules, published, rollout
+from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.scores import STREAMS
+from tetris.evaluation.scores import Limit, measure
 
 
 def test_it_is_what_rollouts_give(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(original_rule, "DECISIONS", {("10x6", "bag"): {"dellacherie": 6400}})
-    figures, data, _ = original_rule.measure(argparse.Namespace(), "python")
+    figures, data, _ = original_rule.measure(argparse.Namespace(), "cpu")
     controller, rules = published("dellacherie"), Rules(10, 6, pieces="bag", original=True)
-    played = rollout(
-        *([controller.weights], rules, STREAMS, 6400 // STREAMS, DEFAULT_SEED), features=controller.features
-    )
+    played, _ = measure(controller, rules, Limit(decisions=6400), DEFAULT_SEED, "cpu")
     (score,) = data["measurements"]
-    assert (score["lines"], score["games"]) == (int(played.lines), int(played.games))
+    assert (score["lines"], score["games"]) == (played.lines, played.games)
     assert (score["rule"], score["pieces"]) == ("original", "bag")
-    lines = int(played.lines) / int(played.games)
-    assert dict(figures) == {"original_rule.10x6.bag.dellacherie.lines_per_game": lines}
+    assert dict(figures) == {"original_rule.10x6.bag.dellacherie.lines_per_game": played.lines_per_game}

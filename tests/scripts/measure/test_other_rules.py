@@ -9,22 +9,19 @@ import pytest
 from measure import other_rules
 from pages import limits_blocks
 
-from tetris import Rules, published, rollout
+from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.scores import STREAMS
+from tetris.evaluation.scores import Limit, measure
 
 
 def test_it_is_what_rollouts_give_and_the_page_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_rules, "DECISIONS", {("10x6", "bag"): {"dellacherie": 6400}})
-    figures, data, _ = other_rules.measure(argparse.Namespace(), "python")
-    controller = published("dellacherie")
-    played = rollout(
-        *([controller.weights], Rules(10, 6, pieces="bag"), STREAMS, 6400 // STREAMS, DEFAULT_SEED),
-        features=controller.features,
-    )
+    figures, data, _ = other_rules.measure(argparse.Namespace(), "cpu")
+    who, rules = published("dellacherie"), Rules(10, 6, pieces="bag")
+    played, _ = measure(who, rules, Limit(decisions=6400), DEFAULT_SEED, "cpu")
     (score,) = data["measurements"]
-    assert (score["lines"], score["games"], score["pieces"]) == (int(played.lines), int(played.games), "bag")
-    lines = int(played.lines) / int(played.games)
+    assert (score["lines"], score["games"], score["pieces"]) == (played.lines, played.games, "bag")
+    lines = played.lines_per_game
     assert dict(figures) == {"other_rules.10x6.bag.dellacherie.lines_per_game": lines}
 
     monkeypatch.setattr(

@@ -15,6 +15,7 @@ import torch
 
 from tetris import LinearController, Rollout, Rules, Score, play_game, published
 from tetris.controller import known_names
+from tetris.evaluation.scores import Limit, measure
 from tetris.score import ESTIMATOR
 
 Script = Callable[..., Any]
@@ -46,7 +47,17 @@ def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
             "estimator",
             "lines_per_game",
         ),
-        *("ci95", "games", "lines", "decisions", "seconds", "decisions_per_second", "seed", "pieces_known"),
+        *(
+            "ci95",
+            "dispersion",
+            "games",
+            "lines",
+            "decisions",
+            "seconds",
+            "decisions_per_second",
+            "seed",
+            "pieces_known",
+        ),
         "lookahead",
     ]
     assert measured["controller"] == "dt20"
@@ -57,11 +68,11 @@ def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
         "uniform",
     )
     assert (measured["device"], measured["seed"], measured["estimator"]) == ("python", 7, ESTIMATOR)
-    score = Score(measured["lines"], measured["games"], measured["decisions"])
+    score = Score(*(measured[name] for name in ("lines", "games", "decisions", "dispersion")))
     assert score.games > 0
     assert measured["lines_per_game"] == score.lines_per_game
     assert measured["ci95"] == list(score.ci95)
-    assert measured["decisions_per_second"] == pytest.approx(1280 / measured["seconds"])
+    assert measured["decisions_per_second"] == pytest.approx(score.decisions / measured["seconds"])
 
 
 def test_score_without_a_game_ended_is_null_and_its_interval_open(script: Script) -> None:
@@ -71,10 +82,9 @@ def test_score_without_a_game_ended_is_null_and_its_interval_open(script: Script
     assert measured["ci95"][1] is None
 
 
-@pytest.mark.parametrize("decisions", [64, 100, 7, 1000])
-def test_decisions_are_played_exactly(script: Script, decisions: int) -> None:
-    (measured,) = _evaluate(script, "dt20", *QUICK, "--decisions", decisions)
-    assert measured["decisions"] == decisions
+def test_decisions_are_rounded_up_to_as_many_on_each_stream(script: Script) -> None:
+    (measured,) = _evaluate(script, "dt20", *QUICK, "--decisions", 1001)
+    assert measured["decisions"] == 8 * 126
 
 
 def test_games_are_played_until_so_many_have_ended(script: Script) -> None:
@@ -91,14 +101,12 @@ def test_seconds_are_kept(script: Script) -> None:
 
 
 def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
-    weights = [published("dellacherie").weights]
+    who, limit = published("dellacherie"), Limit(decisions=128)
     for known in (1, 2):
-        (measured,) = _evaluate(
-            script, "dellacherie", *QUICK, "--decisions", 128, "--pieces-known", known, "--seed", 7
-        )
-        played = Rollout(weights, Rules(6, 6), 64, 7, "python", features="dellacherie", pieces_known=known)
-        counts = played.advance(2)
-        assert (measured["lines"], measured["games"]) == (int(counts.lines), int(counts.games))
+        arguments = ("--decisions", 128, "--pieces-known", known, "--seed", 7)
+        (measured,) = _evaluate(script, "dellacherie", *QUICK, *arguments)
+        played, _ = measure(who, Rules(6, 6), limit, 7, "cpu", pieces_known=known)
+        assert (measured["lines"], measured["games"]) == (played.lines, played.games)
         assert measured["pieces_known"] == known
     table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--pieces-known", 2)
     assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
@@ -107,9 +115,9 @@ def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
 def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path) -> None:
     arguments = ("dellacherie", *QUICK, "--decisions", 64, "--seed", 7, "--lookahead")
     (measured,) = _evaluate(script, *arguments)
-    options: dict[str, Any] = {"features": "dellacherie", "lookahead": True}
-    counts = Rollout([published("dellacherie").weights], Rules(6, 6), 64, 7, "python", **options).advance(1)
-    assert (measured["lines"], measured["lookahead"]) == (int(counts.lines), True)
+    limit = Limit(decisions=64)
+    played, _ = measure(published("dellacherie"), Rules(6, 6), limit, 7, "cpu", lookahead=True)
+    assert (measured["lines"], measured["lookahead"]) == (played.lines, True)
     table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--lookahead")
     assert "pieces uniform (seed 12345), lookahead, engine python" in table.out
     both = script("evaluate_tetris", "dt20", "--lookahead", "--pieces-known", 2)
