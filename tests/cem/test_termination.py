@@ -38,7 +38,6 @@ def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
 @pytest.mark.parametrize(
     ("share", "least", "ends"),
     [
-        (1.0, 0.0, False),
         (2 * STD, 0.0, False),
         (0.5 * STD, 0.0, True),
         (2e-6, 1e-6, False),
@@ -50,8 +49,10 @@ def test_a_search_at_its_floor_or_of_no_width_ends(share, least, ends):
     assert reasons == (("std",) if ends else ())
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize(("dim", "population_size", "window"), [(3, 30, 13), (30, 30, 40), (1, 1000, 11)])
+@pytest.mark.parametrize(
+    ("maximize", "dim", "population_size", "window"),
+    [(False, 3, 30, 13), (True, 30, 30, 40), (False, 1, 1000, 11)],
+)
 def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(maximize, dim, population_size, window):
     found = feed(make(dim, population_size, maximize), [1.0] * (window + 1), threshold=1.0)
     assert found == [()] * (window - 1) + [("fitness_range",)] * 2
@@ -112,7 +113,7 @@ def sphere(x):
 
 
 def test_a_search_that_arrives_does_not_warn_of_a_collapse():
-    for seed in range(20):
+    for seed in range(5):
         reasons, told = ended(seed, sphere)
         assert reasons
         assert not told
@@ -120,15 +121,10 @@ def test_a_search_that_arrives_does_not_warn_of_a_collapse():
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"covariance": "full", "paths": True},
-        {"paths": True},
-        {"record_every": 10},
-        {"record_every": 50, "paths": True},
-    ],
+    [{"covariance": "full", "paths": True}, {"record_every": 10}],
 )
 def test_nor_with_evolution_paths_or_where_few_generations_are_looked_at(options):
-    for seed in range(4):
+    for seed in range(2):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             found = minimize(sphere, torch.full((20,), 1.0), 1.0, seed=seed, **options)
@@ -149,7 +145,7 @@ def test_a_collapse_on_a_slope_is_told_once():
     assert ended(1, lambda x: x.sum(dim=1), generations=100, dim=3) == ((), [])
 
 
-@pytest.mark.parametrize("record_every", [4, 10, 30])
+@pytest.mark.parametrize("record_every", [4, 30])
 def test_a_collapse_is_told_where_few_generations_are_looked_at(record_every):
     with pytest.warns(RuntimeWarning, match="the search has collapsed") as told:
         minimize(
