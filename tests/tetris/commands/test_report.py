@@ -47,9 +47,14 @@ def test_several_runs_make_a_comparison(
     assert '"across":"seconds"' in (tmp_path / "both.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "begin"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml"), ("a.pdf", b"%PDF")])
-@pytest.mark.parametrize("across", ["generation", "decisions", "seconds"])
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "begin", "across", "count"),
+    [
+        ("a.png", b"\x89PNG", "generation", 1),
+        ("a.SVG", b"<?xml", "decisions", 2),
+        ("a.pdf", b"%PDF", "seconds", 2),
+    ],
+)
 def test_a_plot_is_a_picture_of_the_kind_that_its_name_says(
     script: Script, folder: Path, tmp_path: Path, name: str, begin: bytes, across: str, count: int
 ) -> None:
@@ -88,13 +93,9 @@ def test_without_matplotlib_a_plot_is_one_line_with_the_remedy(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "the following arguments are required: RUN"),
         (("/no/such",), "expected a run in /no/such, found no config.json there"),
-        (("{run}", "/no/such"), "expected a run in /no/such, found no config.json there"),
         (("{run}/controller.json",), "controller.json, found no config.json there"),
-        (("{run}", "--out", "/no/such/a.html"), "/no/such: expected a folder to write to, found none"),
         (("{run}", "--plot", "a.gif"), "expected a picture whose name ends with .png, .svg, .pdf, got a.gif"),
-        (("{run}", "--across", "second"), "--across: expected an axis among generation, decisions, seconds"),
         (("{run}", "--across", "second"), "got 'second'; did you mean 'seconds'?"),
         (("{run}", "--out", "a.htm"), "--out: expected a file name that ends in .html, got 'a.htm'"),
     ],
@@ -134,8 +135,6 @@ def test_a_line_that_is_being_written_is_left_out(script: Script, folder: Path) 
     [
         (None, "line 2: Expecting value"),
         ({"decisions": "<b>"}, "line 2: expected decisions to be a number, got '<b>'"),
-        ({"elite_mean": [1]}, "line 2: expected elite_mean to be a number or null, got [1]"),
-        ({"seconds": float("nan")}, "line 2: expected seconds to be a number, got nan"),
         ({"mean": [0.5]}, "line 2: expected mean to be 2 numbers"),
     ],
 )
