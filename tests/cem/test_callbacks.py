@@ -96,16 +96,6 @@ class TestMetricsWriter:
             write(tmp_path / "m.jsonl", [8], start=7)
         assert generations(tmp_path / "m.jsonl") == [8]
 
-    def test_records_of_every_tenth_generation_are_no_gap(self, tmp_path, recwarn):
-        write(tmp_path / "m.jsonl", [10, 20, 30, 35])
-        write(tmp_path / "m.jsonl", [], start=35)
-        assert not recwarn.list
-
-    def test_a_fresh_run_starts_with_an_empty_file(self, tmp_path):
-        write(tmp_path / "m.jsonl", [1, 2, 3])
-        write(tmp_path / "m.jsonl", [], start=0)
-        assert (tmp_path / "m.jsonl").read_text() == ""
-
     def test_numbers_that_json_has_not_become_null(self, tmp_path):
         writer = MetricsWriter(tmp_path / "m.jsonl")
         writer.on_start(RunPlan(0, None, None))
@@ -200,12 +190,6 @@ class TestProgressBar:
         assert "5/10" in last
         assert "best 1234.5, elites 617.25, 12.3M lines/s" in last
 
-    def test_a_dumb_terminal_gets_the_lines_of_a_log(self, monkeypatch):
-        monkeypatch.setenv("TERM", "dumb")
-        text = self.play(Terminal(), RunPlan(0, 3, None), 3)
-        assert "\r" not in text
-        assert len(text.splitlines()) == 2
-
     @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
     def test_a_terminal_that_was_closed_does_not_end_the_run(self, monkeypatch, kind):
         class Closed(kind):
@@ -218,12 +202,3 @@ class TestProgressBar:
         bar.on_generation(record(1))
         bar.tick()
         bar.on_end()
-
-    def test_stderr_is_looked_up_when_the_run_starts(self, capsys):
-        bar = ProgressBar()
-        bar.on_start(RunPlan(0, 1, None))
-        bar.on_generation(record(1))
-        bar.on_end()
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith("generation 1/1, best 1,")

@@ -170,10 +170,6 @@ def request(trainer):
     trainer.stop.request()
 
 
-def signal_itself(trainer):
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
 def signal_and_check(trainer):
     os.kill(os.getpid(), signal.SIGINT)
     trainer.stop.check()
@@ -243,24 +239,6 @@ def test_deferred_sync_leaves_the_files_of_immediate_sync_and_can_be_resumed(syn
     assert resumed.files() == whole.files()
 
 
-def test_an_interruption_in_any_generation_is_resumed_bit_for_bit(deferred, tmp_path):
-    whole = Training(tmp_path / "whole")
-    whole.run()
-    for last in (0, EVENT, GENERATIONS - 1):
-
-        def objective(trainer, candidates, generation, last=last):
-            if generation == last:
-                raise Interrupted
-            return sphere(candidates, generation)
-
-        folder = tmp_path / str(last)
-        assert Training(folder, objective).run() == ("requested", None, last)
-        resumed = Training(folder)
-        resumed.run()
-        assert resumed.lines() == whole.lines()
-        assert bits(resumed.optimizer.state_dict()) == bits(whole.optimizer.state_dict())
-
-
 def test_a_refused_generation_rises_one_generation_later_and_is_named(sync, tmp_path):
     played = {"immediate": [], "deferred": []}
     endings = []
@@ -301,18 +279,6 @@ class Device:
 @pytest.fixture
 def device(deferred, monkeypatch):
     return Device(monkeypatch)
-
-
-def test_a_stop_waits_a_moment_for_results(device, tmp_path):
-    def objective(trainer, candidates, generation):
-        if generation == EVENT:
-            device.ready_at[EVENT] = device.ready_at[EVENT + 1] = time.monotonic() + 0.1
-            signal_itself(trainer)
-        return sphere(candidates, generation)
-
-    training = Training(tmp_path / "run", objective)
-    assert training.run() == ("signal", signal.SIGTERM, EVENT + 1)
-    assert len(training.lines()) == EVENT + 1
 
 
 def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(device, tmp_path):
@@ -365,18 +331,6 @@ def test_the_second_ctrl_c_ends_the_waiting_at_once(device, monkeypatch, tmp_pat
     assert time.monotonic() - began < 10.0
     assert len(training.lines()) == EVENT - 1
     assert training.optimizer.generation == EVENT - 1
-
-
-def test_a_failing_objective_waits_for_the_results_before(device, tmp_path):
-    def objective(trainer, candidates, generation):
-        if generation == EVENT:
-            device.ready_at[EVENT] = time.monotonic() + 0.05
-            raise ZeroDivisionError
-        return sphere(candidates, generation)
-
-    training = Training(tmp_path / "run", objective)
-    assert training.run()[0] == "ZeroDivisionError"
-    assert len(training.lines()) == max(training.checkpointer.paths()) == EVENT
 
 
 def test_a_run_goes_on_after_results_were_dropped(device, monkeypatch, tmp_path):

@@ -115,18 +115,6 @@ def test_batches_have_any_number_of_dimensions():
     assert nested.statistics() == flat.statistics()
 
 
-def test_a_batch_is_saved_and_loaded():
-    whole, other = make(), make()
-    for _ in range(3):
-        whole.tell(quadratic(whole.ask()))
-    other.load_state_dict(whole.state_dict())
-    for search in (whole, other):
-        search.tell(quadratic(search.ask()))
-    assert_equal(other.state, whole.state)
-    with pytest.raises(ValueError, match="expected a state saved with batch"):
-        make(mean=MEANS[:2], std=1.0, seed=1).load_state_dict(whole.state_dict())
-
-
 @pytest.mark.parametrize("options", ["classic", "full paths"])
 def test_the_class_is_the_functions(options):
     optimizer = make(options, backend="cpu")
@@ -219,14 +207,3 @@ def test_tell_of_backend_torch_is_mapped_over_problems(options):
     mapped = torch.func.vmap(tell, in_dims=(dims, 0, 0), out_dims=dims)(state, candidates, fitness)
     assert isinstance(mapped, State)
     assert_equal(mapped, tell(state, candidates, fitness), rtol=1e-6, atol=1e-6)
-
-
-def test_fitness_of_backend_torch_may_be_ranked_after_a_gradient():
-    # A planner that improves its candidates by a gradient step tells those.
-    state = make(backend="torch").state
-    candidates, state = ask(state)
-    x = candidates.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(quadratic(x).sum(), x)
-    improved = candidates - 1e-4 * gradient
-    after = tell(state, improved, quadratic(improved))
-    assert (after.best_fitness < quadratic(candidates).amin(-1)).all()

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 from searches import CLASSIC, bits
@@ -39,17 +38,6 @@ class TestManners:
         getattr(optimizer, name).fill_(99.0)
         optimizer.state_dict()[name].fill_(99.0)
         assert bits(optimizer) == before
-
-    def test_the_global_generators_are_neither_read_nor_moved(self):
-        torch.manual_seed(5)
-        before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-        optimizer = make(seed=1)
-        first = optimizer.ask().clone()
-        optimizer.tell(first.sum(dim=1))
-        assert torch.equal(torch.get_rng_state(), before)
-        assert (np.random.get_state()[1] == numpy_before).all()
-        torch.manual_seed(6)
-        assert torch.equal(make(seed=1).ask(), first)
 
     def test_a_search_has_the_same_bits_on_any_number_of_threads(self):
         threads = torch.get_num_threads()

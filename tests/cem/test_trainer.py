@@ -90,13 +90,6 @@ class TestLoop:
         assert all(map(torch.equal, last.distribution, (optimizer.mean, optimizer.std)))
         assert last.elapsed_s == pytest.approx(sum(record.seconds for record in recorder.records))
 
-    def test_candidates_that_were_repaired_are_told(self):
-        optimizer = make()
-        Trainer(
-            optimizer, lambda x, g: Evaluation(sphere(x, g), candidates=torch.ones(40, 4)), generations=1
-        ).run()
-        assert optimizer.mean.tolist() == [1, 1, 1, 1]
-
     @pytest.mark.parametrize("callbacks", [Recorder(), [Recorder(), None]])
     def test_what_is_no_callback_is_refused_by_name(self, callbacks):
         with pytest.raises(TypeError, match="expected callbacks as a sequence of Callback, got"):
@@ -222,24 +215,6 @@ class TestStopping:
         assert optimizer.generation == 1
         assert trainer.stop.deadline is None
 
-    def test_a_run_can_go_on_after_its_time_limit(self):
-        optimizer, whole = make(), make()
-        trainer = Trainer(optimizer, sphere, generations=500, time_limit_s=0.02)
-        while trainer.run().reason != "finished":
-            pass
-        Trainer(whole, sphere, generations=500).run()
-        assert bits(optimizer) == bits(whole)
-
-    def test_a_callback_can_ask_to_stop(self):
-        class Enough(Callback):
-            def on_generation(self, record):
-                if record.best_fitness < 1.0:
-                    stop.request()
-
-        stop = StopRequest()
-        result = Trainer(make(), sphere, callbacks=[Enough()], stop=stop).run()
-        assert (result.reason, result.signum) == ("requested", None)
-
     def test_a_run_can_go_on_after_it_was_asked_to_stop(self):
         def asks(candidates, generation):
             if generation == 2:
@@ -291,30 +266,6 @@ class TestResuming:
         assert [line["generation"] for line in runs[1][1]] == list(range(1, 13))
         assert runs[1][2] == sorted(runs[1][2])
 
-    def test_a_torn_checkpoint_costs_a_generation_and_nothing_else(self, tmp_path):
-        whole, parts = tmp_path / "whole", tmp_path / "parts"
-        whole.mkdir()
-        parts.mkdir()
-        expected = self.run_in_parts(whole, [9])[:2]
-        self.run_in_parts(parts, [6])
-        torn = parts / "checkpoint-000006.json"
-        torn.write_bytes(torn.read_bytes()[:100])
-        trainer = Trainer(make(), sphere, checkpointer=Checkpointer(parts, fingerprint={"seed": 3}))
-        loaded = trainer.resume()
-        assert loaded.step == 5
-        assert [refused.path.name for refused in loaded.rejected] == ["checkpoint-000006.json"]
-        assert self.run_in_parts(parts, [9])[:2] == expected
-
-    def test_a_checkpoint_of_other_settings_is_refused_by_name(self, tmp_path):
-        Trainer(make(), sphere, generations=2, checkpointer=Checkpointer(tmp_path)).run()
-        optimizer = make(smoothing=0.5)
-        before = bits(optimizer)
-        with pytest.raises(
-            CheckpointError, match=r"000002.json: expected a state saved with smoothing = 0.5, got 1.0"
-        ):
-            Trainer(optimizer, sphere, checkpointer=Checkpointer(tmp_path)).resume()
-        assert bits(optimizer) == before
-
     @pytest.mark.parametrize("state", [{}, {"optimizer": 5}])
     def test_a_checkpoint_of_something_else_is_refused(self, tmp_path, state):
         Checkpointer(tmp_path).save(1, state)
@@ -336,14 +287,3 @@ class TestResuming:
         Trainer(make(), sphere, generations=5, callbacks=[recorder], checkpointer=checkpointer).run()
         assert [call for call in recorder.calls if call[0] == "checkpoint"] == [("checkpoint", 5)]
         assert list(checkpointer.paths()) == [5]
-
-    def test_a_stop_before_the_first_generation_can_be_resumed(self, tmp_path):
-        stop = StopRequest()
-        stop.request()
-        Trainer(make(), sphere, checkpointer=Checkpointer(tmp_path), stop=stop).run()
-        optimizer, whole = make(), make()
-        trainer = Trainer(optimizer, sphere, generations=2, checkpointer=Checkpointer(tmp_path))
-        trainer.resume()
-        trainer.run()
-        Trainer(whole, sphere, generations=2).run()
-        assert bits(optimizer) == bits(whole)

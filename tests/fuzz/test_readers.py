@@ -133,18 +133,6 @@ def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) ->
     fuzz(check, count, content=changed(values), sign=st.booleans())
 
 
-@examples(60, 3000)
-def test_damaged_bytes_of_a_checkpoint(tmp_path: Path, count: int) -> None:
-    path = tmp_path / "checkpoint-000001.json"
-    write_checkpoint(path, 1, {"mean": torch.ones(2, 3)})
-
-    def check(content: bytes) -> None:
-        path.write_bytes(content)
-        check_file(path, read_checkpoint, (CheckpointError,))
-
-    fuzz(check, count, content=damaged(path.read_bytes()))
-
-
 def solution(pieces_known: int = 1) -> Solution:
     values = torch.zeros(1 << 16, 1 if pieces_known == 1 else 8, dtype=torch.float64)
     values[:3, :7] = torch.tensor([[7.0], [6.5], [1.0]])

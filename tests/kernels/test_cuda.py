@@ -70,15 +70,6 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     assert find_nvcc().path == at_home
 
 
-def test_nvcc_of_the_major_version_of_torch_is_preferred(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
-    packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
-    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "12.8")
-
-    assert find_nvcc("13.0").path == packaged
-    assert find_nvcc("12.6").path == on_path
-    assert find_nvcc("11.8").path == on_path
-
-
 def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNvcc) -> None:
     with pytest.raises(
         CompilerMissingError, match=r"no nvcc found .*pip install 'cuda-toolkit\[nvcc,cccl\]==13\.2\.\*'$"

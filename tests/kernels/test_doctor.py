@@ -131,18 +131,6 @@ def test_cuda_works_where_the_operator_ran_on_the_gpu(
     assert capsys.readouterr().out.endswith("device cuda: works here\n")
 
 
-def test_a_distribution_of_the_same_name_is_named(
-    cache_folder: Path, monkeypatch: pytest.MonkeyPatch, no_operator: None
-) -> None:
-    assert finding(doctor.examine(), "package").works
-
-    monkeypatch.setattr("importlib.metadata.version", lambda name: {"kernels": "0.4.1"}[name])
-    found = finding(doctor.examine(), "package")
-    assert not found.works
-    assert "the distribution kernels 0.4.1 is installed" in found.found
-    assert "pip uninstall kernels" in found.remedy
-
-
 def test_an_import_names_a_package_that_hides_this_one(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__init__.py").write_text("from kernels.layer import get_kernel\n")

@@ -179,18 +179,6 @@ def test_torch_generator_governs_calls_without_a_seed(device: str) -> None:
     assert not bool((first == second).any())
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_generator_of_its_own(device: str) -> None:
-    mean, std = parameters(3, device=device)
-    generator = torch.Generator(device).manual_seed(1)
-    first = sample_normal(mean, std, 8, generator=generator)
-    sample_normal(mean, std, 8)
-    second = sample_normal(mean, std, 8, generator=generator)
-    generator.manual_seed(1)
-    assert torch.equal(sample_normal(mean, std, 8, generator=generator), first)
-    assert not torch.equal(first, second)
-
-
 @cuda
 def test_calls_without_a_seed_move_the_generator_on() -> None:
     """As torch's kernels do, so that they and the calls have no number twice."""

@@ -126,26 +126,6 @@ def test_the_plain_case_is_the_others(device: str, dtype: torch.dtype, d: int, n
     assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n])
 
 
-def test_a_generator_gives_a_seed() -> None:
-    d, n = 9, 132
-    mean, std = torch.zeros(d), torch.ones(d)
-    generator = torch.Generator().manual_seed(3)
-    seed = int(torch.randint(0, 2**63 - 1, (1,), generator=generator))
-    x = sample_normal(mean, std, n, generator=generator.manual_seed(3))
-    assert torch.equal(x, noise(d, n, seed=seed))
-
-
-def test_seeds_and_generations_have_no_number_in_common() -> None:
-    """Rounded to float32, some 3 of 16,000 normals come twice; more than 25 with probability 1e-15."""
-    draws = [noise(4, 250, seed=s, generation=g) for s in (0, 1, 2**32, 2**63) for g in (0, 1, 2, 2**32)]
-    assert torch.cat(draws).unique().numel() > 16000 - 25
-    for i, a in enumerate(draws):
-        for b in draws[:i]:
-            assert int((a == b).sum()) <= 1
-            correlation = float((a * b).mean())
-            assert abs(correlation) < 5.5 / math.sqrt(1000)  # 120 of them: error probability 120 * 4e-8
-
-
 @cuda
 @pytest.mark.parametrize(
     ("dtype", "options"),

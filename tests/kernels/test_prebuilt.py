@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,6 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         monkeypatch.setenv("PATH", "")
 
     return remove
-
-
-def another_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the compiler one of another version, which compiles nothing."""
-    path = folder / "other-c++"
-    path.write_text("#!/bin/sh\necho other-c++ 1.0\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("CXX", str(path))
 
 
 def test_a_damaged_library_is_not_used_and_named(
@@ -102,47 +93,6 @@ def test_a_library_of_other_options_is_refused(
 
     assert dataclasses.replace(extension, **change).find() is None
     assert reason in dataclasses.replace(extension, **change).objection()
-
-
-def test_a_library_for_another_torch_is_refused(
-    cache_folder: Path,
-    write_library: Write,
-    no_compiler: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    extension = write_library()
-    extension.build()
-    no_compiler()
-    here = find_torch()
-    monkeypatch.setattr(kernels.build, "find_torch", lambda: dataclasses.replace(here, version="2.99.0"))
-
-    assert extension.find() is None
-    assert extension.objection().endswith(f"was built for torch {here.version}")
-
-
-def test_with_a_compiler_its_own_library_is_built(
-    cache_folder: Path, write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extension = write_library()
-    extension.build()
-    another_compiler(tmp_path, monkeypatch)
-
-    assert extension.find() is None
-
-
-def test_a_usual_folder_that_became_read_only_is_still_used(
-    write_library: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("CEM_TETRIS_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    extension = write_library()
-    library = extension.build()
-    capfd.readouterr()
-    monkeypatch.setattr(cache, "_can_write", lambda folder: False)
-
-    assert extension.find() == extension.build() == library
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,9 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-import tetris.__main__
 from kernels import BuildError, CompilerMissingError, ranks
 from tetris import devices
 from tetris.commands import command_line
-from tetris.feature_sets import feature_label
 from tetris.progress import progress
 
 Script = Callable[..., Any]
@@ -43,19 +41,12 @@ def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
     assert capsys.readouterr().err.endswith(line)
 
 
-def _of_rank_0(error: Exception) -> Exception:
-    error.__cause__ = ranks.RanksError("rank 0 has raised it")
-    return error
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
         (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
         (ValueError("bad input, of all ranks alike"), ""),
-        (ranks.RanksError("one has gone"), ""),
-        (_of_rank_0(OSError("odd")), ""),
     ],
 )
 def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
@@ -148,12 +139,6 @@ def test_seconds_must_be_above_0(text: str) -> None:
         command_line.positive_seconds(text)
 
 
-@pytest.mark.parametrize("text", ["-1", str(1 << 64)])
-def test_seed_must_fit_64_bits(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"got '{text}'"):
-        command_line.seed(text)
-
-
 def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,12 +158,6 @@ def test_auto_takes_a_gpu_where_nvcc_is_there(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.usefixtures("no_gpu")
-def test_auto_without_a_gpu_takes_the_cpu_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert devices.choose_device("auto") == "cpu"
-    assert capsys.readouterr().err == ""
-
-
 @pytest.fixture
 def no_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(cuda: str | None) -> NoReturn:
@@ -195,31 +174,10 @@ def test_auto_leaves_a_gpu_without_nvcc_alone_and_says_why(capsys: pytest.Captur
     assert line == "note: playing on the CPU, not on the GPU: no nvcc found: install the CUDA toolkit"
 
 
-@pytest.mark.usefixtures("no_nvcc")
-def test_cuda_without_nvcc_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(CompilerMissingError, match="no nvcc found: install the CUDA toolkit"):
-        devices.choose_device("cuda")
-
-
 @pytest.mark.usefixtures("no_gpu")
 def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"):
         devices.choose_device("cuda")
-
-
-def test_a_long_list_of_features_is_named_by_its_length() -> None:
-    assert feature_label("dt_full") == "dt_full"
-    assert feature_label("landing_height,holes,bumpiness") == "landing_height,holes,bumpiness"
-    assert feature_label(",".join(f"column_height_{index}" for index in range(10))) == "10 features"
-
-
-def test_the_command_tells_its_version(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["cem-tetris", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        tetris.__main__.main()
-    assert (ended.value.code, capsys.readouterr().out) == (0, f"cem-tetris {tetris.__version__}\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -245,13 +203,6 @@ def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
     ended = script(name, *needed, "--hepl=1")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
-
-
-def test_a_name_is_one_of_those_that_are_known() -> None:
-    read = command_line.one_of("part", ("speed", "training"))
-    assert read("speed") == "speed"
-    with pytest.raises(argparse.ArgumentTypeError, match="got 'sped'; did you mean 'speed'"):
-        read("sped")
 
 
 def test_a_file_name_ends_as_its_kind_does() -> None:

@@ -67,11 +67,6 @@ def test_decisions_are_played_exactly(script: Script, decisions: int) -> None:
     assert measured["decisions"] == decisions
 
 
-def test_seconds_are_kept(script: Script) -> None:
-    (measured,) = _evaluate(script, "dt20", *QUICK, "--seconds", 0.3)
-    assert 0.3 <= measured["seconds"] < 3
-
-
 def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
     weights = [published("dellacherie").weights]
     for known in (1, 2):
@@ -161,22 +156,6 @@ def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, t
     ]
     assert (measured["decisions"], measured["device"], measured["seed"]) == (150, "python", None)
     assert measured["lines"] == sum(step["lines"] for step in replay["steps"])
-
-
-def test_replay_of_a_stream_is_the_recorded_game_of_its_seed(script: Script, tmp_path: Path) -> None:
-    out = tmp_path / "replay.json"
-    _evaluate(script, "dt20", "--seed", RECORDED["seed"], "--decisions", 150, "--replay", out, "--json")
-    assert [list(step.values()) for step in json.loads(out.read_text())["steps"]] == RECORDED["steps"]
-
-
-def test_a_replay_of_games_without_an_end_has_one(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tetris.commands.evaluate.MOST_REPLAY_DECISIONS", 20)
-    out = tmp_path / "replay.json"
-    ended = script("evaluate_tetris", "dt20", "--games", 1_000_000_000, "--replay", out)
-    assert len(json.loads(out.read_text())["steps"]) == 20
-    assert "note: --replay ends at 20 decisions, the most that it records" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,17 +78,6 @@ def test_a_plot_names_its_axes_with_units_and_its_stages(
         assert f">{text}" in drawn
 
 
-def test_without_matplotlib_a_plot_is_one_line_with_the_remedy(
-    script: Script, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    ended = script("report_tetris", folder, "--plot", tmp_path / "a.png")
-    assert ended.status == 2
-    (line,) = ended.err.splitlines()
-    assert line.endswith('pip install -e ".[plot]"')
-    assert script("report_tetris", folder).status == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -119,15 +107,6 @@ def test_a_run_before_its_first_generation_is_refused(script: Script, folder: Pa
     ended = script("report_tetris", folder)
     assert ended.status == 2
     assert "expected a run of at least one generation in" in ended.err
-
-
-def test_a_line_that_is_being_written_is_left_out(script: Script, folder: Path) -> None:
-    metrics = folder / "metrics.jsonl"
-    script("report_tetris", folder)
-    whole = (folder / "report.html").read_bytes()
-    metrics.write_text(metrics.read_text() + metrics.read_text().splitlines()[-1][:50])
-    assert script("report_tetris", folder).status == 0
-    assert (folder / "report.html").read_bytes() == whole
 
 
 @pytest.mark.parametrize(

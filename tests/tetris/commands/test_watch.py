@@ -20,10 +20,9 @@ from typing import Any
 
 import pytest
 
-from tetris import LinearController, Rules, published, rollout
+from tetris import Rules, published, rollout
 from tetris.commands import exports as _exports
 from tetris.commands import show as _show
-from tetris.controller import resolve
 from tetris.replay import Replay
 
 Script = Callable[..., Any]
@@ -79,11 +78,6 @@ def test_a_game_is_the_one_that_the_engines_play(
     assert replay.controller == published("bcts")
 
 
-def test_without_arguments_the_best_controller_plays(script: Script, tmp_path: Path) -> None:
-    replay = Replay.load(recorded(script, tmp_path, "--decisions", 5))
-    assert (replay.controller, replay.rules, replay.seed) == (resolve("best"), Rules(), 12345)
-
-
 def test_a_pipe_gets_plain_frames(script: Script) -> None:
     ended = script("watch_tetris", *SMALL, "--decisions", 40)
     assert (ended.status, ended.err) == (0, "")
@@ -94,19 +88,6 @@ def test_a_pipe_gets_plain_frames(script: Script) -> None:
     assert re.fullmatch(r"piece 1 [A-Z], next [A-Z], lines 0, games over 0", first[0])
     assert first[-2].startswith("landing_height ")
     assert re.fullmatch(r"value -?[\d.]+, margin [\d.]+", first[-1])
-
-
-def test_what_knows_the_next_piece_is_explained_by_both(script: Script) -> None:
-    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--pieces-known", 2)
-    margins = [float(text) for text in re.findall(r"margin (-?[\d.]+)", ended.out)]
-    assert len(margins) > 10
-    assert min(margins) >= 0  # of the board after the first piece alone it would often be negative
-
-
-def test_games_are_played_until_so_many_have_ended(script: Script, tmp_path: Path) -> None:
-    replay = Replay.load(recorded(script, tmp_path, *SMALL, "--games", 3))
-    *_, last = replay.after_states()
-    assert (replay.games, last.game_over) == (3, True)
 
 
 def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
@@ -157,19 +138,6 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     assert len(Replay.load(file).placements) == 20
 
 
-def test_a_run_folder_that_is_named_by_where_it_lies_is_called_by_its_name(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "run"
-    (folder / "inside").mkdir(parents=True)
-    LinearController("holes", (-1.0,), Rules(6, 6)).save(folder / "controller.json")
-    page = tmp_path / "a.html"
-    for place, source in ((folder, "."), (folder / "inside", "..")):
-        monkeypatch.chdir(place)
-        assert script("watch_tetris", source, *SMALL, "--decisions", 3, "--html", page).status == 0
-        assert "<title>run</title>" in page.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("how", [(), ("--html", "{folder}/a.html")])
 def test_a_replay_without_placements_is_one_line_and_status_2(
     script: Script, tmp_path: Path, how: tuple[str, ...]
@@ -196,19 +164,6 @@ def test_what_was_played_until_a_signal_is_written(
     assert replay == whole
     assert len(list(replay.after_states())) == 20
     assert page.exists()
-
-
-def test_a_second_ctrl_c_while_playing_ends_it_at_once(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def twice(*arguments: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(_show, "decisions", twice)
-    ended = script("watch_tetris", "--games", 1, "--replay", tmp_path / "game.json")
-    assert (ended.status, ended.err) == (130, "interrupted\n")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

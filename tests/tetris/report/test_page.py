@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from sample_runs import make_run
 
-from tetris.replay import Replay
-from tetris.report.data import GAME_DECISIONS, MOST_POINTS, recorded_game, shown_places
+from tetris.report.data import MOST_POINTS, shown_places
 from tetris.report.page import comparison_page, report_page
 from tetris.training.run_record import RunRecord, load_run
 
@@ -133,14 +132,6 @@ def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> Non
     ]
 
 
-def test_game_is_the_same_each_time_and_what_the_controller_plays(run: RunRecord) -> None:
-    game = recorded_game(run)
-    assert game == recorded_game(run)
-    assert (len(game.placements), game.rules, game.seed) == (GAME_DECISIONS, run.recipe.rules, 12345)
-    assert game.controller == run.controller
-    assert Replay.from_dict(game.to_dict()) == game
-
-
 def test_a_long_run_is_thinned_out_and_the_page_stays_small(run: RunRecord) -> None:
     long = longer(run, 3000)
     places = shown_places(long)
@@ -211,16 +202,3 @@ def test_estimates_stand_in_the_table_and_the_tile_of_their_board(tmp_path: Path
     assert "estimated; 95 %: 346 M – 383 M" in page
     assert "importance splitting estimates" in page
     assert "Board 10x10, published rule, pieces uniform" in page
-
-
-def test_an_estimate_that_lacks_something_is_named(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "mine", estimated=True)
-    file = folder / "controller.json"
-    values = json.loads(file.read_text())
-    del values["provenance"]["estimates"][0]["estimates"]
-    file.write_text(json.dumps(values))
-    with pytest.raises(
-        ValueError,
-        match=r"mine/controller.json: provenance.estimates\[0\]: expected estimates to be a number",
-    ):
-        load_run(folder)

@@ -14,7 +14,7 @@ from sample_runs import make_run
 
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
-from tetris.training.run_record import RunRecord, load_run
+from tetris.training.run_record import load_run
 
 pytestmark = pytest.mark.slow
 
@@ -72,29 +72,6 @@ def test_a_tap_reads_a_swipe_zooms_and_a_button_shows_all(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_mouse_drags_to_zoom_and_a_double_click_shows_all(
-    run: Path, tmp_path: Path, browser_page: Page
-) -> None:
-    page = browser_page
-    write_report(tmp_path / "page.html", [load_run(run)])
-    page.open(tmp_path / "page.html", READY)
-    chart = "[data-chart=learning]"
-
-    def mouse(kind: str, point: tuple[float, float], clicks: int = 1) -> None:
-        held = {"button": "left", "buttons": 1, "clickCount": clicks}
-        page.call("Input.dispatchMouseEvent", type=kind, x=point[0], y=point[1], **held)
-
-    start, end = at(page, chart, 0.05, 0.5)
-    mouse("mousePressed", start)
-    mouse("mouseMoved", end)
-    mouse("mouseReleased", end)
-    assert told(page, chart).startswith("generation 6 (")
-    for clicks in (1, 2):
-        mouse("mousePressed", end, clicks)
-        mouse("mouseReleased", end, clicks)
-    assert told(page, chart).startswith("generation 12 (")
-
-
 def test_the_values_are_a_csv_file_in_the_page(run: Path, tmp_path: Path, browser_page: Page) -> None:
     write_report(tmp_path / "page.html", [load_run(run)])
     browser_page.open(tmp_path / "page.html", READY)
@@ -140,17 +117,6 @@ def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_told(
             for line, curve in zip(lines, curves, strict=True):
                 assert (f": {which} value at " in line) == (curve[place] != outer), (line, curves)
                 assert (" on 5x" in line) == (curve[place] == outer)
-
-
-def test_a_median_ends_where_the_shortest_of_its_runs_does(tmp_path: Path, browser_page: Page) -> None:
-    runs = [load_run(make_run(tmp_path / f"seed{seed}", **LONG, seed=seed)) for seed in (1, 2, 3)]
-    runs[0] = RunRecord(runs[0].name, runs[0].recipe, runs[0].metrics[:5], runs[0].controller)
-    other = load_run(make_run(tmp_path / "other", **LONG, population=6))
-    write_report(tmp_path / "page.html", [*runs, other], "generation")
-    browser_page.open(tmp_path / "page.html", READY)
-    first, group, single = told(browser_page, "[data-chart=curves]").split("\n")
-    assert (first, group) == ("generation 12", "seed1 and 2 more: last value at 5")
-    assert single.endswith("lines per game")
 
 
 def test_an_error_of_a_folder_is_a_notice_on_its_page_until_it_is_whole_again(

@@ -16,8 +16,6 @@ from tetris.view.images import (
     EMPTY,
     FALLING,
     FULL,
-    GHOST,
-    HINT,
     PAGE,
     PALETTE,
     STACK,
@@ -56,17 +54,6 @@ def test_rows_that_will_go_are_lit(shown: list[Scene]) -> None:
     scene = next(scene for scene in shown if scene.full)
     drawn = kinds(scene_board(scene, 1))
     assert tuple(np.flatnonzero((drawn == FULL).all(axis=1))) == scene.full
-
-
-def test_a_falling_piece_casts_its_ghost_and_the_hint_is_outlined(shown: list[Scene]) -> None:
-    first = shown[0]
-    placements = [scene.after for scene in shown if scene.after.shape.piece == 0]
-    drawn = kinds(
-        board_picture(first.cells, 1, height=8, falling=first.after, row=8, ghost=True, hint=placements[0])
-    )
-    assert (drawn[8:] == FALLING + first.after.shape.piece).sum() == 4
-    assert (drawn[:8] == GHOST).sum() == 4
-    assert (drawn == HINT).any()
 
 
 @pytest.mark.parametrize("cell", [2, 5, 12])
@@ -122,11 +109,6 @@ def test_text_is_drawn_by_the_pixel() -> None:
 )
 def test_text_beyond_the_font_is_drawn_as_near_as_can_be(text: str, drawn: str) -> None:
     assert np.array_equal(text_pixels(text, 2), text_pixels(drawn, 2))
-
-
-def test_every_character_of_ascii_has_a_glyph_of_its_own() -> None:
-    characters = [chr(code) for code in range(32, 127) if not chr(code).islower()]
-    assert len({text_pixels(character, 1).tobytes() for character in characters}) == len(characters)
 
 
 @pytest.mark.parametrize(

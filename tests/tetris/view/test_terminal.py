@@ -24,8 +24,8 @@ from tetris.piece_stream import PieceStream
 from tetris.view.game_view import GameTracker, Scene, scenes
 from tetris.view.human_player import HumanPlayer
 from tetris.view.screen import Look, Race, is_shown, least_size, screen
-from tetris.view.terminal import Terminal, color_depth, is_interactive, parse_keys
-from tetris.view.watcher import SPEEDS, Watcher
+from tetris.view.terminal import Terminal, is_interactive, parse_keys
+from tetris.view.watcher import Watcher
 
 RULES = Rules(6, 6)
 DT20 = published("dt20")
@@ -129,20 +129,6 @@ def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> 
     assert person.text().startswith("\x1b[?1049h\x1b[?25l")
     assert "margin" in person.text()
     assert watcher.paused
-
-
-def test_an_error_and_ctrl_c_give_the_terminal_back(person: Pty) -> None:
-    with pytest.raises(KeyboardInterrupt), Terminal(person.output, person.side):
-        raise KeyboardInterrupt
-    assert termios.tcgetattr(person.side) == person.before
-    person.wait_for_end("\x1b[?25h\x1b[?1049l")
-
-
-def test_the_end_is_shown_until_it_is_quit(person: Pty) -> None:
-    typed(person, ("the end", "q"))
-    with Terminal(person.output, person.side) as terminal:
-        Watcher(terminal, shown(40), DT20, [], SPEEDS[-1]).run()
-    assert "pieces 40 " in ESCAPES.sub("", person.text())
 
 
 def test_a_new_size_is_drawn_anew(person: Pty) -> None:
@@ -282,46 +268,6 @@ def test_a_window_that_is_too_small_is_told_the_size_that_is_enough(rules: Rules
         assert is_shown(rules, size, depth) == (columns == lines == 0) == (drawn[-1] == "keys")
         told = f"{least.columns} x {least.lines} needed"
         assert (told in " ".join(drawn)) != is_shown(rules, size, depth)
-
-
-def test_no_piece_is_placed_unseen(person: Pty) -> None:
-    person.resize(9, 4)
-
-    def grow_and_quit() -> None:
-        try:
-            person.wait_for("small")
-            person.press(" ch")
-            time.sleep(0.5)
-            person.resize(80, 24)
-            person.wait_for("pieces 0 ")
-            person.press(" ")
-            person.wait_for("pieces 1 ")
-            person.resize(9, 4)
-            time.sleep(0.5)
-        finally:
-            person.press("q")
-
-    threading.Thread(target=grow_and_quit, daemon=True).start()
-    with Terminal(person.output, person.side) as terminal:
-        player = HumanPlayer(terminal, RULES, PieceStream(RULES, 3, 0), DT20, ["you"])
-        player.run()
-    assert (len(player.played), player.in_order) == (1, True)
-    assert re.match(r"0 lines with 1 piece in ", player.summary())
-
-
-def terminal_with(encoding: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-
-
-def test_colours_are_those_that_terminal_and_person_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("NO_COLOR", "COLORTERM"):
-        monkeypatch.delenv(variable, raising=False)
-    assert color_depth(terminal_with("utf-8")) == 8
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    assert color_depth(terminal_with("utf-8")) == 24
-    assert color_depth(terminal_with("latin-1")) == 0
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert color_depth(terminal_with("utf-8")) == 0
 
 
 def test_a_pipe_and_a_dumb_terminal_are_no_screen(
