@@ -41,10 +41,6 @@ def run(title: str) -> dict[str, Any]:
     return names
 
 
-def test_each_section_has_one_program() -> None:
-    assert len(PROGRAMS) == TEXT.count("\n## ") == TEXT.count("\n```python\n")
-
-
 def test_a_function_in_numpy_is_minimised() -> None:
     result = run("The optimiser on a function of yours")["result"]
     assert result.x.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)

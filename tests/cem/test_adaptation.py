@@ -43,13 +43,12 @@ def minimised(search, objective, generations):
 
 
 @pytest.mark.parametrize("about", ["old_mean", "new_mean", "new_mean_unbiased"])
-@pytest.mark.parametrize("maximize", [True, False])
-def test_the_full_covariance_is_that_of_the_elites_as_numpy_computes_it(about, maximize):
-    search = make("full", num_elites=12, maximize=maximize, **{**CLASSIC, "variance_about": about})
+def test_the_full_covariance_is_that_of_the_elites_as_numpy_computes_it(about):
+    search = make("full", num_elites=12, **{**CLASSIC, "variance_about": about})
     candidates = search.ask()
     fitness = ellipsoid(candidates, 10.0, rotation(5))
     search.tell(fitness)
-    order = np.argsort(-fitness.numpy() if maximize else fitness.numpy(), kind="stable")[:12]
+    order = np.argsort(fitness.numpy(), kind="stable")[:12]
     elites = candidates.numpy()[order]
     if about == "old_mean":
         expected = (elites - 1.0).T @ (elites - 1.0) / 12
@@ -73,16 +72,13 @@ def test_covariance_is_smoothed_floored_and_gets_extra_variance():
     assert (search.std >= 0.9 - 1e-12).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_candidates_have_the_covariance_of_the_search(dtype):
+def test_candidates_have_the_covariance_of_the_search():
     # An entry of a sample covariance of n draws has a standard error below sqrt(2 / n) of the variances:
     # one of 9 is beyond 5 of them with a probability below 6e-6.
-    search = make("full", dim=3, population_size=50, dtype=dtype)
+    search = make("full", dim=3, population_size=50)
     minimised(search, lambda x: ellipsoid(x, 10.0, rotation(3)), 3)
     expected, std = search.covariance.double(), search.std.double()
-    drawn = CrossEntropyMethod(
-        search.mean, 1.0, 40_000, maximize=False, covariance="full", seed=5, dtype=dtype
-    )
+    drawn = CrossEntropyMethod(search.mean, 1.0, 40_000, maximize=False, covariance="full", seed=5)
     drawn._state = drawn.state._replace(factor=search.state.factor)
     found = torch.cov(drawn.ask().double().T)
     assert bool(((found - expected).abs() < 5 * math.sqrt(2 / 40_000) * std[:, None] * std).all())
@@ -100,17 +96,15 @@ def test_a_rotated_ellipsoid_needs_the_full_covariance(kind):
 
 
 @pytest.mark.parametrize("kind", ["paths", "full paths"])
-@pytest.mark.parametrize("condition", [1.0, 1e6])
-def test_paths_solve_the_sphere_and_the_ellipsoid(kind, condition):
+def test_paths_solve_the_ellipsoid(kind):
     search = make(kind, 8, 24, std=0.5)
-    minimised(search, lambda x: ellipsoid(x, condition), 400)
+    minimised(search, lambda x: ellipsoid(x, 1e6), 400)
     assert search.best_fitness < 1e-9
     assert (search.mean.abs() < 1e-3).all()
 
 
-@pytest.mark.parametrize("kind", ["paths", "full paths"])
-def test_the_step_size_grows_on_a_linear_slope(kind):
-    search = make(kind, 5, 20, mean=0.0, std=1e-3)
+def test_the_step_size_grows_on_a_linear_slope():
+    search = make("full paths", 5, 20, mean=0.0, std=1e-3)
     minimised(search, lambda x: x[:, 0], 60)
     assert search.mean[0] < -1.0
     assert search.std.max() > 1.0
@@ -127,8 +121,7 @@ def test_the_step_size_stays_where_nothing_is_better(kind):
     assert abs(float(search.std.amax(-1).log().mean())) < 0.5
 
 
-@pytest.mark.parametrize("kind", ["paths", "full paths"])
-@pytest.mark.parametrize("maximize", [True, False])
+@pytest.mark.parametrize(("kind", "maximize"), [("paths", True), ("full paths", False)])
 def test_failures_are_no_elites(kind, maximize):
     # A sphere of which one half fails: failed candidates move nothing, whatever the direction.
     search = make(kind, 4, 40, mean=2.0, maximize=maximize)
@@ -141,7 +134,7 @@ def test_failures_are_no_elites(kind, maximize):
     assert search.mean.tolist() == pytest.approx([0.5, 0.0, 0.0, 0.0], abs=1e-2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["diagonal", "full paths"])
 def test_one_success_and_a_refused_generation_leave_a_search_that_goes_on(kind):
     search = make(kind, population_size=20)
     minimised(search, lambda x: ellipsoid(x, 1.0), 3)
@@ -161,9 +154,8 @@ def test_one_success_and_a_refused_generation_leave_a_search_that_goes_on(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_dimension_of_std_0_stays_where_it_is(kind, dtype):
-    search = make(kind, 3, std=torch.tensor([1.0, 0.0, 1.0]), mean=0.5, dtype=dtype)
+def test_a_dimension_of_std_0_stays_where_it_is(kind):
+    search = make(kind, 3, std=torch.tensor([1.0, 0.0, 1.0]), mean=0.5)
     for _ in range(25):
         candidates = search.ask()
         assert (candidates[:, 1] == 0.5).all()
@@ -171,17 +163,7 @@ def test_a_dimension_of_std_0_stays_where_it_is(kind, dtype):
     assert search.best_fitness == pytest.approx(0.25, abs=1e-3)
 
 
-def test_repaired_candidates_may_move_a_dimension_without_width():
-    search = CrossEntropyMethod(
-        torch.ones(3), torch.tensor([0.5, 0.5, 0.0]), 20, maximize=False, seed=1, paths=True
-    )
-    for _ in range(40):
-        x = torch.nn.functional.normalize(search.ask(), dim=-1)
-        search.tell((x - torch.tensor([0.6, 0.8, 0.0])).square().sum(-1), x)
-    assert float(search.std.max()) < 1.0
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["diagonal", "full paths"])
 def test_maximising_is_minimising_the_negative(kind):
     one, other = make(kind), make(kind, maximize=True)
     for _ in range(10):
@@ -191,9 +173,8 @@ def test_maximising_is_minimising_the_negative(kind):
     assert torch.equal(one.covariance, other.covariance)
 
 
-@pytest.mark.parametrize("elites", [3, 4])
-def test_a_singular_covariance_has_a_factor(elites):
-    y = torch.randn(elites, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+def test_a_singular_covariance_has_a_factor():
+    y = torch.randn(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     covariance = y.T @ y
     factor = factorised(covariance, torch.zeros(6, 6, dtype=torch.float64))
     torch.testing.assert_close(factor @ factor.T, covariance, rtol=1e-6, atol=1e-6)
@@ -209,20 +190,18 @@ def test_what_has_no_factor_keeps_the_old_one():
     torch.testing.assert_close(both[1], good)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_search_that_runs_off_to_infinity_stays_finite(kind, dtype):
-    search = make(kind, 3, 20, dtype=dtype)
+@pytest.mark.parametrize("kind", ["diagonal", "full paths"])
+def test_a_search_that_runs_off_to_infinity_stays_finite(kind):
+    search = make(kind, 3, 20, dtype=torch.float32)
     minimised(search, lambda x: x[:, 0], 1000)
     assert search.mean.isfinite().all()
     assert search.std.isfinite().all()
     assert search.mean[0] < -1e30
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_search_without_width_stays_where_it_is(kind, dtype):
-    search = make(kind, 3, std=0.0, dtype=dtype)
+@pytest.mark.parametrize("kind", ["diagonal", "full paths"])
+def test_a_search_without_width_stays_where_it_is(kind):
+    search = make(kind, 3, std=0.0)
     minimised(search, lambda x: ellipsoid(x - 3.0, 1.0), 20)
     assert search.mean.tolist() == [1.0] * 3
     assert search.std.tolist() == [0.0] * 3

@@ -59,28 +59,12 @@ class TestMetricsWriter:
         plain, whole = (json.loads((tmp_path / f"{name}.jsonl").read_text()) for name in ("without", "with"))
         assert whole == {**plain, "mean": [1.0, -2.0], "std": [0.5, 0.0]}
 
-    def test_a_metric_cannot_take_the_name_of_the_distribution(self, tmp_path):
-        writer = MetricsWriter(tmp_path / "m.jsonl", distribution=True)
-        writer.on_start(RunPlan(0, None, None))
-        told = replace(record(1, std=3.0), distribution=(torch.zeros(1), torch.ones(1)))
-        with pytest.raises(ValueError, match="expected metrics under names of their own, got std"):
-            writer.on_generation(told)
-        writer.on_end()
-
-    def test_lines_are_there_as_soon_as_they_are_written(self, tmp_path):
-        writer = MetricsWriter(tmp_path / "m.jsonl")
-        writer.on_start(RunPlan(0, None, None))
-        for generation in (1, 2, 3):
-            writer.on_generation(record(generation))
-            assert generations(tmp_path / "m.jsonl")[-1] == generation
-        writer.on_end()
-
     def test_a_resumed_run_cuts_off_what_it_will_write_again(self, tmp_path):
         write(tmp_path / "m.jsonl", [1, 2, 3, 4, 5])
         write(tmp_path / "m.jsonl", [4, 5, 6], start=3)
         assert generations(tmp_path / "m.jsonl") == [1, 2, 3, 4, 5, 6]
 
-    @pytest.mark.parametrize("torn", ['{"generation": 3, "be', '{"generation": 3}', "\xff"])
+    @pytest.mark.parametrize("torn", ['{"generation": 3, "be', "\xff"])
     def test_a_torn_last_line_is_dropped(self, tmp_path, torn, recwarn):
         write(tmp_path / "m.jsonl", [1, 2])
         with (tmp_path / "m.jsonl").open("a", encoding="latin-1") as file:
@@ -90,9 +74,7 @@ class TestMetricsWriter:
         assert [path.name for path in tmp_path.iterdir()] == ["m.jsonl"]
         assert not recwarn.list
 
-    @pytest.mark.parametrize(
-        "line", ["", "[]", '{"x": 1}', '{"generation": 2, "be', '{"generation": 9}', "\xff"]
-    )
+    @pytest.mark.parametrize("line", ["[]", '{"generation": 2, "be', '{"generation": 9}'])
     def test_of_a_damaged_file_all_readable_lines_are_kept(self, tmp_path, line):
         path = tmp_path / "m.jsonl"
         write(path, [1, 2, 3, 4, 5, 6])
@@ -107,17 +89,6 @@ class TestMetricsWriter:
         (warning,) = told
         assert str(warning.message) == f"{path}: line 2 is damaged; the old file is {aside}"
 
-    def test_a_line_that_the_check_refuses_is_damaged(self, tmp_path):
-        def check(record):
-            if record["games"] == 20:
-                raise ValueError("expected other games")
-
-        path = tmp_path / "m.jsonl"
-        write(path, [1, 2, 3])
-        problems = MetricsWriter(path, check=check).restore(3)
-        assert problems == [f"{path}: line 2 is damaged; the old file is {path}.damaged"]
-        assert generations(path) == [1, 3]
-
     def test_a_link_is_not_written_through(self, tmp_path):
         (tmp_path / "m.jsonl").symlink_to("mine")
         with pytest.raises(OSError, match=r"of its own, got a link: '.*/m\.jsonl'"):
@@ -128,16 +99,6 @@ class TestMetricsWriter:
         with pytest.warns(RuntimeWarning, match="m.jsonl: the lines after generation 0 are missing"):
             write(tmp_path / "m.jsonl", [8], start=7)
         assert generations(tmp_path / "m.jsonl") == [8]
-
-    def test_records_of_every_tenth_generation_are_no_gap(self, tmp_path, recwarn):
-        write(tmp_path / "m.jsonl", [10, 20, 30, 35])
-        write(tmp_path / "m.jsonl", [], start=35)
-        assert not recwarn.list
-
-    def test_a_fresh_run_starts_with_an_empty_file(self, tmp_path):
-        write(tmp_path / "m.jsonl", [1, 2, 3])
-        write(tmp_path / "m.jsonl", [], start=0)
-        assert (tmp_path / "m.jsonl").read_text() == ""
 
     def test_numbers_that_json_has_not_become_null(self, tmp_path):
         writer = MetricsWriter(tmp_path / "m.jsonl")
@@ -218,17 +179,6 @@ class TestProgressBar:
         assert "left" not in self.play(io.StringIO(), plan, 1)
         assert "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
 
-    def test_records_may_be_of_every_tenth_generation(self, monkeypatch):
-        text = self.play(io.StringIO(), RunPlan(0, 100, None), 50, every=10, interval_s=0.0)
-        assert "00:10 left" in text.splitlines()[-1]  # 2 s a record
-        monkeypatch.setenv("TERM", "xterm")
-        assert "50/100" in self.play(Terminal(), RunPlan(0, 100, None), 50, every=10).split("\r")[-1]
-
-    def test_numbers_are_written_as_asked_for(self):
-        assert "best 1 k, elites 1 k" in self.play(
-            io.StringIO(), RunPlan(0, 1, None), 1, number=lambda fitness: f"{fitness / 1000:.0f} k"
-        )
-
     def test_a_long_generation_gets_a_line_in_a_log_when_it_is_asked_for_one(self):
         file = io.StringIO()
         bar = ProgressBar(file=file, interval_s=0.0)
@@ -236,23 +186,13 @@ class TestProgressBar:
         bar.tick()
         assert file.getvalue() == "generation 5/20 goes on, 0 s so far\n"
 
-    @pytest.mark.parametrize(("total", "shown"), [(10, "5/10"), (None, "5/?")])
-    def test_a_terminal_gets_a_bar(self, monkeypatch, total, shown):
+    def test_a_terminal_gets_a_bar(self, monkeypatch):
         monkeypatch.setenv("TERM", "xterm")
-        text = self.play(Terminal(), RunPlan(2, total, None), 3)
+        text = self.play(Terminal(), RunPlan(2, 10, None), 3)
         assert "\r" in text
         last = text.split("\r")[-1]
-        assert shown in last
+        assert "5/10" in last
         assert "best 1234.5, elites 617.25, 12.3M lines/s" in last
-
-    def test_a_dumb_terminal_gets_the_lines_of_a_log(self, monkeypatch):
-        monkeypatch.setenv("TERM", "dumb")
-        text = self.play(Terminal(), RunPlan(0, 3, None), 3)
-        assert "\r" not in text
-        assert len(text.splitlines()) == 2
-
-    def test_a_run_without_generations_prints_nothing_in_a_log(self):
-        assert self.play(io.StringIO(), RunPlan(5, 5, None), 0) == ""
 
     @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
     def test_a_terminal_that_was_closed_does_not_end_the_run(self, monkeypatch, kind):
@@ -266,24 +206,3 @@ class TestProgressBar:
         bar.on_generation(record(1))
         bar.tick()
         bar.on_end()
-
-    @pytest.mark.parametrize("closed", [True, False])
-    def test_neither_does_a_closed_file_or_a_program_without_stderr(self, monkeypatch, closed):
-        file = io.StringIO()
-        if not closed:
-            monkeypatch.setattr("sys.stderr", None)
-        bar = ProgressBar(file=file if closed else None, interval_s=0.0)
-        file.close()
-        bar.on_start(RunPlan(0, 2, None))
-        bar.on_generation(record(1))
-        bar.tick()
-        bar.on_end()
-
-    def test_stderr_is_looked_up_when_the_run_starts(self, capsys):
-        bar = ProgressBar()
-        bar.on_start(RunPlan(0, 1, None))
-        bar.on_generation(record(1))
-        bar.on_end()
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert captured.err.startswith("generation 1/1, best 1,")

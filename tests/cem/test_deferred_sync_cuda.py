@@ -77,41 +77,6 @@ def test_a_copy_brings_all_shapes_dtypes_and_devices():
 
 
 @pytest.mark.timing
-def test_a_copy_holds_what_was_there_when_it_was_queued(sleep):
-    tensor = torch.ones(5, device="cuda")
-    HostCopy({"x": tensor}).values()  # from now on there is page-locked memory for it
-    sleep(0.2)
-    copy = HostCopy({"x": tensor})
-    tensor.zero_()
-    assert not copy.ready
-    assert copy.values()["x"].tolist() == [1.0] * 5
-    assert copy.ready
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_snapshot_says_what_the_search_says(dtype):
-    optimizer = make(dtype=dtype, smoothing=0.8)
-    for _ in range(3):
-        step(optimizer)
-    snapshot = optimizer.snapshot()
-    state = snapshot.state_dict()
-    for name in ("mean", "std", "best", "elite_fitness"):
-        assert torch.equal(state[name], getattr(optimizer, name).cpu())
-        assert state[name].device.type == "cpu"
-        assert not state[name].is_pinned()
-    assert snapshot.statistics() == pytest.approx(
-        {
-            "best_fitness": optimizer.best_fitness,
-            "generation_best": float(optimizer.elite_fitness[0]),
-            "elite_mean": float(optimizer.elite_fitness.mean()),
-            "elite_threshold": float(optimizer.elite_fitness[-1]),
-            "std_mean": float(optimizer.std.mean()),
-        },
-        rel=1e-6,
-    )
-
-
-@pytest.mark.timing
 def test_a_snapshot_does_not_wait_and_is_read_before_what_is_queued_behind_it(sleep):
     optimizer = make(bounds=(-3.0, 3.0))
     with nobody_waits():
@@ -126,18 +91,6 @@ def test_a_snapshot_does_not_wait_and_is_read_before_what_is_queued_behind_it(sl
     assert not behind.query()
 
 
-def test_a_refused_generation_is_said_by_its_snapshot():
-    optimizer = make()
-    step(optimizer)
-    optimizer.ask()
-    optimizer.tell(torch.full((40,), math.nan, device="cuda"))
-    refused = optimizer.snapshot()
-    step(optimizer)
-    optimizer.check()
-    with pytest.raises(ValueError, match="got none in generation 2, counted from 1"):
-        refused.check()
-
-
 def test_a_rewound_search_goes_on_bit_for_bit_without_waiting():
     expected, rewound = make(), make()
     with nobody_waits():
@@ -149,19 +102,6 @@ def test_a_rewound_search_goes_on_bit_for_bit_without_waiting():
         for optimizer in (expected, rewound):
             step(optimizer)
     assert bits(rewound.state_dict()) == bits(expected.state_dict())
-
-
-def test_a_run_waits_for_nothing_but_results(tmp_path):
-    trainer = Trainer(
-        make(extra_variance="linear", smoothing=0.8),
-        sphere,
-        generations=5,
-        callbacks=[MetricsWriter(tmp_path / "metrics.jsonl")],
-        checkpointer=Checkpointer(tmp_path),
-    )
-    with nobody_waits():
-        assert trainer.run().generation == 5
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 5
 
 
 def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch):

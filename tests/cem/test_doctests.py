@@ -15,11 +15,3 @@ def test_examples_in_docstrings_run(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0
-
-
-def test_the_optimizer_opens_with_an_example():
-    from cem import CrossEntropyMethod
-
-    heading, program = CrossEntropyMethod.__doc__.splitlines()[2:4]
-    assert heading.strip() == "Examples:"
-    assert program.strip().startswith(">>>")

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from cem import Callback, CrossEntropyMethod, Evaluation, Trainer
+from cem import Evaluation
 from cem.evaluation import Metrics
 
 FITNESS = torch.zeros(6)
@@ -62,20 +62,3 @@ def test_a_metric_keeps_the_value_it_had():
 def test_metrics_that_cannot_be_recorded_are_refused(metrics, rates, message):
     with pytest.raises(ValueError, match=message):
         Evaluation(FITNESS, metrics, rates=rates)
-
-
-def test_rates_are_those_over_the_seconds_of_the_record():
-    records = []
-
-    class Watch(Callback):
-        def on_generation(self, record):
-            records.append(record)
-
-    optimizer = CrossEntropyMethod(torch.zeros(2), 1.0, 6, maximize=True)
-    Trainer(
-        optimizer,
-        lambda x, g: Evaluation(x.sum(dim=1), {"played": 60}, rates=["played"]),
-        generations=2,
-        callbacks=[Watch()],
-    ).run()
-    assert [record.metrics["played/s"] for record in records] == [60 / record.seconds for record in records]

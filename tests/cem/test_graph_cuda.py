@@ -6,7 +6,7 @@ import pytest
 import torch
 from searches import bits
 
-from cem import CrossEntropyMethod, Evaluation, MetricsWriter, Trainer, minimize
+from cem import CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 from cem.functional import ask, init, tell
 from cem.graph import GenerationGraph
 
@@ -21,12 +21,7 @@ OPTIONS = {
         "smoothing": 0.8,
         "mean_averaging": 0.3,
     },
-    "clamp": {"bounds": (-3.0, 3.0)},
-    "reflect": {"bounds": (-3.0, 3.0), "bound_handling": "reflect"},
-    "resample": {"bounds": (-3.0, 3.0), "bound_handling": "resample"},
     "transform": {"bounds": (-3.0, 3.0), "bound_handling": "transform"},
-    "paths": {"paths": True},
-    "full": {"covariance": "full"},
     "full paths": {"covariance": "full", "paths": True},
 }
 
@@ -67,8 +62,9 @@ def test_a_graph_is_refused_on_the_cpu():
 @pytest.mark.cuda
 @cuda
 class TestGraph:
-    @pytest.mark.parametrize("options", OPTIONS)
-    @pytest.mark.parametrize("count", [1, 7])
+    @pytest.mark.parametrize(
+        ("options", "count"), [("default", 1), ("classic", 7), ("transform", 7), ("full paths", 7)]
+    )
     def test_is_the_generations_one_by_one(self, options, count):
         eager, graph = make(options), make(options)
         captured = graph.capture(sphere, count)
@@ -132,16 +128,6 @@ class TestGraph:
                     search.load_state_dict(state)
         assert bits(graph) == bits(eager)
 
-    def test_a_search_that_takes_another_seed_on_loading_is_captured_again(self):
-        whole, other = make(seed=5), make(seed=None)
-        captured = other.capture(sphere)
-        captured()
-        step(whole)
-        other.load_state_dict(whole.state_dict())
-        captured()
-        step(whole)
-        assert bits(other) == bits(whole)
-
     def test_a_replay_does_not_wait(self):
         search = make()
         captured = search.capture(sphere, 2)
@@ -177,8 +163,7 @@ class TestGraph:
         assert graph.fits(twice)
         assert not graph.fits(twice._replace(seed=twice.seed.clone()))
 
-    @pytest.mark.parametrize("record_every", [1, 4])
-    def test_a_trainer_runs_it(self, tmp_path, record_every):
+    def test_a_trainer_runs_it(self, tmp_path):
         outcomes = []
         for graph in (False, True):
             folder = tmp_path / str(graph)
@@ -189,7 +174,7 @@ class TestGraph:
                 lambda x, t: Evaluation(sphere(x, t), {"worst": sphere(x, t).max()}),
                 generations=30,
                 callbacks=[MetricsWriter(folder / "metrics.jsonl")],
-                record_every=record_every,
+                record_every=4,
                 graph=graph,
             ).run()
             assert (result.reason, result.generation) == ("finished", 30)
@@ -197,25 +182,13 @@ class TestGraph:
             figures = [line.split('"seconds"')[0] + line.split('"worst"')[1] for line in lines]
             outcomes.append((bits(search), figures))
         assert outcomes[0] == outcomes[1]
-        assert len(outcomes[0][1]) == {1: 30, 4: 8}[record_every]
-
-    def test_minimize_runs_it(self):
-        results = [
-            minimize(
-                lambda x: x.square().sum(-1), [1.0] * 5, 1.0, seed=1, device="cuda", budget=5000, graph=graph,
-                record_every=5,
-            )
-            for graph in (False, True)
-        ]  # fmt: skip
-        assert torch.equal(results[0].x, results[1].x)
-        assert results[0].history == results[1].history
-        assert results[0].reason == results[1].reason
+        assert len(outcomes[0][1]) == 8
 
 
 @pytest.mark.cuda
 @cuda
 class TestOnAGpu:
-    @pytest.mark.parametrize("options", OPTIONS)
+    @pytest.mark.parametrize("options", ["classic", "transform", "full paths"])
     def test_ask_and_tell_do_not_wait(self, options):
         search = make(options)
         step(search)
@@ -224,7 +197,7 @@ class TestOnAGpu:
                 step(search)
         search.check()
 
-    @pytest.mark.parametrize("options", ["default", "double", "classic", "clamp"])
+    @pytest.mark.parametrize("options", ["double", "classic"])
     def test_a_search_has_the_bits_of_the_cpu(self, options):
         def objective(x, generation):
             return sum((x[..., i] - i).abs() for i in range(x.shape[-1]))
@@ -234,13 +207,14 @@ class TestOnAGpu:
             candidates = expected.ask()
             torch.testing.assert_close(found.ask().cpu(), candidates, rtol=1e-5, atol=1e-5)
             fitness = objective(candidates, 0)
+            fitness[3] = math.nan
             expected.tell(fitness, candidates)
             found.tell(fitness.cuda(), candidates.cuda())
             assert torch.equal(found.mean.cpu(), expected.mean)
             assert torch.equal(found.std.cpu(), expected.std)
             assert torch.equal(found.averaged_mean.cpu(), expected.averaged_mean)
 
-    @pytest.mark.parametrize("options", OPTIONS)
+    @pytest.mark.parametrize("options", ["classic", "full paths"])
     def test_problems_of_a_batch_are_searches_of_their_own(self, options):
         mean, seeds = torch.arange(12.0).view(3, 4) / 4, [5, 2**63 + 9, 7]
         batch = make(options, mean=mean.tolist(), seed=seeds)
@@ -248,35 +222,18 @@ class TestOnAGpu:
         for _ in range(6):
             for search in (batch, *singles):
                 step(search, lambda x, t: sum((x[..., i] - i).square() for i in range(4)))
-        tolerance = 1e-3 if options in ("full", "full paths", "transform", "paths", "resample") else 0.0
+        tolerance = 1e-3 if options == "full paths" else 0.0
         for name in ("mean", "std", "best"):
             expected = torch.stack([getattr(single, name) for single in singles])
             torch.testing.assert_close(getattr(batch, name), expected, rtol=tolerance, atol=tolerance)
 
-    def test_thousands_of_problems_are_solved_side_by_side(self):
-        search = make(mean=torch.ones(2000, 10).tolist(), population_size=100, seed=1)
-        for _ in range(60):
-            step(search)
-        assert int((search.mean.abs().amax(-1) > 1e-3).sum()) == 0
-
-    def test_a_problem_that_fails_leaves_the_others_alone(self):
-        search = make(mean=[[2.0] * 4, [3.0] * 4])
-        fitness = sphere(search.ask(), 0)
-        fitness[0] = math.nan
-        with NoWait():
-            search.tell(fitness)
-        assert search.mean[0].tolist() == [2.0] * 4
-        assert search.mean[1].tolist() != [3.0] * 4
-        search.check()
-
     @pytest.mark.slow
-    @pytest.mark.parametrize("options", ["default", "full paths"])
-    def test_a_generation_compiles(self, options):
+    def test_a_generation_compiles(self):
         def generation(state):
             candidates, state = ask(state)
             return tell(state, candidates, sphere(candidates, state.generation))
 
-        state = make(options).state
+        state = make("full paths").state
         compiled = torch.compile(generation, fullgraph=True)
         found = expected = state
         for _ in range(3):

@@ -7,10 +7,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from searches import CLASSIC, bits
+from searches import bits
 
 from cem import CrossEntropyMethod
-from cem.functional import ask, init, tell
 from cem.noise import LinearNoise
 
 SEARCHES = {
@@ -31,8 +30,8 @@ def step(search, generations=1):
 
 
 class TestNumPy:
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_arrays_come_out_where_an_array_went_in(self, dtype):
+    def test_arrays_come_out_where_an_array_went_in(self):
+        dtype = np.float32
         search = make(np.ones(3, dtype=dtype))
         candidates = search.ask()
         assert isinstance(candidates, np.ndarray)
@@ -54,48 +53,17 @@ class TestNumPy:
             tensor.tell((candidates**2).sum(axis=1))
         assert bits(array) == bits(tensor)
 
-    def test_integers_and_sequences_are_a_start_in_float32(self):
-        assert make(np.ones(3, dtype=int)).ask().dtype == np.float32
-        assert make([1.0, 1.0, 1.0]).ask().dtype == torch.float32
-
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_a_tensor_gives_its_dtype(self, dtype):
-        assert make(torch.ones(3, dtype=dtype)).ask().dtype == dtype
-
-    @pytest.mark.filterwarnings("error")
-    def test_arrays_that_torch_cannot_share_are_copied(self):
-        start, values = np.arange(3.0), np.arange(12.0)
-        plain = make(start)
-        plain.ask(), plain.tell(values)
-        for strange in (
-            lambda x: x[::-1].copy()[::-1],  # a negative stride
-            lambda x: x.astype(">f8"),
-            lambda x: np.broadcast_to(x, x.shape),  # read-only
-        ):
-            search = make(strange(start), dtype=torch.float64)
-            search.ask(), search.tell(strange(values))
-            assert search.mean.tolist() == plain.mean.tolist()
-
-    def test_of_a_batch_of_arrays_the_best_fitness_is_an_array(self):
-        search = make(np.zeros((2, 3)))
-        step(search)
-        assert search.best_fitness.shape == (2,)
-        assert isinstance(search.best_fitness, np.ndarray)
-
     @pytest.mark.parametrize(
-        "change",
+        ("change", "backend", "of_a_tensor", "dim", "size"),
         [
-            lambda array: array.__setitem__((3, 1), 0.0),
-            lambda array: np.clip(array, 0.0, None, out=array),
-            lambda array: np.negative(array, out=array),
-            lambda array: array.sort(axis=0),
+            (lambda array: array.__setitem__((3, 1), 0.0), "cpu", True, 3, 11),
+            (lambda array: np.clip(array, 0.0, None, out=array), "torch", False, 4, 11),
+            (lambda array: np.negative(array, out=array), "cpu", False, 31, 2003),
+            (lambda array: array.sort(axis=0), "torch", True, 32, 2003),
         ],
         ids=["one number", "clipped", "negated", "sorted"],
     )
-    @pytest.mark.parametrize("of_a_tensor", [True, False])
-    @pytest.mark.parametrize("backend", ["cpu", "torch"])
-    @pytest.mark.parametrize(("dim", "size"), [(3, 11), (4, 11), (31, 2003), (32, 2003)])
-    def test_candidates_changed_through_a_view_are_noticed(self, backend, of_a_tensor, change, dim, size):
+    def test_candidates_changed_through_a_view_are_noticed(self, change, backend, of_a_tensor, dim, size):
         mean = torch.zeros(dim) if of_a_tensor else np.zeros(dim)
         search = make(mean, population_size=size, backend=backend)
         candidates = search.ask()
@@ -104,30 +72,13 @@ class TestNumPy:
             search.tell(np.arange(float(size)))
         search.tell(np.arange(float(size)), candidates)
 
-    @pytest.mark.parametrize("backend", ["cpu", "torch"])
-    def test_candidates_changed_in_inference_mode_are_noticed(self, backend):
-        search = make(backend=backend)
+    def test_candidates_changed_in_inference_mode_are_noticed(self):
+        search = make()
         with torch.inference_mode():
             fitness = search.ask().sub_(3.0).square().sum(-1)
             with pytest.raises(ValueError, match="changed in place: pass what was evaluated"):
                 search.tell(fitness)
             search.tell(search.ask().square().sum(-1))
-
-    @pytest.mark.parametrize("of_a_tensor", [True, False])
-    def test_those_of_a_sampler_of_ones_own_are_noticed_too(self, of_a_tensor):
-        noise = torch.Generator().manual_seed(0)  # each call gives others
-
-        def sampler(mean, std, population_size, *, seed, generation):
-            return mean + std * torch.randn(population_size, len(mean), generator=noise, dtype=mean.dtype)
-
-        search = make(torch.zeros(3) if of_a_tensor else np.zeros(3), sampler=sampler)
-        candidates = search.ask()
-        array = candidates.numpy() if of_a_tensor else candidates
-        search.tell(array.sum(-1))
-        array = np.asarray(search.ask())
-        array[0] = 1.0
-        with pytest.raises(ValueError, match="changed in place: pass what was evaluated"):
-            search.tell(array.sum(-1))
 
     def test_a_view_that_changes_nothing_is_allowed(self):
         for options in SEARCHES.values():
@@ -136,21 +87,6 @@ class TestNumPy:
             search.tell((search._asked[0] ** 2).sum(-1))
             step(other)
             assert bits(search) == bits(other)
-
-    def test_candidates_that_are_not_finite_are_not_changed_ones(self):
-        search = make(std=3e38)
-        assert not np.isfinite(search.ask().numpy()).all()
-        search.tell(torch.arange(12.0))
-        assert search.mean.isfinite().all()
-
-    def test_candidates_may_get_a_gradient(self):
-        search, other = make(), make()
-        x = search.ask().requires_grad_()
-        x.square().sum().backward()
-        assert x.grad is not None
-        search.tell(x.square().sum(-1))
-        step(other)
-        assert bits(search) == bits(other)
 
 
 class TestSeed:
@@ -181,9 +117,7 @@ class TestSeed:
         first = {bytes(make(seed=seed, backend=backend).ask().numpy()) for seed in seeds}
         assert len(first) == len(seeds)
 
-    @pytest.mark.parametrize(
-        "seed", [np.array([1, 2**63], dtype=np.uint64), torch.tensor([1, 2]), [1, 2**64 - 1]]
-    )
+    @pytest.mark.parametrize("seed", [np.array([1, 2**63], dtype=np.uint64), [1, 2**64 - 1]])
     def test_a_batch_takes_one_seed_a_problem_in_any_form(self, seed):
         batch = make(torch.ones(2, 3), seed=seed)
         alone = make(torch.ones(3), seed=int(seed[1]))
@@ -216,39 +150,7 @@ class TestStartAgain:
         search.reset(std=3.0)
         assert search.mean.tolist() == [1.0, 2.0, 3.0]
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            ({"mean": [1.0]}, None),
-            ({"mean": [1.0, 2.0]}, r"expected mean of shape \(3,\), got \(2,\)"),
-            ({"mean": [1.0, math.nan, 2.0]}, "expected a finite mean"),
-            ({"std": -1.0}, "expected a finite std >= 0"),
-            ({"mean": [1.0, 2.0, 99.0]}, "expected a mean within the bounds"),
-        ],
-    )
-    def test_a_reset_checks_as_the_constructor_does(self, arguments, message):
-        search = make(bounds=(-9.0, 9.0))
-        step(search)
-        if message is None:
-            search.reset(**arguments)  # one number is broadcast
-            assert search.mean.tolist() == [1.0] * 3
-            return
-        before = bits(search)
-        with pytest.raises(ValueError, match=message):
-            search.reset(**arguments)
-        assert bits(search) == before
-
-    @pytest.mark.parametrize("options", SEARCHES)
-    def test_a_search_after_a_reset_is_a_search(self, options):
-        search = make(**SEARCHES[options])
-        step(search, 5)
-        search.reset()
-        assert torch.allclose(search.mean, torch.tensor([1.0, 2.0, 3.0], dtype=search.dtype))
-        step(search, 30)
-        assert search.best_fitness < 1.0
-
-    @pytest.mark.parametrize("k", [0, 1, 2, 3])
-    @pytest.mark.parametrize("batch", [(), (2,)])
+    @pytest.mark.parametrize(("k", "batch"), [(0, ()), (2, (2,)), (3, ())])
     def test_a_shift_moves_the_plan_forward_and_fills_up_with_the_start(self, k, batch):
         start = torch.arange(3.0).expand(*batch, 3)
         search = make(start, std=2.0)
@@ -269,7 +171,7 @@ class TestStartAgain:
 
 class TestCopies:
     @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-    @pytest.mark.parametrize("options", SEARCHES)
+    @pytest.mark.parametrize("options", ["double", "full paths"])
     def test_a_copy_goes_on_on_its_own_and_the_same(self, options, duplicate):
         search = make(**SEARCHES[options])
         step(search, 2)
@@ -282,22 +184,6 @@ class TestCopies:
         assert bits(twin) == bits(search)
         assert torch.equal(twin.ask(), search.ask())
 
-    def test_the_state_of_a_search_is_pickled(self):
-        search = make(covariance="full", paths=True)
-        step(search)
-        state = pickle.loads(pickle.dumps(search.state))
-        assert torch.equal(state.factor, search.state.factor)
-        assert state.settings == search.state.settings
-
-    def test_memory_of_the_fitness_may_be_used_again(self):
-        search = make()
-        fitness = search.ask().square().sum(-1)
-        search.tell(fitness)
-        expected = fitness.sort().values[: search.num_elites].double()
-        assert torch.equal(search.elite_fitness, expected)  # the first look
-        fitness.zero_()
-        assert torch.equal(search.elite_fitness, expected)
-
     def test_the_elites_are_unknown_where_the_fitness_was_changed_before_the_first_look(self):
         search, same = make(), make()
         fitness = search.ask().square().sum(-1)
@@ -307,23 +193,6 @@ class TestCopies:
         step(same)
         assert torch.equal(search.mean, same.mean)
         assert search.statistics() == same.statistics()
-
-    @pytest.mark.parametrize("kind", ["array", "tensor of an array", "inference tensor"])
-    def test_the_elites_are_known_where_torch_does_not_see_a_change(self, kind):
-        search = make()
-        with torch.inference_mode(kind == "inference tensor"):
-            found = search.ask().square().sum(-1)
-            fitness = found if kind == "inference tensor" else found.numpy()
-            search.tell(torch.from_numpy(fitness) if kind == "tensor of an array" else fitness)
-            expected = torch.as_tensor(fitness).sort().values[: search.num_elites].double()
-            fitness[:] = 0.0
-            assert torch.equal(search.elite_fitness, expected)
-
-    def test_a_copy_knows_the_elites(self):
-        search = make()
-        step(search)
-        copy = pickle.loads(pickle.dumps(search))
-        assert torch.equal(copy.elite_fitness, search.elite_fitness)
 
 
 class TestOtherSizes:
@@ -339,31 +208,6 @@ class TestOtherSizes:
         assert large.generation == 4
         assert large.elite_fitness.shape == (10,)
 
-    @pytest.mark.parametrize("options", SEARCHES)
-    def test_all_parts_of_a_state_are_saved_and_loaded(self, options):
-        whole, other = make(**SEARCHES[options]), make(**SEARCHES[options])
-        step(whole, 3)
-        state = whole.state_dict()
-        assert ("factor" in state, "paths" in state) == (options == "full paths",) * 2
-        other.load_state_dict(state)
-        assert bits(other) == bits(whole)
-        step(whole, 3)
-        step(other, 3)
-        assert bits(other) == bits(whole)
-
-    def test_a_state_of_an_older_version_is_one_of_the_classic_search(self):
-        options = {**CLASSIC, "backend": "torch", "smoothing": 0.8, "std_smoothing": 0.8}
-        search, other = make(**options), make(**options)
-        step(search, 2)
-        state = search.state_dict()
-        kept = ("dim", "maximize", "noise", "smoothing", "bounds", "std_floor", "averaging", "backend")
-        old = {name: state["settings"][name] for name in (*kept, "dtype", "seed")}
-        old |= {"population_size": 12, "num_elites": 3}
-        other.load_state_dict({**state, "settings": old})
-        assert bits(other) == bits(search)
-        with pytest.raises(ValueError, match="expected a state saved with variance_about = 'old_mean'"):
-            make(**{**options, "variance_about": "old_mean"}).load_state_dict({**state, "settings": old})
-
     @pytest.mark.parametrize("part", ["factor", "paths"])
     def test_a_state_without_a_part_or_with_a_damaged_one_is_refused(self, part):
         search = make(**SEARCHES["full paths"])
@@ -377,8 +221,7 @@ class TestOtherSizes:
 
 
 class TestRankingOfIntegers:
-    @pytest.mark.parametrize("maximize", [True, False])
-    @pytest.mark.parametrize("backend", ["cpu", "torch"])
+    @pytest.mark.parametrize(("maximize", "backend"), [(True, "cpu"), (False, "torch")])
     def test_int64_beyond_the_integers_of_float64_is_ranked_exactly(self, maximize, backend):
         # Neighbours above 2**53 are one and the same float64.
         values = 2**62 + torch.tensor([3, 1, 4, 0, 5, 2, 9, 7])
@@ -391,7 +234,7 @@ class TestRankingOfIntegers:
         direct.tell(values - 2**62, candidates)
         assert torch.equal(search.mean, direct.mean)
 
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32])
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.uint8])
     def test_fitness_of_a_small_dtype_is_ranked(self, dtype):
         search = make([0.0], population_size=4, num_elites=2, maximize=True, weights="equal")
         search.tell(torch.tensor([1, 4, 3, 2], dtype=dtype), torch.tensor([[1.0], [4.0], [3.0], [2.0]]))
@@ -407,7 +250,7 @@ class TestExtraVariance:
         assert seen == list(range(len(seen)))
         assert len(seen) >= 200
 
-    @pytest.mark.parametrize("schedule", ["linear:5,10", "hyperbolic:3", "constant:2", "none"])
+    @pytest.mark.parametrize("schedule", ["linear:5,10", "hyperbolic:3"])
     def test_later_generations_have_their_own_variance(self, schedule):
         search = make(
             [0.0], population_size=2, num_elites=2, extra_variance=schedule, dtype=torch.float64,
@@ -416,33 +259,3 @@ class TestExtraVariance:
         for t in range(150):
             search.tell([0.0, 0.0], [[-1.0], [1.0]])
             assert search.std.item() == pytest.approx(math.sqrt(1.0 + search.extra_variance(t)), rel=1e-12)
-
-    def test_a_resumed_search_has_the_variance_of_its_generation(self):
-        whole, other = (make(extra_variance="hyperbolic:3") for _ in range(2))
-        step(whole, 130)
-        other.load_state_dict(whole.state_dict())
-        step(whole, 2)
-        step(other, 2)
-        assert bits(other) == bits(whole)
-
-    def test_a_list_may_be_a_schedule(self):
-        values = [1.0] * 70
-        search = make(extra_variance=values.__getitem__)
-        step(search, 70)
-        with pytest.raises(IndexError):
-            step(search)
-        assert search.generation == 70
-        state = init((1.0, 2.0), 1.0, 12, maximize=False, seed=1, extra_variance=values.__getitem__)
-        assert state.extra_variance.tolist() == values
-
-    def test_a_state_knows_the_variance_of_many_generations(self):
-        options = {"maximize": False, "seed": 1, "extra_variance": "linear:5,100"}
-        search, state = make(**options), init((1.0, 2.0, 3.0), 1.0, 12, **options)
-        for _ in range(200):
-            step(search)
-            candidates, state = ask(state)
-            state = tell(state, candidates, (candidates**2).sum(-1))
-        assert torch.equal(state.std, search.std)
-        assert state.extra_variance[-1] == 0.0
-        constant = init((1.0, 2.0), 1.0, 12, maximize=False, seed=1, extra_variance="constant:2")
-        assert constant.extra_variance.tolist() == [2.0]

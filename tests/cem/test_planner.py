@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
-import warnings
 from typing import Any
 
 import numpy as np
@@ -64,48 +63,10 @@ def steps(planner: Planner, count: int, state: Any = 0.0) -> Tensor:
     return torch.stack([planner.plan(torch.as_tensor(state)) for _ in range(count)])
 
 
-@pytest.mark.parametrize("backend", ["auto", "torch"])
-@pytest.mark.parametrize("execute", ["best", "mean"])
-@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize(("execute", "beta", "backend"), [("best", 0.0, "auto"), ("mean", 1.0, "torch")])
 def test_the_action_comes_near_the_best_one(execute: str, beta: float, backend: str) -> None:
     planner = make(execute=execute, beta=beta, backend=backend, iterations=8)
     assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
-
-
-def test_with_maximize_the_greatest_is_best() -> None:
-    planner = make(lambda state, plans: -quadratic(state, plans), maximize=True, iterations=8)
-    assert torch.allclose(steps(planner, 4)[-1], GOAL, atol=0.05)
-
-
-@pytest.mark.parametrize("backend", ["auto", "torch"])
-def test_a_seed_gives_the_same_actions_again(backend: str) -> None:
-    actions = steps(make(backend=backend), 3)
-    assert torch.equal(steps(make(backend=backend), 3), actions)
-    assert not torch.equal(steps(make(backend=backend, seed=2), 3), actions)
-
-
-def test_without_a_seed_torch_draws_one() -> None:
-    torch.manual_seed(5)
-    first, other = make(seed=None), make(seed=None)
-    torch.manual_seed(5)
-    assert make(seed=None).seed == first.seed != other.seed
-
-
-def test_the_noise_is_another_one_in_every_iteration_step_and_episode() -> None:
-    recorder = Recorder()
-    planner = make(recorder, iterations=2, keep=0.0)
-    for _ in range(3):
-        planner.plan(torch.zeros(()))
-        planner.reset()
-    firsts = [plans[-1].flatten().tolist() for plans in recorder.plans[::2]]
-    assert len({tuple(each) for each in firsts}) == 3
-    assert not torch.equal(recorder.plans[0], recorder.plans[1])
-
-
-def test_torchs_global_generator_is_not_used() -> None:
-    before = torch.get_rng_state()
-    steps(make(), 2)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_plans_lie_within_the_bounds_of_each_dimension() -> None:
@@ -205,19 +166,13 @@ def test_environments_are_planned_for_side_by_side() -> None:
     assert make(cost, num_envs=1).plan(goals[:1]).shape == (1, 2)
 
 
-def test_environments_have_noise_of_their_own() -> None:
-    recorder = Recorder()
-    make(recorder, num_envs=3, iterations=1).plan(torch.zeros(3))
-    assert not torch.equal(recorder.plans[0][0], recorder.plans[0][1])
-
-
 def test_the_first_environment_is_planned_for_as_a_single_one() -> None:
     batch, single = make(num_envs=3), make()
     for _ in range(3):
         assert torch.equal(batch.plan(torch.zeros(3))[0], single.plan(torch.zeros(())))
 
 
-@pytest.mark.parametrize("env_ids", [[1], torch.tensor([False, True, False]), np.array([1])])
+@pytest.mark.parametrize("env_ids", [torch.tensor([False, True, False]), np.array([1])])
 def test_reset_forgets_the_plans_of_the_environments_named(env_ids: Any) -> None:
     recorder = Recorder()
     planner = make(recorder, num_envs=3, iterations=1, num_elites=4, keep=0.5)
@@ -230,14 +185,6 @@ def test_reset_forgets_the_plans_of_the_environments_named(env_ids: Any) -> None
     assert torch.equal(candidate[[0, 2], :-1], mean[[0, 2], 1:])
 
 
-def test_reset_of_no_environment_forgets_nothing() -> None:
-    planner, other = make(num_envs=3), make(num_envs=3)
-    planner.plan(torch.zeros(3)), other.plan(torch.zeros(3))
-    for env_ids in ([], np.array([], dtype=int), torch.zeros(3, dtype=torch.bool)):
-        planner.reset(env_ids)
-    assert torch.equal(planner.plan(torch.zeros(3)), other.plan(torch.zeros(3)))
-
-
 def test_a_numpy_state_gives_a_numpy_action() -> None:
     recorder = Recorder()
     action = make(recorder).plan(np.zeros(3))
@@ -246,50 +193,10 @@ def test_a_numpy_state_gives_a_numpy_action() -> None:
     assert recorder.states[0].dtype == torch.float64  # as it was given
 
 
-def test_an_array_may_be_reversed_swapped_or_read_only() -> None:
-    state = np.array([3.0, -2.0])
-    read_only = np.frombuffer(state.tobytes())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        expected = make().plan(state)
-        for each in (state[::-1].copy()[::-1], state.astype(">f8"), read_only):
-            assert np.array_equal(make().plan(each), expected)
-        make(num_envs=2).reset(np.array([True, False])[::-1])
-        make(num_envs=2).reset(np.array([1], np.uint16))
-
-
-@pytest.mark.parametrize("backend", ["torch", "auto"])
-def test_autocast_changes_no_plan(backend: str) -> None:
-    expected = make(beta=2.0, backend=backend).plan(torch.zeros(()))
+def test_autocast_changes_no_plan() -> None:
+    expected = make(beta=2.0).plan(torch.zeros(()))
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(make(beta=2.0, backend=backend).plan(torch.zeros(())), expected)
-
-
-def test_a_planner_made_in_inference_mode_plans_outside_it() -> None:
-    with torch.inference_mode():
-        planner = make()
-        planner.plan(torch.zeros(()))
-        copied = copy.deepcopy(planner)
-    outside = make()
-    outside.plan(torch.zeros(()))
-    expected = outside.plan(torch.zeros(()))
-    assert torch.equal(planner.plan(torch.zeros(())), expected)
-    assert torch.equal(copied.plan(torch.zeros(())), expected)
-    copied.reset()
-
-
-def test_a_cost_in_numpy_and_float64_plans() -> None:
-    planner = make(lambda state, plans: np.square(plans.numpy()).sum((1, 2)), dtype=torch.float64)
-    assert planner.plan([0.0]).dtype == torch.float64
-
-
-def test_results_are_copies() -> None:
-    planner = make()
-    planner.plan(torch.zeros(())).zero_()
-    planner.mean.zero_(), planner.best_plan.zero_()
-    other = make()
-    other.plan(torch.zeros(()))
-    assert torch.equal(steps(planner, 1), steps(other, 1))
+        assert torch.equal(make(beta=2.0).plan(torch.zeros(())), expected)
 
 
 def test_a_copy_goes_on_as_the_original() -> None:
@@ -301,36 +208,17 @@ def test_a_copy_goes_on_as_the_original() -> None:
         assert torch.equal(steps(each, 2), expected)
 
 
-def test_a_plan_in_inference_mode_leaves_a_planner_that_can_be_reset() -> None:
-    planner = make()
-    with torch.inference_mode():
-        planner.plan(torch.zeros(()))
-    planner.reset()
-    planner.plan(torch.zeros(()))
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"cost": 3}, TypeError, "expected a function for cost, got int"),
-        ({"horizon": 0}, ValueError, "horizon"),
         ({"bounds": (1.0, -1.0)}, ValueError, "expected finite bounds with low < high"),
-        ({"bounds": (-1.0, float("inf"))}, ValueError, "expected finite bounds with low < high"),
         ({"bounds": 1.0}, TypeError, r"expected \(low, high\) for bounds, got 1.0"),
-        ({"bounds": ([0.0] * 3, 1.0)}, ValueError, r"expected bounds\[0\] of shape \(2,\), got \(3,\)"),
         ({"mean": 2.0}, ValueError, "expected a mean within the bounds"),
-        ({"std": -1.0}, ValueError, "std >= 0"),
         ({"num_samples": 3}, ValueError, "num_samples"),
         ({"num_elites": 21}, ValueError, "num_elites"),
-        ({"iterations": 0}, ValueError, "iterations"),
-        ({"keep": 1.5}, ValueError, "keep"),
-        ({"beta": -1.0}, ValueError, "beta"),
-        ({"shrink": 0.5}, ValueError, "shrink"),
         ({"momentum": 1.0}, ValueError, "expected momentum finite and >= 0 and < 1, got 1.0"),
         ({"execute": "last"}, ValueError, "expected 'best' or 'mean' for execute, got 'last'"),
-        ({"maximize": 1}, TypeError, "expected maximize to be a bool, got 1"),
-        ({"seed": -1}, ValueError, "seed"),
-        ({"dtype": torch.float16}, ValueError, "expected torch.float32 or torch.float64"),
         ({"graph": True}, ValueError, "expected backend 'cuda' for graph=True, got"),
     ],
 )
@@ -346,12 +234,6 @@ def test_a_cost_that_changes_the_plans_is_refused() -> None:
 
     with pytest.raises(ValueError, match="expected a cost that leaves plans as they are, got them changed"):
         Planner(cost, 5, 2, (-1.0, 1.0)).plan(torch.zeros(()))
-
-
-def test_noise_of_any_colour_is_finite() -> None:
-    matrix = coloring_matrix(30, 450.0)
-    assert matrix.isfinite().all()
-    torch.testing.assert_close(matrix.square().sum(1), torch.ones(30, dtype=torch.float64))
 
 
 def test_wrong_shapes_of_states_and_costs_are_refused() -> None:
@@ -384,8 +266,7 @@ def test_a_compiled_cost_gives_the_same_plan(monkeypatch: pytest.MonkeyPatch, ba
     assert torch.allclose(steps(make(compile=True), 2), steps(make(), 2), atol=1e-5)
 
 
-@pytest.mark.parametrize("length", [1, 2, 7, 30])
-@pytest.mark.parametrize("beta", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize(("length", "beta"), [(1, 2.5), (7, 0.0), (30, 1.0)])
 def test_coloured_noise_has_the_spectrum_that_is_asked_for(length: int, beta: float) -> None:
     matrix = coloring_matrix(length, beta)
     covariance = matrix @ matrix.T
@@ -400,7 +281,7 @@ def test_coloured_noise_has_the_spectrum_that_is_asked_for(length: int, beta: fl
 
 
 @cuda
-@pytest.mark.parametrize("options", [{}, {"beta": 1.0, "shrink": 1.5}, {"num_envs": 3}, {"execute": "mean"}])
+@pytest.mark.parametrize("options", [{"beta": 1.0, "shrink": 1.5}, {"num_envs": 3}])
 def test_a_graph_finds_what_single_launches_find(options: dict[str, Any]) -> None:
     state = torch.zeros(3, device="cuda")
     eager, graph = (make(device="cuda", graph=graph, **options) for graph in (False, True))

@@ -6,10 +6,9 @@ import torch
 from cem import CrossEntropyMethod
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_none_of_200_searches_on_the_sphere_collapses(dtype):
+def test_none_of_200_searches_on_the_sphere_collapses():
     # Dimension 10, from mean 1 and std 1, 60 generations of 100: the method as published loses 47 to 75 %.
-    search = CrossEntropyMethod(torch.ones(200, 10), 1.0, 100, maximize=False, seed=0, dtype=dtype)
+    search = CrossEntropyMethod(torch.ones(200, 10), 1.0, 100, maximize=False, seed=0)
     for _ in range(60):
         search.tell(search.ask().square().sum(-1))
     missed = search.mean.abs().amax(-1) > 1e-3

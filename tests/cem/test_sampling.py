@@ -7,19 +7,17 @@ from searches import bits
 import cem.sampling
 from cem import CrossEntropyMethod
 from cem.sampling import choose_backend, mix_seed, torch_sampler
-from kernels import BuildError, CompilerMissingError
+from kernels import CompilerMissingError
 
 CPU = torch.device("cpu")
 
 
-def draw(dim=4, population=1000, dtype=torch.float32, seed=0, generation=0, mean=0.0, std=1.0):
-    vector = torch.ones(dim, dtype=dtype)
-    return torch_sampler(vector * mean, vector * std, population, seed=seed, generation=generation)
+def draw(dim, population, seed):
+    return torch_sampler(torch.zeros(dim), torch.ones(dim), population, seed=seed, generation=0)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_sample_is_a_function_of_seed_and_generation(dtype):
-    mean, std = torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)
+def test_a_sample_is_a_function_of_seed_and_generation():
+    mean, std = torch.zeros(3), torch.ones(3)
     first = torch_sampler(mean, std, 10, seed=1, generation=5).clone()
     other = [
         torch_sampler(mean, std, 10, seed=s, generation=g).clone()
@@ -29,11 +27,10 @@ def test_a_sample_is_a_function_of_seed_and_generation(dtype):
     assert not any(torch.equal(first, sample) for sample in other)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_entries_are_independent_standard_normal_numbers(dtype):
+def test_entries_are_independent_standard_normal_numbers():
     # 500 x 400 numbers, seed fixed. Each bound is 5 standard errors, so a right sampler fails one of the five
     # with a probability below 5 * 6e-7.
-    z = draw(400, 500, dtype, seed=3).double()
+    z = draw(400, 500, seed=3).double()
     n = z.numel()
     assert abs(z.mean()) < 5 / math.sqrt(n)
     assert abs(z.square().mean() - 1) < 5 * math.sqrt(2 / n)
@@ -41,41 +38,6 @@ def test_entries_are_independent_standard_normal_numbers(dtype):
     # Neighbours along both axes: one noise value shared by a row or a column would give 1.
     assert abs((z[:, 1:] * z[:, :-1]).mean()) < 5 / math.sqrt(n)
     assert abs((z[1:] * z[:-1]).mean()) < 5 / math.sqrt(n)
-
-
-def test_generations_and_seeds_are_uncorrelated():
-    # 5 standard errors: a right sampler fails with a probability below 2 * 6e-7.
-    base = draw(100, 1000, seed=0, generation=0)
-    for other in (draw(100, 1000, seed=0, generation=1), draw(100, 1000, seed=1, generation=0)):
-        assert abs((base * other).mean()) < 5 / math.sqrt(base.numel())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_mean_and_std_shift_and_scale_each_dimension(dtype):
-    mean, std = torch.tensor([5.0, -2.0, 0.0], dtype=dtype), torch.tensor([0.1, 3.0, 0.0], dtype=dtype)
-    zero, one = torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)
-    z = torch_sampler(zero, one, 50, seed=0, generation=0)
-    torch.testing.assert_close(torch_sampler(mean, std, 50, seed=0, generation=0), mean + std * z)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_bits_do_not_depend_on_the_number_of_threads(dtype):
-    threads = torch.get_num_threads()
-    try:
-        samples = []
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            samples.append(draw(300, 400, dtype))
-    finally:
-        torch.set_num_threads(threads)
-    assert torch.equal(*samples)
-
-
-def test_mixed_seeds_are_64_bit_and_differ():
-    seeds = {mix_seed(seed, generation) for seed in (0, 1, 2**32, 2**64 - 1) for generation in range(250)}
-    assert len(seeds) == 1000
-    assert all(0 <= seed < 2**64 for seed in seeds)
-    assert len({seed & 0xFFFFFFFF for seed in seeds}) == 1000  # the bits that the Mersenne Twister takes
 
 
 def test_mixed_seed_is_splitmix64_twice():
@@ -96,17 +58,8 @@ def test_a_sampler_of_ones_own_draws_each_problem_with_its_seed_and_the_generati
     assert batch.ask()[:, 0, 0].tolist() == [41.0, 51.0]
 
 
-def test_what_a_sampler_of_ones_own_draws_is_clamped():
-    def sampler(mean, std, population_size, *, seed, generation):
-        return torch.linspace(-9.0, 9.0, population_size).unsqueeze(1)
-
-    optimizer = CrossEntropyMethod([0.0], 1.0, 5, maximize=True, sampler=sampler, bounds=(-1.0, 2.0))
-    assert optimizer.ask().flatten().tolist() == [-1.0, -1.0, 0.0, 2.0, 2.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_backend_torch_draws_the_sampler_of_torch(dtype):
-    optimizer = CrossEntropyMethod([3.0, 4.0], 2.0, 10, maximize=True, backend="torch", dtype=dtype, seed=7)
+def test_backend_torch_draws_the_sampler_of_torch():
+    optimizer = CrossEntropyMethod([3.0, 4.0], 2.0, 10, maximize=True, backend="torch", seed=7)
     expected = torch_sampler(optimizer.mean, optimizer.std, 10, seed=7, generation=0)
     assert torch.equal(optimizer.ask(), expected)
 
@@ -115,26 +68,12 @@ def cpu_search(backend="auto", **options):
     return CrossEntropyMethod([2.0, 2.0], 3.0, 20, maximize=False, backend=backend, seed=1, **options)
 
 
-def test_auto_is_settled_from_the_start():
-    search = cpu_search()
-    assert search.backend == "cpu"
-    assert search.state_dict()["settings"]["backend"] == "cpu"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_backend_cpu_draws_by_the_operator(dtype):
+def test_backend_cpu_draws_by_the_operator():
     from kernels.normal import sample_normal
 
-    search = cpu_search("cpu", dtype=dtype)
+    search = cpu_search("cpu")
     expected = sample_normal(search.mean, search.std, 20, seed=1, generation=0, dim_first=False)
     assert torch.equal(search.ask(), expected)
-
-
-def test_backends_draw_other_candidates_and_refuse_each_others_states():
-    ours, theirs = cpu_search("cpu"), cpu_search("torch")
-    assert not torch.equal(ours.ask(), theirs.ask())
-    with pytest.raises(ValueError, match="saved with backend = 'cpu', got 'torch'"):
-        ours.load_state_dict(theirs.state_dict())
 
 
 def test_backends_learn_the_same_from_the_same_candidates():
@@ -175,13 +114,6 @@ def test_without_a_compiler_a_backend_asked_for_is_refused_with_the_remedy_in_on
 def test_auto_takes_torch_where_there_is_no_compiler(without_operators, device):
     without_operators(CompilerMissingError("no C++ compiler found", "install g++"))
     assert choose_backend("auto", torch.device(device)) == "torch"
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-def test_auto_takes_torch_and_warns_where_the_operators_do_not_compile(without_operators, device):
-    without_operators(BuildError("g++ failed", "see the log"))
-    with pytest.warns(RuntimeWarning, match="taking backend 'torch': .*g\\+\\+ failed"):
-        assert choose_backend("auto", torch.device(device)) == "torch"
 
 
 def test_other_devices_take_torch_and_no_operators():

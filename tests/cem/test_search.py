@@ -4,15 +4,13 @@ import math
 import os
 import signal
 import time
-import warnings
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
-import cem
-from cem import Callback, CrossEntropyMethod, Interrupted, StopRequest, maximize, minimize
+from cem import Callback, Interrupted, maximize, minimize
 from cem.checkpoint import CheckpointError
 
 COLUMNS = ["evaluations", "best_fitness", "generation_best", "elite_mean", "std_mean", "population_size"]
@@ -69,21 +67,20 @@ class TestResult:
         assert third.history["best_fitness"] == whole.history["best_fitness"][2::3]
         assert torch.equal(third.x, whole.x)
 
-    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-    def test_arrays_come_out_where_an_array_went_in(self, dtype):
+    def test_arrays_come_out_where_an_array_went_in(self):
         seen = []
 
         def objective(x):
             seen.append(x)
             return np.square(x).sum(axis=1)
 
-        result = minimize(objective, np.array(START, dtype=dtype), 1.0, budget=300, seed=1)
-        assert all(isinstance(x, np.ndarray) and x.dtype == dtype for x in seen)
+        result = minimize(objective, np.array(START, dtype=np.float32), 1.0, budget=300, seed=1)
+        assert all(isinstance(x, np.ndarray) and x.dtype == np.float32 for x in seen)
         for x in (result.x, result.mean, result.std):
             assert isinstance(x, np.ndarray)
 
-    @pytest.mark.parametrize("start", [torch.tensor(START), np.array(START, dtype=np.float32)])
-    def test_a_function_of_one_candidate_is_vectorized(self, start):
+    def test_a_function_of_one_candidate_is_vectorized(self):
+        start = np.array(START, dtype=np.float32)
         shapes = []
 
         def of_one(x):
@@ -106,78 +103,9 @@ class TestResult:
         minimize(moving, START, 1.0, budget=60, population_size=20, vectorize=vectorize, with_generation=True)
         assert seen == [0, 1, 2]
 
-    def test_a_function_may_say_itself_that_it_takes_the_generation(self):
-        seen = []
-
-        def moving(x, generation=0):
-            seen.append(generation)
-            return (x - generation).square().sum(-1)
-
-        moving.with_generation = True
-        for asked in (None, True, False):
-            minimize(moving, START, 1.0, budget=60, population_size=20, with_generation=asked)
-        assert seen == [0, 1, 2] * 2 + [0] * 3
-
-    def test_a_vectorized_function_may_draw_random_numbers(self):
-        values = []
-
-        def noisy(x):
-            return 0.0 * x.sum() + torch.rand(())
-
-        def all_of(x):
-            values.append(torch.func.vmap(noisy, randomness="different")(x))
-            return values[-1]
-
-        torch.manual_seed(1)
-        result = minimize(noisy, START, 1.0, budget=60, seed=1, vectorize=True)
-        torch.manual_seed(1)
-        assert result.fun == minimize(all_of, START, 1.0, budget=60, seed=1).fun
-        assert len(values[0].unique()) == 30
-
-    def test_seeds(self):
-        torch.manual_seed(7)
-        free = [minimize(sphere, START, 1.0, budget=300) for _ in range(2)]
-        assert free[0].fun != free[1].fun
-        fixed = [minimize(sphere, START, 1.0, budget=300, seed=5) for _ in range(2)]
-        assert same(*fixed)
-
-    def test_options_go_to_the_optimizer(self):
-        result = minimize(
-            sphere, START, 1.0, budget=400, seed=1, bounds=(0.5, 4.0), covariance="full",
-            dtype=torch.float64, elite_fraction=0.3, population_size=20,
-        )  # fmt: skip
-        assert result.x.dtype == torch.float64
-        assert (result.x >= 0.5).all()
-        with pytest.raises(TypeError, match="elite_share"):
-            minimize(sphere, START, 1.0, elite_share=0.3)
-
-    def test_the_mean_is_the_averaged_one(self):
-        options = {"mean_averaging": 0.5, "seed": 1}
-        search = CrossEntropyMethod(START, 1.0, 30, maximize=False, **options)
-        for _ in range(20):
-            search.tell(sphere(search.ask()))
-        assert torch.equal(minimize(sphere, START, 1.0, budget=600, **options).mean, search.averaged_mean)
-        assert not torch.equal(search.mean, search.averaged_mean)
-
-    def test_callbacks_see_every_generation_the_last_one_too(self):
-        generations = []
-
-        class Seen(Callback):
-            def on_generation(self, record):
-                generations.append(record.generation)
-
-        result = minimize(sphere, START, 1.0, target=0.01, seed=1, callbacks=[Seen()])
-        assert result.reason == "target"
-        assert generations == list(range(1, len(generations) + 1))
-        assert len(generations) == len(result.history["evaluations"])
-
-    def test_progress_is_shown_on_stderr(self, capsys):
-        minimize(sphere, START, 1.0, budget=300, seed=1, progress=True)
-        assert "generation" in capsys.readouterr().err
-
 
 class TestReasons:
-    @pytest.mark.parametrize("budget", [30, 31, 59, 60, 1000])
+    @pytest.mark.parametrize("budget", [30, 59, 1000])
     def test_the_budget_is_never_exceeded(self, budget):
         calls = []
 
@@ -189,20 +117,6 @@ class TestReasons:
         assert sum(calls) == result.evaluations <= budget
         assert result.evaluations > budget - 30
 
-    @pytest.mark.parametrize("restarts", [0, 5])
-    def test_restarts_keep_to_the_budget(self, restarts):
-        calls = []
-
-        def plateau(x):
-            calls.append(len(x))
-            return torch.zeros(len(x))
-
-        result = minimize(plateau, START, 1.0, budget=5000, population_size=10, restarts=restarts, seed=1)
-        assert sum(calls) == result.evaluations <= 5000
-        assert result.history["evaluations"][-1] == result.evaluations
-        assert result.restarts == (5 if restarts else 0)
-        assert sorted(set(calls)) == [10 * 2**k for k in range(result.restarts + 1)]
-
     def test_target(self):
         result = minimize(sphere, START, 1.0, target=0.1, seed=1)
         assert result.reason == "target"
@@ -211,24 +125,6 @@ class TestReasons:
         result = maximize(lambda x: -sphere(x), START, 1.0, target=-0.1, seed=1, restarts=3)
         assert (result.reason, result.restarts) == ("target", 0)
         assert result.fun >= -0.1
-
-    def test_std(self):
-        result = minimize(lambda x: 1e20 * sphere(x), START, 1.0, seed=1)
-        assert result.reason == "std"
-        assert (result.std <= 1.001e-6).all()
-
-    def test_fitness_range(self):
-        assert minimize(lambda x: torch.zeros(len(x)), START, 1.0, seed=1).reason == "fitness_range"
-        result = minimize(lambda x: 1e-30 * sphere(x), START, 1.0, seed=1)
-        assert result.reason == "fitness_range"
-
-    def test_stagnation(self):
-        noise = torch.Generator().manual_seed(1)
-        result = minimize(
-            lambda x: torch.rand(len(x), generator=noise), START, 1.0, seed=1, extra_variance="constant:1"
-        )
-        assert result.reason == "stagnation"
-        assert result.evaluations < 30_000
 
     def test_time_limit(self):
         def slow(x):
@@ -266,21 +162,9 @@ class TestReasons:
         assert (result.reason, result.evaluations, result.restarts) == ("requested", 150, 0)
         assert len(result.history["evaluations"]) == 5
 
-    def test_failures_of_all_candidates_are_an_error(self):
-        with pytest.raises(ValueError, match="expected at least one candidate with a usable fitness"):
-            minimize(lambda x: torch.full((len(x),), math.nan), START, 1.0)
-
-    def test_infinity_on_the_good_side_is_a_result(self):
-        result = minimize(
-            lambda x: torch.where(x[:, 0] < 0, -math.inf, sphere(x)), START, 1.0, budget=3000, seed=1
-        )
-        assert result.fun == -math.inf
-        assert result.x[0] < 0
-
 
 class TestRestarts:
-    @pytest.mark.parametrize("paths", [False, True])
-    def test_a_function_with_many_minima_needs_them(self, paths):
+    def test_a_function_with_many_minima_needs_them(self):
         found = [
             [
                 minimize(
@@ -292,9 +176,8 @@ class TestRestarts:
                     seed=seed,
                     restarts=restarts,
                     target=1e-4,
-                    paths=paths,
                 ).fun
-                for seed in range(4)
+                for seed in range(2)
             ]
             for restarts in (0, 7)
         ]
@@ -315,35 +198,15 @@ class TestRestarts:
         assert result.history["evaluations"] == sorted(result.history["evaluations"])
         assert result.history["best_fitness"] == sorted(result.history["best_fitness"], reverse=True)
 
-    def test_a_callback_ends_the_search_at_the_end_of_a_restart_too(self):
-        options = {"population_size": 10, "restarts": 2, "budget": 100_000, "seed": 1}
-        sizes = minimize(sphere, START, 1.0, **options).history["population_size"]
-
-        class Interruption(Callback):
-            def on_generation(self, record):
-                if record.generation == sizes.count(10):
-                    raise Interrupted
-
-        ended = minimize(sphere, START, 1.0, callbacks=[Interruption()], **options)
-        assert (ended.reason, ended.restarts) == ("requested", 0)
-
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
-        ({"mean": torch.zeros(2, 3)}, ValueError, r"expected mean of shape \(dim,\), .* got \(2, 3\)"),
-        ({"mean": []}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(0,\)"),
-        ({"mean": "x"}, TypeError, "expected numbers for mean, got str"),
         ({"objective": 3}, TypeError, "expected a function for objective, got int"),
-        ({"target": "0"}, TypeError, "expected a number for target, got '0'"),
         ({"target": math.nan}, ValueError, "expected target finite, got nan"),
         ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
-        ({"budget": 1e4}, TypeError, "expected budget to be an int"),
-        ({"population_size": 1}, ValueError, "expected population_size >= 2, got 1"),
         ({"restarts": -1}, ValueError, "expected restarts >= 0, got -1"),
-        ({"time_limit_s": -1.0}, ValueError, "expected time_limit_s finite and >= 0"),
-        ({"record_every": 0}, ValueError, "expected record_every >= 1, got 0"),
         ({"distributed": "no"}, TypeError, "expected distributed to be a bool, got 'no'"),
         ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
     ],
@@ -356,12 +219,10 @@ def test_wrong_arguments_are_refused(options, error, message):
 
 class TestResume:
     SEARCHES: ClassVar = {
-        "plain": {"seed": 3},
         "no seed": {},
         "full paths": {"seed": 3, "covariance": "full", "paths": True, "dtype": torch.float64},
         "recorded every third": {"seed": 3, "record_every": 3},
         "transform": {"seed": 3, "bounds": (-4.0, 4.0), "bound_handling": "transform"},
-        "torch": {"seed": 3, "backend": "torch"},
     }
 
     def minimized(self, folder=None, callbacks=(), **options):
@@ -369,15 +230,10 @@ class TestResume:
         options = {"budget": 6000, "population_size": 10, "restarts": 3, **options}
         return minimize(sphere, START, 1.0, checkpoint=folder, callbacks=callbacks, **options)
 
-    def test_a_search_whose_metrics_are_gone_goes_on(self, tmp_path):
-        whole = self.minimized(tmp_path, seed=3, restarts=0)
-        (path,) = tmp_path.rglob("metrics.jsonl")
-        path.unlink()
-        with pytest.warns(RuntimeWarning, match="missing"):
-            assert torch.equal(self.minimized(tmp_path, seed=3, restarts=0).x, whole.x)
-
-    @pytest.mark.parametrize("options", SEARCHES)
-    @pytest.mark.parametrize("last", [2, 45, 200])
+    @pytest.mark.parametrize(
+        ("options", "last"),
+        [("no seed", 2), ("full paths", 45), ("recorded every third", 200), ("transform", 45)],
+    )
     def test_an_interrupted_search_is_resumed_bit_for_bit(self, tmp_path, options, last):
         seen = []
 
@@ -415,20 +271,6 @@ class TestResume:
         metrics.write_text("".join([*lines, later, later[:40]]))
         assert same(self.minimized(tmp_path, seed=3, restarts=0), whole)
 
-    def test_infinities_of_the_history_are_resumed(self, tmp_path):
-        class Interruption(Callback):
-            def on_generation(self, record):
-                if record.generation == 9:
-                    raise Interrupted
-
-        def objective(x):
-            return torch.where(x[:, 0] < 0.8, -math.inf, sphere(x))
-
-        options = {"budget": 600, "population_size": 10, "seed": 3}
-        whole = minimize(objective, START, 1.0, **options)
-        minimize(objective, START, 1.0, checkpoint=tmp_path, callbacks=[Interruption()], **options)
-        assert same(minimize(objective, START, 1.0, checkpoint=tmp_path, **options), whole)
-
     def test_a_folder_of_another_search_is_refused(self, tmp_path):
         self.minimized(tmp_path, seed=3)
         with pytest.raises(CheckpointError, match="expected a state saved with seed = 4, got 3"):
@@ -446,23 +288,3 @@ class TestResume:
         short = self.minimized(tmp_path, budget=300, **options)
         assert short.reason == "budget"
         assert same(self.minimized(tmp_path, budget=900, **options), self.minimized(budget=900, **options))
-
-    def test_a_larger_budget_is_recorded_in_the_same_generations(self, tmp_path):
-        options = {"seed": 3, "restarts": 0, "record_every": 7}
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of generations that are missing
-            for budget in (100, 310, 600):
-                found = self.minimized(tmp_path, budget=budget, **options)
-        assert found.history["evaluations"] == [70, 100, 140, 210, 280, 310, 350, 420, 490, 560, 600]
-        assert torch.equal(found.x, self.minimized(budget=600, **options).x)
-
-
-def test_a_search_inside_a_stop_request_leaves_its_handlers():
-    with StopRequest():
-        handler = signal.getsignal(signal.SIGINT)
-        minimize(sphere, START, 1.0, budget=100, seed=1)
-        assert signal.getsignal(signal.SIGINT) == handler
-
-
-def test_results_are_public():
-    assert {"Result", "minimize", "maximize"} <= set(cem.__all__)

@@ -29,13 +29,6 @@ def test_a_signal_raises_the_flag_and_nothing_else(number):
             stop.check()
 
 
-def test_the_handlers_are_given_back():
-    before = [signal.getsignal(number) for number in SIGNALS]
-    with StopRequest():
-        assert signal.getsignal(signal.SIGINT) not in before
-    assert [signal.getsignal(number) for number in SIGNALS] == before
-
-
 def test_a_signal_that_nohup_ignores_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with StopRequest() as stop:
@@ -51,13 +44,6 @@ def test_the_second_ctrl_c_interrupts_at_once():
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         assert stop.signum == signal.SIGTERM
-
-
-def test_a_call_requests_without_a_signal():
-    stop = StopRequest()
-    stop.request()
-    assert stop.requested
-    assert stop.signum is None
 
 
 def test_a_deadline_interrupts_without_a_request():

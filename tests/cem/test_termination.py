@@ -38,7 +38,6 @@ def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
 @pytest.mark.parametrize(
     ("share", "least", "ends"),
     [
-        (1.0, 0.0, False),
         (2 * STD, 0.0, False),
         (0.5 * STD, 0.0, True),
         (2e-6, 1e-6, False),
@@ -50,19 +49,14 @@ def test_a_search_at_its_floor_or_of_no_width_ends(share, least, ends):
     assert reasons == (("std",) if ends else ())
 
 
-@pytest.mark.parametrize("maximize", [False, True])
-@pytest.mark.parametrize(("dim", "population_size", "window"), [(3, 30, 13), (30, 30, 40), (1, 1000, 11)])
+@pytest.mark.parametrize(
+    ("maximize", "dim", "population_size", "window"),
+    [(False, 3, 30, 13), (True, 30, 30, 40), (False, 1, 1000, 11)],
+)
 def test_a_fitness_that_spans_nothing_ends_the_search_after_a_window(maximize, dim, population_size, window):
     found = feed(make(dim, population_size, maximize), [1.0] * (window + 1), threshold=1.0)
     assert found == [()] * (window - 1) + [("fitness_range",)] * 2
     assert not any(feed(make(dim, population_size, maximize), [1.0] * 50, threshold=1.0 + 1e-6))
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-12])
-def test_a_fitness_of_small_values_spans_something(scale):
-    fitness = [scale * 0.5**k for k in range(50)]
-    ends = [bool(reasons) for reasons in feed(make(1, 1000), fitness, threshold=0.0)].index(True)
-    assert 30 < ends < 50  # 2**-30 is below 1e-9; the window has eleven generations
 
 
 def test_a_fitness_of_infinity_spans_no_number():
@@ -88,10 +82,6 @@ def test_late_in_a_search_patience_grows():
     assert first - 2000 == pytest.approx(2000 / 4, abs=2)  # a fifth of all generations
 
 
-def test_the_first_reason_is_the_most_telling():
-    assert feed(make(target=2.0), [1.0], std_share=0.0) == [("target", "std")]
-
-
 CLASSIC_TENTH = {**CLASSIC, "elite_fraction": 0.1}
 
 
@@ -112,33 +102,10 @@ def sphere(x):
 
 
 def test_a_search_that_arrives_does_not_warn_of_a_collapse():
-    for seed in range(20):
+    for seed in range(5):
         reasons, told = ended(seed, sphere)
         assert reasons
         assert not told
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"covariance": "full", "paths": True},
-        {"paths": True},
-        {"record_every": 10},
-        {"record_every": 50, "paths": True},
-    ],
-)
-def test_nor_with_evolution_paths_or_where_few_generations_are_looked_at(options):
-    for seed in range(4):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            found = minimize(sphere, torch.full((20,), 1.0), 1.0, seed=seed, **options)
-        assert found.fun < 1e-8
-
-
-def test_a_search_without_width_goes_on_where_it_is_given_some():
-    found = minimize(sphere, torch.full((3,), 3.0), 0.0, seed=1, extra_variance="hyperbolic:1", budget=3000)
-    assert found.fun < 0.1
-    assert minimize(sphere, torch.full((3,), 3.0), 0.0, seed=1).reason == "std"
 
 
 def test_a_collapse_on_a_slope_is_told_once():
@@ -149,7 +116,7 @@ def test_a_collapse_on_a_slope_is_told_once():
     assert ended(1, lambda x: x.sum(dim=1), generations=100, dim=3) == ((), [])
 
 
-@pytest.mark.parametrize("record_every", [4, 10, 30])
+@pytest.mark.parametrize("record_every", [4, 30])
 def test_a_collapse_is_told_where_few_generations_are_looked_at(record_every):
     with pytest.warns(RuntimeWarning, match="the search has collapsed") as told:
         minimize(
@@ -173,8 +140,3 @@ def test_stop_says_the_same_when_asked_again_and_knows_target_and_budget():
         search.stop(target="good")
     with pytest.raises(TypeError, match="budget"):
         search.stop(budget=1.5)
-
-
-def test_stop_refuses_a_batch():
-    with pytest.raises(ValueError, match="expected a single search, got a batch of shape"):
-        CrossEntropyMethod(torch.zeros(2, 3), 1.0, 10, maximize=True).stop()

@@ -27,10 +27,10 @@ def rules(draw: Any) -> Rules:
 
 @pytest.mark.parametrize(
     ("shard", "least"),
-    [(0, 500), (1, 500), *(pytest.param(shard, 125_000, marks=pytest.mark.slow) for shard in range(8))],
+    [(0, 500), (1, 500), *(pytest.param(shard, 125_000, marks=pytest.mark.slow) for shard in (2, 3))],
 )
 def test_games_are_the_same_in_cpp_and_python(shard: int, least: int) -> None:
-    """The slow shards play a million decisions."""
+    """The slow shards play a quarter of a million decisions."""
     decisions = 0
     features = tuple(GOOD)[shard % 2]
 

@@ -61,7 +61,7 @@ def same(ours: Any, theirs: Any, **tolerances: float) -> None:
     torch.testing.assert_close(ours, theirs, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
 
 
-@examples(60, 3000)
+@examples(30, 2000)
 @pytest.mark.parametrize(
     ("ours", "theirs"), [(vector_add, vector_add_reference), (elementwise_mult, elementwise_mult_reference)]
 )
@@ -74,7 +74,7 @@ def test_pairs(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], count
     fuzz(check, count, data=st.data())
 
 
-@examples(60, 3000)
+@examples(30, 2000)
 def test_sigmoid(count: int) -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from(FLOATING))
@@ -85,7 +85,7 @@ def test_sigmoid(count: int) -> None:
     fuzz(check, count, data=st.data())
 
 
-@examples(40, 1500)
+@examples(20, 1000)
 def test_lltm(count: int) -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
@@ -107,7 +107,7 @@ def test_lltm(count: int) -> None:
     fuzz(check, count, data=st.data())
 
 
-@examples(60, 2000)
+@examples(40, 2000)
 def test_sample_normal(count: int) -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from(FLOATING))
@@ -136,7 +136,7 @@ def test_sample_normal(count: int) -> None:
     fuzz(check, count, data=st.data())
 
 
-@examples(60, 2000)
+@examples(40, 2000)
 def test_cem_update(count: int) -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))

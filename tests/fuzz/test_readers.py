@@ -66,7 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "run", estimated=True)
 
 
-@examples(150, 5000)
+@examples(60, 3000)
 @pytest.mark.parametrize(
     ("read", "values"),
     [
@@ -88,7 +88,7 @@ def test_changed_values_of_a_file(read: Reader, values: dict[str, Any], tmp_path
     fuzz(check, count, content=changed(values), sign=st.booleans())
 
 
-@examples(150, 5000)
+@examples(60, 3000)
 @pytest.mark.parametrize(
     ("read", "content"),
     [
@@ -113,7 +113,7 @@ def test_damaged_bytes_of_a_file(read: Reader, content: bytes, tmp_path: Path, c
     fuzz(check, count, content=damaged(content))
 
 
-@examples(150, 3000)
+@examples(60, 3000)
 def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) -> None:
     path = tmp_path / "checkpoint-000001.json"
     state = {"mean": torch.ones(2, 3), "ints": torch.arange(3), "text": "x", "list": [1, None, {"a": 0.5}]}
@@ -133,29 +133,16 @@ def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) ->
     fuzz(check, count, content=changed(values), sign=st.booleans())
 
 
-@examples(150, 3000)
-def test_damaged_bytes_of_a_checkpoint(tmp_path: Path, count: int) -> None:
-    path = tmp_path / "checkpoint-000001.json"
-    write_checkpoint(path, 1, {"mean": torch.ones(2, 3)})
-
-    def check(content: bytes) -> None:
-        path.write_bytes(content)
-        check_file(path, read_checkpoint, (CheckpointError,))
-
-    fuzz(check, count, content=damaged(path.read_bytes()))
-
-
 def solution(pieces_known: int = 1) -> Solution:
     values = torch.zeros(1 << 16, 1 if pieces_known == 1 else 8, dtype=torch.float64)
     values[:3, :7] = torch.tensor([[7.0], [6.5], [1.0]])
     return Solution(Rules(4, 4), pieces_known, values.reshape(-1), 7.0, 1e-7, 3, 10, 0.5)
 
 
-@examples(150, 3000)
-@pytest.mark.parametrize("pieces_known", [1, 2])
-def test_changed_values_of_a_solution(pieces_known: int, tmp_path: Path, count: int) -> None:
+@examples(100, 3000)
+def test_changed_values_of_a_solution(tmp_path: Path, count: int) -> None:
     path = tmp_path / "solution.npz"
-    solution(pieces_known).save(path)
+    solution(2).save(path)
     with np.load(path, allow_pickle=False) as file:
         said = json.loads(str(file["solution"]))
         content = {"said": said, "boards": file["boards"].tolist(), "values": file["values"].tolist()}
@@ -175,11 +162,10 @@ def test_changed_values_of_a_solution(pieces_known: int, tmp_path: Path, count: 
     fuzz(check, count, content=changed(content), exact=st.booleans())
 
 
-@examples(150, 5000)
-@pytest.mark.parametrize("pieces_known", [1, 2])
-def test_damaged_bytes_of_a_solution(pieces_known: int, tmp_path: Path, count: int) -> None:
+@examples(100, 3000)
+def test_damaged_bytes_of_a_solution(tmp_path: Path, count: int) -> None:
     path = tmp_path / "solution.npz"
-    solution(pieces_known).save(path)
+    solution().save(path)
 
     def check(content: bytes) -> None:
         path.write_bytes(content)
@@ -188,22 +174,7 @@ def test_damaged_bytes_of_a_solution(pieces_known: int, tmp_path: Path, count: i
     fuzz(check, count, content=damaged(path.read_bytes()))
 
 
-@examples(300, 5000)
-def test_flipped_bits_of_a_solution(tmp_path: Path, count: int) -> None:
-    path = tmp_path / "solution.npz"
-    solution().save(path)
-    before = path.read_bytes()
-
-    def check(place: int, bit: int) -> None:
-        content = bytearray(before)
-        content[place] ^= 1 << bit
-        path.write_bytes(content)
-        check_file(path, Solution.load, (ValueError,))
-
-    fuzz(check, count, place=st.integers(0, len(before) - 1), bit=st.integers(0, 7))
-
-
-@examples(60, 2000)
+@examples(25, 2000)
 @pytest.mark.parametrize("name", ["metrics.jsonl", "config.json", "controller.json"])
 def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int) -> None:
     path = run / name

@@ -13,8 +13,8 @@ that require gradients keep doing so. Results have to be equal bit for bit unles
     check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give
     check_inputs_kept(f, *inputs)      no input is written, nor its neighbours in memory
     check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
-    check_side_stream(f, *inputs)      CUDA: the current stream orders the work, not the default one
-    check_second_device(f, *inputs)    CUDA: inputs on a device that is not current; skips with one GPU
+    check_cuda(f, *inputs)             CUDA: that, the current stream orders the work, not the default one,
+                                       and, with two GPUs, inputs on a device that is not current
 
 ``DEVICES`` parametrizes a test over the CPU and CUDA; ``cuda`` marks a test that needs a GPU;
 ``skip_unless_free(bytes)`` is for tests of large tensors.
@@ -126,7 +126,15 @@ def check_graph_replay(f: Function, *inputs: Tensor, **tolerances: float) -> Non
         assert_same(output, f(*[_copy(value) for value in values]), **tolerances)
 
 
-def check_side_stream(f: Function, *inputs: Tensor, **tolerances: float) -> None:
+def check_cuda(f: Function, *inputs: Tensor, **tolerances: float) -> None:
+    """Replays ``f`` in a graph, and calls it on a stream of its own and on a second GPU if there is one."""
+    check_graph_replay(f, *inputs, **tolerances)
+    _check_side_stream(f, *inputs, **tolerances)
+    if torch.cuda.device_count() > 1:
+        _check_second_device(f, *inputs, **tolerances)
+
+
+def _check_side_stream(f: Function, *inputs: Tensor, **tolerances: float) -> None:
     """Calls ``f`` on a stream where its inputs get their values late; torch's streams wait for no other."""
     expected = f(*inputs)
     late = [_copy(x) for x in inputs]
@@ -144,10 +152,8 @@ def check_side_stream(f: Function, *inputs: Tensor, **tolerances: float) -> None
     assert_same(output, expected, **tolerances)
 
 
-def check_second_device(f: Function, *inputs: Tensor, **tolerances: float) -> None:
+def _check_second_device(f: Function, *inputs: Tensor, **tolerances: float) -> None:
     """Calls ``f`` with tensors on the second GPU while the first one is current."""
-    if torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
     with torch.cuda.device(0):
         output = f(*[_copy(x, "cuda:1") for x in inputs])
         expected = f(*[_copy(x, "cuda:0") for x in inputs])

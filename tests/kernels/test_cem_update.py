@@ -12,37 +12,21 @@ import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from kernels.cem_update import cem_update, cem_update_reference
 
 NAN, INF = math.nan, math.inf
-FITNESS = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int64,
-    torch.int32,
-    torch.int16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
-]
+FITNESS = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool]
 # batch, N, K, d: no multiples of 32 or 512; more elites than a chunk; more than a block of the GPU ranks.
 SHAPES = [
     ((), 1, 1, 1),
-    ((), 2, 2, 1),
-    ((), 128, 13, 20),
     ((5,), 33, 7, 3),
     ((2, 3), 100, 100, 70),
     ((), 1300, 600, 65),
     ((), 1500, 1100, 2),
-    ((2,), 3000, 300, 33),
-    ((), 5000, 1, 40),
     ((), 9, 2, 5000),
 ]
-LARGE = [((2,), 17000, 1300, 200), ((), 20000, 3000, 40), ((3,), 17000, 6000, 5), ((), 300000, 30000, 3)]
+LARGE = [((2,), 17000, 1300, 200), ((3,), 17000, 6000, 5), ((), 300000, 30000, 3)]
 EVERYTHING: dict[str, Any] = {
     "variance_about": "old_mean",
     "smoothing": 0.75,
@@ -117,14 +101,14 @@ def test_reference_match(
             assert_matches(actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra))
 
 
-@pytest.mark.parametrize("fitness", [torch.float32, torch.int32])
-@pytest.mark.parametrize("failed", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES)
+@pytest.mark.parametrize(
+    ("failed", "fitness"), [(0.1, torch.float32), (1.0, torch.float32), (0.0, torch.int32)]
+)
+@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES[1:4])
 def test_sums_in_any_order_are_the_same_but_for_rounding(
     batch: tuple[int, ...], population: int, elites: int, width: int, failed: float, fitness: torch.dtype
 ) -> None:
-    share = failed if fitness.is_floating_point else 0.0
-    inputs = problem(batch, population, width, dtype=torch.float64, fitness=fitness, failed=share, ties=50)
+    inputs = problem(batch, population, width, dtype=torch.float64, fitness=fitness, failed=failed, ties=50)
     for about in ("new_mean", "new_mean_unbiased", "old_mean"):
         for maximize in (False, True):
             given = {**options(elites, width, torch.float64), "variance_about": about, "maximize": maximize}
@@ -135,8 +119,10 @@ def test_sums_in_any_order_are_the_same_but_for_rounding(
                 assert_same(actual[3], expected[3])
 
 
-@pytest.mark.parametrize("about", ["new_mean", "new_mean_unbiased", "old_mean"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("about", "weighted"),
+    [("new_mean", True), ("new_mean_unbiased", True), ("new_mean_unbiased", False), ("old_mean", True)],
+)
 def test_it_is_the_textbook_s_update(about: str, weighted: bool) -> None:
     fitness, candidates, distribution, record, generation = problem(dtype=torch.float64)
     weights = torch.linspace(1.0, 0.1, 10, dtype=torch.float64)
@@ -162,21 +148,14 @@ def test_it_is_the_textbook_s_update(about: str, weighted: bool) -> None:
     assert torch.equal(candidates[elites[0]], result[3])
 
 
-@pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize("dtype", FITNESS)
-def test_elites_are_those_of_a_stable_sort(dtype: torch.dtype, maximize: bool) -> None:
+def test_elites_are_those_of_a_stable_sort(dtype: torch.dtype) -> None:
     inputs = problem((4,), 300, 2, fitness=dtype, ties=20)
-    order = torch.sort(inputs[0], dim=-1, stable=True, descending=maximize).indices[:, :60]
-    assert torch.equal(cem_update(*inputs, 60, maximize=maximize)[3], order)
-    unordered = cem_update(*inputs, 60, maximize=maximize, ranked=False)[3]
-    assert torch.equal(unordered, order.sort().values)
-
-
-def test_integers_are_ranked_in_their_own_type() -> None:
-    fitness = torch.tensor([2**62 + 1, 2**62, -(2**63), 2**63 - 1, 2**62 + 2])
-    inputs = (fitness, *problem((), 5)[1:])
-    assert cem_update(*inputs, 5, maximize=False)[3].tolist() == [2, 1, 0, 4, 3]
-    assert cem_update(*inputs, 5, maximize=True)[3].tolist() == [3, 4, 0, 1, 2]
+    for maximize in (False, True):
+        order = torch.sort(inputs[0], dim=-1, stable=True, descending=maximize).indices[:, :60]
+        assert torch.equal(cem_update(*inputs, 60, maximize=maximize)[3], order)
+        unordered = cem_update(*inputs, 60, maximize=maximize, ranked=False)[3]
+        assert torch.equal(unordered, order.sort().values)
 
 
 def test_the_zeros_are_equal() -> None:
@@ -230,22 +209,6 @@ def test_the_record() -> None:
     assert known[0] == 6.0
 
 
-def test_one_elite_keeps_the_old_unbiased_variance() -> None:
-    inputs = problem()
-    result = cem_update(*inputs, 1, maximize=False, variance_about="new_mean_unbiased")[0]
-    assert torch.equal(result[1], inputs[2][1])
-    assert torch.equal(cem_update(*inputs, 1, maximize=False)[0][1], torch.zeros(3))
-
-
-def test_the_last_extra_variance_stays() -> None:
-    inputs = problem(dtype=torch.float64)
-    plain = cem_update(*inputs, 9, maximize=False)[0][1]
-    table = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0], dtype=torch.float64)
-    for length, extra in ((1, 1.0), (4, 4.0), (5, 4.0)):
-        std = cem_update(*inputs, 9, maximize=False, extra_variance=table[:length])[0][1]
-        torch.testing.assert_close(std, (plain.square() + extra).sqrt())
-
-
 def test_a_dimension_whose_elites_are_not_finite_stays() -> None:
     fitness, candidates, distribution, *state = problem()
     candidates[:, 1] = INF
@@ -264,15 +227,6 @@ def test_what_overflows_becomes_the_largest_number() -> None:
     assert result[1, 0] == torch.finfo(torch.float32).max
 
 
-def test_floors_of_a_batch_and_of_all() -> None:
-    inputs = problem((2, 2), 30)
-    floor = torch.tensor([0.0, 100.0, 0.0])
-    alone = cem_update(*inputs, 5, maximize=False, std_floor=floor)[0]
-    every = cem_update(*inputs, 5, maximize=False, std_floor=floor.expand(2, 2, 3))[0]
-    assert torch.equal(alone, every)
-    assert torch.equal(alone[..., 1, 1], torch.full((2, 2), 100.0))
-
-
 def test_a_problem_of_a_batch_has_the_numbers_of_its_own() -> None:
     fitness, candidates, distribution, record, generation = problem((3, 2), 70, 5)
     many = cem_update(fitness, candidates, distribution, record, generation, 9, maximize=False)
@@ -283,45 +237,22 @@ def test_a_problem_of_a_batch_has_the_numbers_of_its_own() -> None:
             assert_same((*(x[i, j] for x in many[:2]), many[2], many[3][i, j]), one)
 
 
-def test_no_problems_and_no_dimensions() -> None:
-    for batch, width in (((0,), 3), ((), 0), ((2, 0), 0)):
-        result = cem_update(*problem(batch, 4, width), 2, maximize=False)
-        assert [x.shape for x in result] == [(*batch, 4, width), (*batch, 5), (), (*batch, 2)]
-
-
 @pytest.mark.parametrize("update", [cem_update, cem_update_reference])
 def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]) -> None:
-    fitness, candidates, *state = problem()
-    candidates.requires_grad_()
-    result = update(fitness * candidates.sum(), candidates, *state, 5, maximize=False)
-    assert not any(x.requires_grad for x in result)
-
-
-@pytest.mark.parametrize("update", [cem_update, cem_update_reference])
-@pytest.mark.parametrize("name", ["record", "extra_variance", "weights", "std_floor"])
-def test_nor_where_another_argument_has(update: Callable[..., tuple[Tensor, ...]], name: str) -> None:
     fitness, candidates, distribution, record, generation = problem()
-    options = {
+    tensors = {
+        "candidates": candidates,
+        "record": record,
         "extra_variance": torch.ones(1, dtype=torch.float64),
         "weights": torch.ones(5, dtype=torch.float64),
         "std_floor": torch.ones(candidates.shape[-1], dtype=candidates.dtype),
     }
-    {**options, "record": record}[name].requires_grad_()
-    result = update(fitness, candidates, distribution, record, generation, 5, maximize=False, **options)
-    assert not any(x.requires_grad for x in result)
-
-
-@pytest.mark.slow
-def test_threads_change_nothing() -> None:
-    inputs = problem((3,), 5000, 300)
-    expected = cem_update(*inputs, 700, maximize=False)
-    before = torch.get_num_threads()
-    try:
-        for threads in (2, 3):
-            torch.set_num_threads(threads)
-            assert_same(cem_update(*inputs, 700, maximize=False), expected)
-    finally:
-        torch.set_num_threads(before)
+    for name, tensor in tensors.items():
+        given = {**tensors, name: tensor.clone().requires_grad_()}
+        result = update(
+            fitness, distribution=distribution, generation=generation, num_elites=5, maximize=False, **given
+        )
+        assert not any(x.requires_grad for x in result), name
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -344,49 +275,19 @@ def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: st
     assert whole.hexdigest()[:16] == digest
 
 
-def test_vmap_is_the_batch() -> None:
-    inputs = problem((3,), 40)
-    for update in (cem_update, cem_update_reference):
-        f = lambda *tensors: update(*tensors, inputs[4], 9, maximize=False)  # noqa: B023, E731
-        result = torch.func.vmap(f)(*inputs[:4])
-        expected = cem_update(*inputs, 9, maximize=False)
-        assert_same((*result[:2], result[3]), (*expected[:2], expected[3]))
-
-
-def test_results_have_no_tangents() -> None:
-    inputs = problem((), 40)
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(inputs[1], torch.ones_like(inputs[1]))
-        result = cem_update(inputs[0], dual, *inputs[2:], 9, maximize=False)
-        assert all(forward_ad.unpack_dual(each).tangent is None for each in result)
-
-
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"fitness": [1.0]}, TypeError, "fitness to be a tensor, got list"),
-    ({"fitness": torch.zeros(8, dtype=torch.complex64)}, TypeError, "fitness of a floating.*complex64"),
-    ({"fitness": torch.zeros(())}, ValueError, r"shape \(..., N\).*got \(\)"),
     ({"fitness": torch.zeros(7)}, ValueError, r"candidates of shape \(7, 3\), got \(8, 3\)"),
-    ({"candidates": torch.zeros(8)}, ValueError, r"shape \(..., N, d\), got \(8,\)"),
     ({"candidates": torch.zeros(8, 3).half()}, TypeError, "float32 or float64, got float16"),
-    ({"candidates": torch.zeros(8, 3).double()}, TypeError, "distribution of float64, got float32"),
     ({"distribution": torch.zeros(3, 3)}, ValueError, r"shape \(4, 3\), got \(3, 3\)"),
     ({"record": torch.zeros(5)}, TypeError, "record of float64, got float32"),
-    ({"record": torch.zeros(4).double()}, ValueError, r"record of shape \(5,\), got \(4,\)"),
     ({"generation": torch.zeros(1, dtype=torch.int64)}, ValueError, r"generation of shape \(\), got \(1,\)"),
     ({"generation": torch.tensor(1.0)}, TypeError, "generation of int64, got float32"),
-    ({"generation": 3}, TypeError, "generation to be a tensor, got int"),
-    ({"num_elites": 0}, ValueError, "num_elites from 1 to 8, got 0"),
     ({"num_elites": 9}, ValueError, "num_elites from 1 to 8, got 9"),
-    ({"num_elites": 2.5}, TypeError, "num_elites to be an int, got float"),
-    ({"maximize": "up"}, TypeError, "maximize to be a bool, got 'up'"),
     ({"weights": torch.zeros(3).double()}, ValueError, r"weights of shape \(2,\), got \(3,\)"),
-    ({"weights": torch.zeros(2)}, TypeError, "weights of float64, got float32"),
     ({"extra_variance": torch.zeros(0).double()}, ValueError, r"shape \(T,\), T >= 1, got \(0,\)"),
-    ({"extra_variance": 0.5}, TypeError, "extra_variance to be a tensor, got float"),
     ({"std_floor": torch.zeros(4)}, ValueError, r"std_floor of shape \(3,\).*got \(4,\)"),
-    ({"std_floor": torch.zeros(3).double()}, TypeError, "std_floor of float32, got float64"),
     ({"variance_about": "mean"}, ValueError, "got 'mean'"),
-    ({"smoothing": "much"}, TypeError, "smoothing to be a number, got str"),
     ({"record": torch.zeros(5, dtype=torch.float64, device="meta")}, ValueError, "record on cpu, got meta"),
 ]
 
@@ -431,32 +332,17 @@ def test_it_compiles(device: str, backend: str) -> None:
     contract.check_compiles(update, *all_inputs(device), backend=backend)
 
 
-def test_the_reference_compiles() -> None:
-    function = lambda *x: cem_update_reference(*x, 5, maximize=True, **EVERYTHING)  # noqa: E731
-    contract.check_compiles(function, *problem((2,), 40), backend="eager")
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_noncontiguous_inputs(device: str) -> None:
     contract.check_noncontiguous(update, *all_inputs(device))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_inputs_are_kept(device: str) -> None:
-    contract.check_inputs_kept(update, *all_inputs(device))
-
-
-def test_meta_tensors_have_shapes() -> None:
-    result = cem_update(*problem((2,), 9, device="meta"), 4, maximize=True)
-    assert [tuple(x.shape) for x in result] == [(2, 4, 3), (2, 5), (), (2, 4)]
-
-
 @cuda
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES + LARGE)
 def test_cuda_gives_the_bits_of_the_cpu(
-    batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype
+    batch: tuple[int, ...], population: int, elites: int, width: int
 ) -> None:
+    dtype = torch.float64 if population in (33, 1500, 300000) else torch.float32
     for failed, ties in ((0.0, 0), (0.1, 0), (0.05, 7), (1.0, 0)):
         inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
         there = [x.cuda() for x in inputs]
@@ -469,9 +355,8 @@ def test_cuda_gives_the_bits_of_the_cpu(
 
 @cuda
 @pytest.mark.parametrize("dtype", FITNESS)
-@pytest.mark.parametrize(("population", "elites"), [(300, 60), (3000, 700), (20000, 5000)])
-def test_cuda_ranks_every_type_as_the_cpu(dtype: torch.dtype, population: int, elites: int) -> None:
-    for ties in (0, 20):
+def test_cuda_ranks_every_type_as_the_cpu(dtype: torch.dtype) -> None:
+    for population, elites, ties in ((300, 60, 20), (3000, 700, 0), (20000, 5000, 20)):
         inputs = problem((2,), population, 2, fitness=dtype, ties=ties)
         for maximize in (False, True):
             expected = cem_update(*inputs, elites, maximize=maximize)
@@ -480,52 +365,9 @@ def test_cuda_ranks_every_type_as_the_cpu(dtype: torch.dtype, population: int, e
 
 
 @cuda
-@pytest.mark.heavy
-def test_many_problems_and_many_dimensions() -> None:
-    for batch, population, elites, width in (((1024,), 128, 13, 20), ((7,), 64, 6, 50000)):
-        inputs = problem(batch, population, width, failed=0.05)
-        expected = cem_update(*inputs, elites, maximize=False)
-        actual = cem_update(*(x.cuda() for x in inputs), elites, maximize=False)
-        assert_same(tuple(x.cpu() for x in actual), expected)
-
-
-@cuda
 @pytest.mark.parametrize("population", [40, 20000])
-def test_graph_replay(population: int) -> None:
+def test_graphs_streams_and_devices(population: int) -> None:
     given = options(5, 3, torch.float32, "cuda")
     inputs = problem((2,), population, device="cuda")
     tensors = (*inputs, given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).clone())
-    contract.check_graph_replay(update, *tensors)
-
-
-@cuda
-def test_a_replayed_graph_counts_generations() -> None:
-    inputs = problem(device="cuda")
-    state = [x.clone() for x in inputs[2:]]
-    table = torch.arange(9, dtype=torch.float64, device="cuda")
-    graph = torch.cuda.CUDAGraph()
-    options = {"maximize": False, "extra_variance": table}
-    cem_update(*inputs, 5, **options)  # builds and loads the library, which a capture forbids
-    with torch.cuda.graph(graph):
-        new = cem_update(*inputs[:2], *state, 5, **options)
-        for old, value in zip(state, new, strict=False):
-            old.copy_(value)
-    expected = inputs[2:]
-    for _ in range(3):
-        graph.replay()
-        expected = cem_update(*inputs[:2], *expected, 5, **options)[:3]
-    assert_same(tuple(state), tuple(expected))
-
-
-@cuda
-@pytest.mark.parametrize("population", [40, 20000])
-def test_side_stream(population: int) -> None:
-    given = options(5, 3, torch.float32, "cuda")
-    inputs = problem((2,), population, device="cuda")
-    tensors = (*inputs, given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).clone())
-    contract.check_side_stream(update, *tensors)
-
-
-@cuda
-def test_second_device() -> None:
-    contract.check_second_device(update, *all_inputs("cuda"))
+    contract.check_cuda(update, *tensors)

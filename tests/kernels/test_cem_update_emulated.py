@@ -28,12 +28,9 @@ SHAPES = [
     ((2, 3), 100, 100, 70),
     ((2,), 1500, 300, 33),
     ((), 2000, 600, 9),
-    ((), 5000, 400, 2),
     ((), 9, 2, 200),
-    ((2,), 17000, 600, 5),
     ((), 17000, 9000, 3),
     ((), 17000, 1100, 136),
-    ((2,), 30000, 20000, 2),
 ]
 
 
@@ -54,8 +51,7 @@ def update(multiprocessors: int, inputs: tuple[Tensor, ...], elites: int, **give
     )
 
 
-@pytest.mark.parametrize("multiprocessors", [1, 132])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("multiprocessors", "dtype"), [(1, torch.float64), (132, torch.float32)])
 @pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES)
 def test_they_give_the_bits_of_the_cpu(
     batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype, multiprocessors: int
@@ -70,9 +66,15 @@ def test_they_give_the_bits_of_the_cpu(
 
 
 @pytest.mark.parametrize(
-    "fitness", [torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool]
+    ("fitness", "population"),
+    [
+        (torch.bfloat16, 300),
+        (torch.int64, 17000),
+        (torch.int16, 300),
+        (torch.uint8, 17000),
+        (torch.bool, 300),
+    ],
 )
-@pytest.mark.parametrize("population", [300, 17000])
 def test_they_rank_every_type_as_the_cpu(fitness: torch.dtype, population: int) -> None:
     inputs = problem((), population, 1, fitness=fitness, ties=20)
     for maximize in (False, True):
@@ -80,9 +82,8 @@ def test_they_rank_every_type_as_the_cpu(fitness: torch.dtype, population: int) 
         assert_same(update(132, inputs, 60, maximize=maximize), expected)
 
 
-@pytest.mark.parametrize("ties", [0, 3])
-def test_they_rank_many_in_three_passes(ties: int) -> None:
-    inputs = problem((), 280_000, 1, failed=0.01, ties=ties)
+def test_they_rank_many_in_three_passes() -> None:
+    inputs = problem((), 280_000, 1, failed=0.01, ties=3)
     given = options(270_000, 1, torch.float32)
     expected = cem_update(*inputs, 270_000, maximize=True, **given)
     assert_same(update(132, inputs, 270_000, maximize=True, **given), expected)

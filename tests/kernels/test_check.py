@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import CompilerMissingError, check
+from kernels import check
 from kernels.check import STEPS, Case, Outcome, Report
 
 OPERATORS = ("cem_update", "elementwise_mult", "lltm", "normal", "sigmoid", "vector_add")
@@ -81,10 +80,9 @@ class WrongDerivative(torch.autograd.Function):
 
 
 @pytest.mark.usefixtures("prototype")
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_an_operator_without_a_derivative_is_compared_by_its_results(device: str) -> None:
-    found = walk(replace(CASE, operator=WrongDerivative.apply, gradients=False), device)
-    wrong = walk(replace(CASE, operator=lambda x: x * x + 1, gradients=False), device)
+def test_an_operator_without_a_derivative_is_compared_by_its_results() -> None:
+    found = walk(replace(CASE, operator=WrongDerivative.apply, gradients=False))
+    wrong = walk(replace(CASE, operator=lambda x: x * x + 1, gradients=False))
 
     assert found["C++ kernel"].result == found["Numba kernel"].result == "ok"
     assert wrong["C++ kernel"].result == "FAILED"
@@ -101,52 +99,10 @@ def test_a_wrong_derivative_of_the_operator_fails_twice() -> None:
     assert "GradcheckError" in found["gradcheck, operator"].note
 
 
-@pytest.mark.usefixtures("prototype")
-def test_a_wrong_derivative_of_the_reference_fails() -> None:
-    assert walk(replace(CASE, reference=WrongDerivative.apply))["gradcheck, reference"].result == "FAILED"
-
-
-@pytest.mark.usefixtures("prototype")
-def test_a_reference_that_overflows_fails() -> None:
-    found = walk(replace(CASE, reference=lambda x: x * x / 0))["PyTorch reference"]
-
-    assert (found.result, "not finite" in found.note) == ("FAILED", True)
-
-
-@pytest.mark.usefixtures("prototype")
-def test_another_type_is_a_failure() -> None:
-    found = walk(replace(CASE, operator=lambda x: (x * x).half()))["C++ kernel"]
-
-    assert found.result == "FAILED"
-    assert "expected results and gradients of" in found.note
-
-
 def test_a_wrong_gradient_of_the_prototype_fails(prototype: ModuleType) -> None:
     prototype.backward = lambda grad, x: x * grad  # type: ignore[attr-defined]
 
     assert walk(CASE)["Numba kernel"].result == "FAILED"
-
-
-@pytest.mark.usefixtures("prototype")
-def test_an_operator_that_raises_does_not_stop_the_walk() -> None:
-    def operator(x: Tensor) -> Tensor:
-        raise RuntimeError("broken\nand more")
-
-    found = walk(replace(CASE, operator=operator))
-
-    assert found["C++ kernel"].result == "FAILED"
-    assert found["C++ kernel"].note.startswith("RuntimeError: broken (test_check.py, line ")
-    assert found["Numba kernel"].result == "ok"
-
-
-@pytest.mark.usefixtures("prototype")
-def test_a_missing_compiler_is_a_failure_with_its_remedy() -> None:
-    def operator(x: Tensor) -> Tensor:
-        raise CompilerMissingError("no compiler", "install one")
-
-    found = walk(replace(CASE, operator=operator))["C++ kernel"]
-
-    assert (found.result, found.note) == ("FAILED", "no compiler: install one")
 
 
 def test_without_numba_the_prototype_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,10 +115,12 @@ def test_without_numba_the_prototype_is_skipped(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("numpy_version", "remedy"),
-    [("2.5.0", "pip install 'numpy<2.5' (this is NumPy 2.5.0)"), ("2.4.6", "pip install -U 'numba-cuda[cu")],
+    ("device", "result", "numpy_version", "remedy"),
+    [
+        ("cpu", "skipped", "2.5.0", "pip install 'numpy<2.5' (this is NumPy 2.5.0)"),
+        ("cuda", "FAILED", "2.4.6", "pip install -U 'numba-cuda[cu"),
+    ],
 )
-@pytest.mark.parametrize(("device", "result"), [("cpu", "skipped"), ("cuda", "FAILED")])
 def test_a_broken_numba_is_reported_as_such(
     device: str, result: str, numpy_version: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,31 +165,9 @@ def test_the_report_is_an_aligned_table() -> None:
     assert report.works
 
 
-def test_the_report_as_json_says_the_same() -> None:
-    outcome = Outcome("square", "C++ kernel", "FAILED", 0.5, 0.25, "another shape")
-    report = Report("cpu", [outcome])
-    read = json.loads(json.dumps(report.to_dict()))
-
-    assert not report.works
-    assert read["works"] is False
-    assert read["steps"][0]["result"] == "FAILED"
-    assert read["steps"][0]["error"] == 0.5
-
-
-def test_every_operator_can_be_checked() -> None:
-    assert check.operators() == OPERATORS
-
-
-@pytest.mark.parametrize(
-    ("names", "device", "message"),
-    [
-        (["sigmiod"], "cpu", "got 'sigmiod'; did you mean 'sigmoid'?"),
-        (["sigmoid"], "gpu", "got 'gpu'; did you mean 'cuda'?"),
-    ],
-)
-def test_unknown_names_are_refused(names: list[str], device: str, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        check.run(names, device)
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match=re.escape("got 'sigmiod'; did you mean 'sigmoid'?")):
+        check.run(["sigmiod"], "cpu")
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -31,13 +31,6 @@ def test_what_leads_elsewhere_is_told_from_a_file_and_a_folder(tmp_path: Path) -
             files.check_own(tmp_path / name)
 
 
-def test_text_replaces_the_file(tmp_path: Path) -> None:
-    files.write_text(tmp_path / "a.txt", "old")
-    files.write_text(tmp_path / "a.txt", "new ü")
-    assert (tmp_path / "a.txt").read_bytes() == "new ü".encode()
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_no_link_that_was_put_in_the_way_is_written_through(tmp_path: Path) -> None:
     (tmp_path / f".a.txt.{os.getpid()}.tmp").symlink_to("mine")
     files.write_text(tmp_path / "a.txt", "new")
@@ -143,34 +136,3 @@ def test_mode_and_owner_of_a_file_stay(tmp_path: Path) -> None:
 def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple[str, ...]) -> None:
     with pytest.raises(OSError, match="expected a f"):
         files.check_writable(tmp_path.joinpath(*parts))
-
-
-def test_a_descriptor_of_a_pipe_is_written_to() -> None:
-    reading, writing = os.pipe()
-    name = Path(f"/dev/fd/{writing}")
-    if not name.exists():
-        pytest.skip("no /dev/fd")
-    files.check_writable(name)
-    files.write_text(name, "text")
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        assert file.read() == "text"
-
-
-def test_an_open_file_that_is_named_by_its_descriptor_is_added_to(tmp_path: Path) -> None:
-    target = tmp_path / "log.txt"
-    with target.open("w") as file:
-        name = Path(f"/dev/fd/{file.fileno()}")
-        if not name.exists():
-            pytest.skip("no /dev/fd")
-        print("before", file=file, flush=True)
-        files.write_text(name, "text\n")
-    assert target.read_text() == "before\ntext\n"
-    assert list(tmp_path.iterdir()) == [target]
-
-
-def test_a_loop_of_links_is_found_before_any_work(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    with pytest.raises(OSError, match="symbolic links"):
-        files.check_writable(tmp_path / "a")

@@ -15,7 +15,7 @@ import torch
 import kernels.build
 import kernels.cuda
 from kernels import BuildError, CompilerMissingError, library
-from kernels.library import Library, extension, operators
+from kernels.library import Library
 from kernels.toolchain import find_torch
 
 PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
@@ -47,18 +47,6 @@ def forgotten() -> Iterator[None]:
     yield
     library._libraries.clear()
     library._libraries.update(before)
-
-
-def test_an_operator_works_after_the_first_ensure(write_operator: Callable[..., Library]) -> None:
-    registered: list[str] = []
-    tiny = write_operator("cem_test_first", lambda: registered.append("now"))
-    x = torch.tensor([1.5, -2.0])
-    assert registered == []
-
-    tiny.ensure(x)
-    tiny.ensure(x)
-    assert torch.ops.cem_test_first.twice(x).tolist() == [3.0, -4.0]
-    assert registered == ["now"]
 
 
 def test_threads_that_come_at_once_load_once(write_operator: Callable[..., Library]) -> None:
@@ -93,14 +81,6 @@ def test_the_first_use_may_be_inside_a_compiled_function(write_operator: Callabl
     assert compiled(torch.ones(2)).tolist() == [4.0, 4.0]
 
 
-def test_an_operator_that_does_not_compile_says_so_each_time(write_operator: Callable[..., Library]) -> None:
-    broken = write_operator("cem_test_broken", source="no C++\n")
-
-    for _ in range(2):
-        with pytest.raises(BuildError, match="the compiler failed"):
-            broken.ensure(torch.ones(1))
-
-
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
 def test_a_cuda_tensor_needs_a_cuda_build_of_torch(write_operator: Callable[..., Library]) -> None:
     tiny = write_operator("cem_test_cpu_build", source=EMPTY)
@@ -122,13 +102,6 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)
     tiny.ensure(torch.ones(1))
-
-
-def test_operators_are_the_folders_with_a_schema() -> None:
-    assert {"sigmoid", "vector_add"} <= set(operators())
-    for name in operators():
-        for device in ("cpu", "cuda"):
-            assert all(source.is_file() for source in extension(name, device).sources)
 
 
 def test_every_library_is_defined_by_the_macro_for_fragments() -> None:

@@ -13,7 +13,15 @@ from kernels.lltm import LLTM, lltm, lltm_reference
 
 # Batch, inputs, states: the tutorial's, sizes that fill no vector and no tile, one number, more than one tile
 # of columns and rows, and three that the GPU leaves to the BLAS.
-SIZES = [(16, 32, 128), (3, 5, 7), (1, 0, 1), (33, 130, 100), (2, 1100, 3), (300, 80, 80), (260, 90, 87)]
+SIZES = [
+    ((16, 32, 128), torch.float32),
+    ((3, 5, 7), torch.float64),
+    ((1, 0, 1), torch.float32),
+    ((33, 130, 100), torch.float16),
+    ((2, 1100, 3), torch.float32),
+    ((300, 80, 80), torch.bfloat16),
+    ((260, 90, 87), torch.float32),
+]
 TOLERANCES = {
     torch.float32: {"rtol": 1e-4, "atol": 1e-5},
     torch.float64: {"rtol": 1e-12, "atol": 1e-13},
@@ -44,8 +52,7 @@ def results_and_gradients(cell, inputs: list[Tensor]) -> list[Tensor]:
     return [new_h, new_cell, *torch.autograd.grad((new_h * weight).sum() - (new_cell * weight).sum(), leaves)]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize(("size", "dtype"), SIZES, ids=str)
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_results_and_gradients_match_the_reference_in_float64(device, size, dtype):
     inputs = cell_inputs(size, device, dtype)
@@ -58,8 +65,7 @@ def test_results_and_gradients_match_the_reference_in_float64(device, size, dtyp
         torch.testing.assert_close(ours.double() / scale, expected / scale, **TOLERANCES[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-@pytest.mark.parametrize("size", [(5, 6, 7), (256, 128, 256), (33, 700, 5)], ids=str)
+@pytest.mark.parametrize(("size", "dtype"), [((5, 6, 7), torch.float16), ((256, 128, 256), torch.float32)])
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_autocast_does_not_reach_in(device, size, dtype):
     inputs = cell_inputs(size, device, dtype)
@@ -82,20 +88,19 @@ def test_shapes_are_known_without_values():
 
 
 @pytest.mark.parametrize("device", contract.DEVICES)
-@pytest.mark.parametrize("wanted", range(5))
-def test_the_gradient_of_one_argument_alone_is_the_same(device, wanted):
+def test_the_gradient_of_one_argument_alone_is_the_same(device):
     inputs = cell_inputs((5, 6, 7), device)
     expected = results_and_gradients(lltm_reference, inputs)[2:]
-    leaves = [x.detach().clone().requires_grad_(i == wanted) for i, x in enumerate(inputs)]
-    new_h, new_cell = lltm(*leaves)
-    weight = torch.linspace(0.5, 1.5, new_h.numel()).view(new_h.shape).to(new_h)
-    loss = (new_h * weight).sum() - (new_cell * weight).sum()
-    torch.testing.assert_close(torch.autograd.grad(loss, leaves[wanted])[0], expected[wanted])
+    for wanted in range(5):
+        leaves = [x.detach().clone().requires_grad_(i == wanted) for i, x in enumerate(inputs)]
+        new_h, new_cell = lltm(*leaves)
+        weight = torch.linspace(0.5, 1.5, new_h.numel()).view(new_h.shape).to(new_h)
+        loss = (new_h * weight).sum() - (new_cell * weight).sum()
+        torch.testing.assert_close(torch.autograd.grad(loss, leaves[wanted])[0], expected[wanted])
 
 
 @pytest.mark.parametrize("device", contract.DEVICES)
-@pytest.mark.parametrize("size", [(5, 6, 7), (300, 80, 80)])
-@pytest.mark.parametrize("used", [0, 1])
+@pytest.mark.parametrize(("size", "used"), [((5, 6, 7), 0), ((300, 80, 80), 1)])
 def test_gradients_of_one_result_alone_are_the_reference_s(device, size, used):
     inputs = cell_inputs(size, device, torch.float64)
     gradients = []
@@ -119,14 +124,6 @@ def test_second_derivatives_are_those_of_finite_differences(device):
 
 
 @pytest.mark.parametrize("device", contract.DEVICES)
-def test_the_operator_has_the_gradients_of_the_function(device):
-    inputs = cell_inputs((5, 6, 7), device)
-    lltm(*inputs)
-    operator = results_and_gradients(lambda *x: torch.ops.cem_tetris.lltm(*x)[:2], inputs)
-    contract.assert_same(operator, results_and_gradients(lltm, inputs))
-
-
-@pytest.mark.parametrize("device", contract.DEVICES)
 def test_large_numbers_nan_and_infinities_come_out_as_from_torch(device):
     states = 9
     values = torch.tensor([0.0, 1e-20, -1e-20, 100.0, -100.0, 1e30, -1e30, math.inf, -math.inf, math.nan])
@@ -144,7 +141,7 @@ def test_large_numbers_nan_and_infinities_come_out_as_from_torch(device):
 
 
 @pytest.mark.parametrize("device", contract.DEVICES)
-@pytest.mark.parametrize("size", [(0, 3, 4), (2, 3, 0), (0, 0, 0)])
+@pytest.mark.parametrize("size", [(0, 3, 4), (2, 3, 0)])
 def test_empty_results_have_zero_gradients(device, size):
     new_h, new_cell, *gradients = results_and_gradients(lltm, cell_inputs(size, device))
     assert new_h.shape == new_cell.shape == (size[0], size[2])
@@ -156,25 +153,13 @@ def test_empty_results_have_zero_gradients(device, size):
     ("position", "value", "error", "message"),
     [
         (0, torch.zeros(4), ValueError, r"input: expected the shape \(batch, inputs\), got \(4,\)"),
-        (
-            0,
-            torch.zeros(2, 3).int(),
-            TypeError,
-            "input: expected float32, float64, float16 or bfloat16, got torch.int32",
-        ),
         (0, 1.0, TypeError, "input: expected a tensor, got float"),
         (1, torch.zeros(12, 6), ValueError, r"weights: expected the shape \(12, 7\), got \(12, 6\)"),
         (2, torch.zeros(1, 12), ValueError, r"bias: expected the shape \(12,\), got \(1, 12\)"),
         (3, torch.zeros(3, 4), ValueError, r"old_h: expected the shape \(2, states\), got \(3, 4\)"),
         (4, torch.zeros(2, 5), ValueError, r"old_cell: expected the shape \(2, 4\), got \(2, 5\)"),
         (1, torch.zeros(12, 7).double(), TypeError, "weights: expected torch.float32, .*, got torch.float64"),
-        (2, torch.zeros(12).half(), TypeError, "bias: expected torch.float32, .*, got torch.float16"),
-        (3, torch.zeros(2, 4).double(), TypeError, "old_h: expected torch.float32, .*, got torch.float64"),
-        (4, torch.zeros(2, 4).double(), TypeError, "old_cell: expected torch.float32, .*, got torch.float64"),
         (4, torch.zeros(2, 4, device="meta"), ValueError, "old_cell: expected cpu, .*, got meta"),
-        (4, None, TypeError, "old_cell: expected a tensor, got NoneType"),
-        (3, 1.0, TypeError, "old_h: expected a tensor, got float"),
-        (3, torch.zeros(8), ValueError, r"old_h: expected the shape \(2, states\), got \(8,\)"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_refused(position, value, error, message):
@@ -225,10 +210,9 @@ def test_a_direct_call_with_another_device_is_refused():
 
 
 @contract.cuda
-@pytest.mark.parametrize("position", [1, 2, 3, 4])
-def test_tensors_of_two_devices_are_refused(position):
+def test_tensors_of_two_devices_are_refused():
     inputs = cell_inputs((2, 3, 4), "cuda")
-    inputs[position] = inputs[position].cpu()
+    inputs[1] = inputs[1].cpu()
     with pytest.raises(ValueError, match="expected cuda:0, the device of input, got cpu"):
         lltm(*inputs)
 
@@ -238,17 +222,6 @@ def test_the_module_computes_the_function(device):
     cell = LLTM(3, 4, device=device)
     x, _, _, h, c = cell_inputs((2, 3, 4), device)
     contract.assert_same(cell(x, (h, c)), lltm(x, cell.weights, cell.bias, h, c))
-
-
-def test_the_module_has_the_tutorial_s_parameters():
-    torch.manual_seed(0)
-    cell = LLTM(36, 64)
-    assert {name: tuple(value.shape) for name, value in cell.state_dict().items()} == {
-        "weights": (192, 100),
-        "bias": (192,),
-    }
-    # Uniform on +-1/8: all of 19,200 draws are below 0.1249 with probability (1 - 0.0008)^19200 < 1e-6.
-    assert 0.1249 < float(cell.weights.detach().abs().max()) <= 0.125
 
 
 def test_a_module_of_no_states_is_refused():

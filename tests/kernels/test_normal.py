@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import contract
-import numpy as np
 import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
@@ -46,8 +45,14 @@ def on(device: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    zip(
+        OPTIONS,
+        [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float32, torch.float64],
+        strict=True,
+    ),
+)
 def test_reference(device: str, options: dict[str, Any], dtype: torch.dtype) -> None:
     options = {**on(device, options), "seed": 11, "generation": 4}
     mean, std = parameters(5, dtype, device)
@@ -64,7 +69,7 @@ def test_reference(device: str, options: dict[str, Any], dtype: torch.dtype) -> 
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", OPTIONS[3:])
 def test_gradients(device: str, options: dict[str, Any]) -> None:
     """Twice, by finite differences: with the seed fixed, the samples are a plain function of mean and std."""
     mean, std = (x.requires_grad_() for x in parameters(5, torch.float64, device))
@@ -77,8 +82,10 @@ def test_gradients(device: str, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    ("options", "dtype"),
+    [(OPTIONS[3], torch.float32), (OPTIONS[4], torch.float16), (OPTIONS[5], torch.float32)],
+)
 def test_backward_is_autograd_through_the_reference(
     device: str, options: dict[str, Any], dtype: torch.dtype
 ) -> None:
@@ -97,15 +104,6 @@ def test_backward_is_autograd_through_the_reference(
         torch.testing.assert_close(a.double(), e, rtol=2e-3 if dtype is torch.float16 else 2e-5, atol=2e-2)
 
 
-def test_gradients_come_without_a_seed_too() -> None:
-    mean, std = (x.requires_grad_() for x in parameters(4))
-    samples = sample_normal(mean, std, 1000)
-    z = (samples.detach() - mean.detach()[:, None]) / std.detach()[:, None]
-    gradients = torch.autograd.grad(samples.sum(), (mean, std))
-    torch.testing.assert_close(gradients[0], torch.full((4,), 1000.0))
-    torch.testing.assert_close(gradients[1], z.sum(dim=1), rtol=1e-3, atol=1e-2)
-
-
 def test_parameters_of_another_type_than_the_result() -> None:
     mean, std = (x.requires_grad_() for x in parameters(4, torch.float64))
     samples = sample_normal(mean, std, 10, seed=1, dtype=torch.bfloat16)
@@ -116,8 +114,7 @@ def test_parameters_of_another_type_than_the_result() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("dim_first", [True, False])
+@pytest.mark.parametrize(("dtype", "dim_first"), [(torch.float16, True), (torch.bfloat16, False)])
 def test_gradients_are_not_rounded_to_the_type_of_the_samples(
     device: str, dtype: torch.dtype, dim_first: bool
 ) -> None:
@@ -144,13 +141,6 @@ def test_shared_noise_is_that_of_dimension_0(device: str) -> None:
         assert torch.equal(z if dim_first else z.T, alone.expand(9, 50))
 
 
-def test_bounds_clamp() -> None:
-    mean, std = parameters(5)
-    samples = sample_normal(mean, std, 1000, seed=2)
-    low = torch.full((5,), -1)
-    assert_same(sample_normal(mean, std, 1000, seed=2, bounds=(low, 2)), samples.clamp(-1, 2))
-
-
 def test_bounds_have_no_gradients() -> None:
     mean, std, low = torch.zeros(3), torch.ones(3), torch.full((3,), -0.2)
     f = lambda mean, low: sample_normal(mean, std, 40, seed=1, bounds=(low, 1.0)).sum()  # noqa: E731
@@ -168,12 +158,12 @@ def test_nan_stays_nan_and_no_spread_gives_the_mean() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("d", "n"), [(0, 5), (5, 0), (0, 0)])
-def test_empty(device: str, d: int, n: int) -> None:
-    mean = torch.zeros(d, device=device, requires_grad=True)
-    samples = sample_normal(mean, torch.ones(d, device=device), n, seed=1)
-    assert samples.shape == (d, n)
-    assert_same(torch.autograd.grad(samples.sum(), mean)[0], torch.zeros(d, device=device))
+def test_empty(device: str) -> None:
+    for d, n in ((0, 5), (5, 0)):
+        mean = torch.zeros(d, device=device, requires_grad=True)
+        samples = sample_normal(mean, torch.ones(d, device=device), n, seed=1)
+        assert samples.shape == (d, n)
+        assert_same(torch.autograd.grad(samples.sum(), mean)[0], torch.zeros(d, device=device))
 
 
 # Without a seed
@@ -187,32 +177,6 @@ def test_torch_generator_governs_calls_without_a_seed(device: str) -> None:
     torch.manual_seed(5)
     assert torch.equal(sample_normal(mean, std, 8), first)
     assert not bool((first == second).any())
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_the_state_of_the_generator_can_be_kept(device: str) -> None:
-    mean, std = parameters(3, device=device)
-    get, put = (
-        (torch.get_rng_state, torch.set_rng_state)
-        if device == "cpu"
-        else (torch.cuda.get_rng_state, torch.cuda.set_rng_state)
-    )
-    state = get()
-    first = sample_normal(mean, std, 8)
-    put(state)
-    assert torch.equal(sample_normal(mean, std, 8), first)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_generator_of_its_own(device: str) -> None:
-    mean, std = parameters(3, device=device)
-    generator = torch.Generator(device).manual_seed(1)
-    first = sample_normal(mean, std, 8, generator=generator)
-    sample_normal(mean, std, 8)
-    second = sample_normal(mean, std, 8, generator=generator)
-    generator.manual_seed(1)
-    assert torch.equal(sample_normal(mean, std, 8, generator=generator), first)
-    assert not torch.equal(first, second)
 
 
 @cuda
@@ -275,11 +239,10 @@ def test_opcheck(device: str) -> None:
     )
 
 
-@pytest.mark.parametrize("shape", [(), (3,)])
-def test_the_backward_operator_refuses_a_gradient_that_can_be_none(shape: tuple[int, ...]) -> None:
+def test_the_backward_operator_refuses_a_gradient_that_can_be_none() -> None:
     seeded(*parameters(5))  # loads it
     with pytest.raises(RuntimeError, match="two dimensions or more"):
-        torch.ops.cem_tetris.sample_normal_backward(torch.ones(shape), 1, None, 0, None, False, False, True)
+        torch.ops.cem_tetris.sample_normal_backward(torch.ones(3), 1, None, 0, None, False, False, True)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -301,36 +264,14 @@ def test_a_new_generation_or_seed_is_not_compiled_anew() -> None:
             assert torch.equal(compiled(mean, std, seed, generation), expected)
 
 
-def test_compiles_without_a_seed() -> None:
-    mean, std = parameters(5)
-    compiled = torch.compile(
-        lambda mean, std: sample_normal(mean, std, 12), fullgraph=True, backend="aot_eager"
-    )
-    torch.manual_seed(1)
-    first, second = compiled(mean, std), compiled(mean, std)
-    torch.manual_seed(1)
-    assert torch.equal(compiled(mean, std), first)
-    assert not torch.equal(first, second)
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_layouts(device: str) -> None:
     contract.check_noncontiguous(seeded, *parameters(5, device=device))
 
 
 @cuda
-def test_graph_replay() -> None:
-    contract.check_graph_replay(seeded, *parameters(5, device="cuda"))
-
-
-@cuda
-def test_side_stream() -> None:
-    contract.check_side_stream(seeded, *parameters(5, device="cuda"))
-
-
-@cuda
-def test_second_device() -> None:
-    contract.check_second_device(seeded, *parameters(5, device="cuda"))
+def test_graphs_streams_and_devices() -> None:
+    contract.check_cuda(seeded, *parameters(5, device="cuda"))
 
 
 @cuda
@@ -346,32 +287,18 @@ def test_the_backward_pass_is_the_same_every_time() -> None:
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"mean": torch.zeros(2, 2)}, ValueError, r"one shape \(\.\.\., d\), got \(2, 2\) and \(3,\)"),
-    ({"std": torch.ones(4)}, ValueError, r"got \(3,\) and \(4,\)"),
-    ({"std": torch.ones(3).double()}, TypeError, "got torch.float32 and torch.float64"),
     ({"mean": torch.zeros(3).long(), "std": torch.ones(3).long()}, TypeError, "floating.*got torch.int64"),
     ({"std": torch.ones(3, device="meta")}, ValueError, "one device.*got cpu and meta"),
     ({"num_samples": -1}, ValueError, "num_samples.*got -1"),
-    ({"seed": -1}, ValueError, r"0 <= seed < 2\*\*64, got -1"),
     ({"seed": 2**64}, ValueError, r"seed < 2\*\*64, got 18446744073709551616"),
     ({"seed": 1.5}, TypeError, "seed to be an int.*got float"),
-    ({"generation": -1}, ValueError, "generation.*got -1"),
     ({"generation": 2**38}, ValueError, "generation.*got 274877906944"),
     ({"generator": torch.Generator()}, ValueError, "seed or a generator, got both"),
-    ({"dtype": torch.int32}, TypeError, "dtype.*got torch.int32"),
     ({"bounds": (1, 0)}, ValueError, r"low <= high, got \(1, 0\)"),
     ({"bounds": (torch.zeros(2), 1)}, ValueError, r"shape \(3,\).*got \(2,\)"),
-    ({"bounds": ("a", 1)}, TypeError, "a number or a tensor, got str"),
-    ({"bounds": 1}, TypeError, r"\(low, high\), got 1"),
-    ({"bounds": (torch.zeros(3, dtype=torch.complex64), 1)}, TypeError, "real numbers, got torch.complex64"),
     ({"mean": [0.0, 0.0, 0.0]}, TypeError, "mean to be a tensor, got list"),
-    ({"std": None}, TypeError, "std to be a tensor, got NoneType"),
-    ({"num_samples": 2.5}, TypeError, "num_samples to be an int, got float"),
-    ({"num_samples": None}, TypeError, "num_samples to be an int, got NoneType"),
-    ({"seed": True}, TypeError, "seed to be an int, got bool"),
-    ({"generation": 1.0}, TypeError, "generation to be an int, got float"),
     ({"seed": None, "generator": 5}, TypeError, "torch.Generator or None, got int"),
     ({"num_samples": 2**40}, RuntimeError, "13194139533312 bytes"),
-    ({"num_samples": 2**40, "seed": None}, RuntimeError, "13194139533312 bytes"),
 ]
 
 
@@ -380,16 +307,6 @@ def test_bad_input(change: dict[str, Any], error: type[Exception], message: str)
     arguments = {"mean": torch.zeros(3), "std": torch.ones(3), "num_samples": 4, "seed": 1, **change}
     with pytest.raises(error, match=message):
         sample_normal(**arguments)
-
-
-def test_integers_of_any_kind_will_do() -> None:
-    mean, std = parameters(3)
-    expected = sample_normal(mean, std, 4, seed=7, generation=2)
-    whole = (np.int64(4), np.uint64(7), np.int32(2))
-    for recorded in (False, True):
-        mean.requires_grad_(recorded)
-        samples = sample_normal(mean, std, whole[0], seed=whole[1], generation=whole[2])  # type: ignore[arg-type]
-        assert torch.equal(samples, expected)
 
 
 def test_direct_calls_check_what_they_read() -> None:
@@ -403,7 +320,6 @@ def test_direct_calls_check_what_they_read() -> None:
         sample(mean, std.half(), *noise, None, None, True, torch.float32)
 
 
-@pytest.mark.parametrize("options", [{"seed": 1}, {"seed": 1, "antithetic": True}, {}])
-def test_meta_tensors_have_shapes(options: dict[str, Any]) -> None:
+def test_meta_tensors_have_shapes() -> None:
     mean, std = parameters(3, device="meta")
-    assert sample_normal(mean, std, 5, **options).shape == (3, 5)
+    assert sample_normal(mean, std, 5, seed=1).shape == (3, 5)

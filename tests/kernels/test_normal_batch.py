@@ -40,11 +40,14 @@ def single(mean: Tensor, std: Tensor, n: int, generation: int, options: dict[str
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("dim_first", [True, False])
 @pytest.mark.parametrize(
-    "options",
-    [{"bounds": None}, {"bounds": (0.3, 1.9)}, {"bounds": None, "shared_noise": True, "antithetic": True}],
+    ("dtype", "dim_first", "options"),
+    [
+        (torch.float32, True, {"bounds": None}),
+        (torch.float32, False, {"bounds": None}),
+        (torch.float64, False, {"bounds": (0.3, 1.9)}),
+        (torch.bfloat16, True, {"bounds": None, "shared_noise": True, "antithetic": True}),
+    ],
 )
 def test_a_problem_has_the_numbers_of_a_call_of_its_own(
     device: str, dtype: torch.dtype, dim_first: bool, options: dict[str, Any]
@@ -65,9 +68,7 @@ def test_a_problem_has_the_numbers_of_a_call_of_its_own(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
-    ("problems", "d", "n"), [(64, 20, 128), (1024, 20, 128), (3, 5000, 40), (70000, 4, 4)]
-)
+@pytest.mark.parametrize(("problems", "d", "n"), [(1024, 20, 128), (3, 5000, 40), (70000, 4, 4)])
 def test_many_problems(device: str, problems: int, d: int, n: int) -> None:
     """More than a side of the grid has blocks, and as many dimensions a thread as there are variants."""
     mean, std = (
@@ -85,21 +86,9 @@ def test_many_problems(device: str, problems: int, d: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_bounds_of_every_problem(device: str) -> None:
-    rows = packed(12, device)
-    mean, std, low, high = (rows[..., i, :] for i in range(4))
-    seeds = torch.tensor(SEEDS, device=device).view(2, 3)
-    expected = single(mean, std, 50, 4, {"bounds": (low - 1, high), "dim_first": False})
-    for generation in (4, torch.tensor(4, device=device)):
-        samples = sample_normal(
-            mean, std, 50, seed=seeds, generation=generation, bounds=(low - 1, high), dim_first=False
-        )
-        assert_same(samples, expected)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (0,)])
+@pytest.mark.parametrize(
+    ("dtype", "batch"), [(torch.float64, ()), (torch.float32, (2, 3)), (torch.bfloat16, (0,))]
+)
 def test_rows_are_mean_and_standard_deviation(
     device: str, dtype: torch.dtype, batch: tuple[int, ...]
 ) -> None:
@@ -136,13 +125,9 @@ def test_rows_have_gradients_and_batching_rules() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"rows": torch.zeros(3)}, ValueError, r"shape \(\.\.\., R, d\), R >= 2, got \(3,\)"),
         ({"rows": torch.zeros(1, 4)}, ValueError, r"R >= 2, got \(1, 4\)"),
-        ({"rows": torch.zeros(2, 4, dtype=torch.int64)}, TypeError, "float"),
-        ({"seed": torch.tensor(1.0)}, TypeError, "int64"),
         ({"seed": torch.zeros(2, dtype=torch.int64)}, ValueError, "seed"),
         ({"generation": torch.zeros(2, dtype=torch.int64)}, ValueError, "generation"),
-        ({"num_samples": -1}, ValueError, "num_samples"),
     ],
 )
 def test_bad_rows(change: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -164,18 +149,8 @@ def test_a_seed_in_a_tensor_is_the_number(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_problems_without_a_seed_differ(device: str) -> None:
-    mean, std = torch.zeros(3, 4, device=device), torch.ones(3, 4, device=device)
-    torch.manual_seed(1)
-    first, second = sample_normal(mean, std, 10), sample_normal(mean, std, 10)
-    assert torch.cat([first, second]).unique().numel() == 240
-    torch.manual_seed(1)
-    assert_same(sample_normal(mean, std, 10), first)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("batch", [(0,), (2, 0, 3)])
-def test_no_problems(device: str, batch: tuple[int, ...]) -> None:
+def test_no_problems(device: str) -> None:
+    batch = (2, 0, 3)
     mean = torch.zeros(*batch, 5, device=device, requires_grad=True)
     seeds = torch.zeros(batch, dtype=torch.int64, device=device)
     samples = sample_normal(mean, torch.ones_like(mean), 7, seed=seeds)
@@ -184,23 +159,6 @@ def test_no_problems(device: str, batch: tuple[int, ...]) -> None:
 
 
 # Gradients
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dim_first", [True, False])
-@pytest.mark.parametrize("bounds", [None, (0.5, 1.5)])
-def test_gradients(device: str, dim_first: bool, bounds: tuple[float, float] | None) -> None:
-    rows = packed(5, device, torch.float64)
-    mean, std = (rows[..., i, :].clone().requires_grad_() for i in range(2))
-    seeds, generation = torch.tensor(SEEDS, device=device).view(2, 3), torch.tensor(6, device=device)
-
-    def f(mean: Tensor, std: Tensor) -> Tensor:
-        return sample_normal(
-            mean, std, 9, seed=seeds, generation=generation, bounds=bounds, dim_first=dim_first
-        )
-
-    assert torch.autograd.gradcheck(f, (mean, std))
-    assert torch.autograd.gradgradcheck(f, (mean, std), fast_mode=True)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -280,9 +238,9 @@ def test_rows_of_a_packed_tensor_are_not_copied() -> None:
 
 
 @cuda
-def test_graph_replay() -> None:
+def test_graphs_streams_and_devices() -> None:
     """With other seeds and another generation in the same memory, too."""
-    contract.check_graph_replay(seeded, *arguments("cuda"))
+    contract.check_cuda(seeded, *arguments("cuda"))
 
 
 @cuda
@@ -300,39 +258,21 @@ def test_a_replay_draws_the_generation_in_memory() -> None:
         assert_same(samples, seeded(mean, std, seeds, torch.tensor(number, device="cuda")))
 
 
-@cuda
-def test_side_stream() -> None:
-    contract.check_side_stream(seeded, *arguments("cuda"))
-
-
-@cuda
-def test_cpu_and_cuda_draw_the_same() -> None:
-    mean, std, seeds, generation = arguments("cpu")
-    cpu = seeded(mean, std, seeds, generation)
-    gpu = seeded(*(x.cuda() for x in (mean, std, seeds, generation))).cpu()
-    torch.testing.assert_close(cpu, gpu, rtol=0, atol=4e-6 * 5 * float((mean.abs() + std).max()))
-
-
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"seed": 1}, ValueError, r"seeds as an int64 tensor of the batch shape \(3,\), got one int"),
     ({"seed": torch.arange(2)}, ValueError, r"seed of the batch shape \(3,\), got \(2,\)"),
-    ({"seed": torch.tensor(1)}, ValueError, r"seed of the batch shape \(3,\), got \(\)"),
-    ({"seed": torch.arange(3).int()}, TypeError, "seed to be int64, got torch.int32"),
     ({"seed": torch.arange(3, device="meta")}, ValueError, "seed on cpu, got meta"),
     ({"generation": torch.arange(3)}, ValueError, r"generation of shape \(\), got \(3,\)"),
-    ({"generation": torch.tensor(1.0)}, TypeError, "generation to be int64, got torch.float32"),
-    ({"std": torch.ones(4)}, ValueError, r"one shape \(\.\.\., d\), got \(3, 4\) and \(4,\)"),
     ({"bounds": (torch.zeros(3), 1)}, ValueError, r"bound of shape \(3, 4\).*got \(3,\)"),
 ]
 
 
 @pytest.mark.parametrize(("change", "error", "message"), BAD)
-@pytest.mark.parametrize("dim_first", [True, False])
-def test_bad_input(change: dict[str, Any], error: type[Exception], message: str, dim_first: bool) -> None:
+def test_bad_input(change: dict[str, Any], error: type[Exception], message: str) -> None:
     mean, std = torch.zeros(3, 4), torch.ones(3, 4)
     arguments = {"mean": mean, "std": std, "seed": torch.arange(3), "generation": torch.tensor(0), **change}
     with pytest.raises(error, match=message):
-        sample_normal(num_samples=5, dim_first=dim_first, **arguments)
+        sample_normal(num_samples=5, **arguments)
 
 
 def test_direct_calls_check_what_they_read() -> None:
@@ -353,9 +293,9 @@ def test_direct_calls_check_what_they_read() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dim_first", [True, False])
-@pytest.mark.parametrize("generation", [0, 5])
-@pytest.mark.parametrize("seed", [0, 2**63 - 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize(
+    ("seed", "generation", "dim_first"), [(0, 0, True), (2**63, 5, False), (2**64 - 1, 5, True)]
+)
 def test_the_short_way_is_the_long_one(seed: int, generation: int, dim_first: bool, device: str) -> None:
     mean, std = (tensor[0] for tensor in arguments(device)[:2])
     noise: dict[str, Any] = {"seed": seed, "generation": generation, "dim_first": dim_first}

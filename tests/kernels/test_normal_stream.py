@@ -67,7 +67,7 @@ def float64_noise(seed: int, generation: int, sample: int, dimension: int) -> fl
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("seed", "generation"), [(0, 0), (SEED, 5), (2**64 - 1, 2**38 - 1)])
+@pytest.mark.parametrize(("seed", "generation"), [(SEED, 5), (2**64 - 1, 2**38 - 1)])
 def test_float32_is_the_python_implementation(device: str, seed: int, generation: int) -> None:
     d, n = 7, 13
     x = noise(d, n, device=device, seed=seed, generation=generation).cpu()
@@ -92,7 +92,7 @@ def test_the_stream_is_the_one_that_was_published(dtype: torch.dtype, tolerance:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_number_depends_on_its_place_alone(device: str, dtype: torch.dtype) -> None:
     whole = noise(260, 2053, device=device, dtype=dtype)
     for d, n in [(1, 1), (1, 2053), (260, 1), (4, 64), (9, 130), (130, 1024), (257, 999), (130, 7)]:
@@ -103,14 +103,21 @@ def test_a_number_depends_on_its_place_alone(device: str, dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_halves_are_float32_rounded(device: str, dtype: torch.dtype) -> None:
-    assert torch.equal(noise(8, 40, device=device, dtype=dtype), noise(8, 40, device=device).to(dtype))
+def test_halves_are_float32_rounded(device: str) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        assert torch.equal(noise(8, 40, device=device, dtype=dtype), noise(8, 40, device=device).to(dtype))
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(("d", "n"), [(8, 128), (9, 132), (131, 1024), (3301, 1024), (13001, 132)])
+@pytest.mark.parametrize(
+    ("dtype", "d", "n"),
+    [
+        (torch.float32, 8, 128),
+        (torch.float16, 131, 1024),
+        (torch.bfloat16, 3301, 1024),
+        (torch.float32, 13001, 132),
+    ],
+)
 def test_the_plain_case_is_the_others(device: str, dtype: torch.dtype, d: int, n: int) -> None:
     """It has kernels of its own, one of few and one of many rows; a sample more is the others' case."""
     mean = torch.linspace(-3, 3, d + 1, device=device)[1:]  # begins where 16 bytes do not
@@ -119,30 +126,14 @@ def test_the_plain_case_is_the_others(device: str, dtype: torch.dtype, d: int, n
     assert torch.equal(x, sample_normal(mean, std, n + 1, seed=SEED, dtype=dtype)[:, :n])
 
 
-@pytest.mark.parametrize(("d", "n"), [(3, 7), (9, 132), (3301, 1024)])
-def test_a_generator_gives_a_seed(d: int, n: int) -> None:
-    mean, std = torch.zeros(d), torch.ones(d)
-    generator = torch.Generator().manual_seed(3)
-    seed = int(torch.randint(0, 2**63 - 1, (1,), generator=generator))
-    x = sample_normal(mean, std, n, generator=generator.manual_seed(3))
-    assert torch.equal(x, noise(d, n, seed=seed))
-
-
-def test_seeds_and_generations_have_no_number_in_common() -> None:
-    """Rounded to float32, some 3 of 16,000 normals come twice; more than 25 with probability 1e-15."""
-    draws = [noise(4, 250, seed=s, generation=g) for s in (0, 1, 2**32, 2**63) for g in (0, 1, 2, 2**32)]
-    assert torch.cat(draws).unique().numel() > 16000 - 25
-    for i, a in enumerate(draws):
-        for b in draws[:i]:
-            assert int((a == b).sum()) <= 1
-            correlation = float((a * b).mean())
-            assert abs(correlation) < 5.5 / math.sqrt(1000)  # 120 of them: error probability 120 * 4e-8
-
-
 @cuda
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    "options", [{}, {"antithetic": True}, {"shared_noise": True}, {"bounds": (-1.0, 1.5)}]
+    ("dtype", "options"),
+    [
+        (torch.float32, {"antithetic": True}),
+        (torch.float32, {"shared_noise": True}),
+        (torch.float64, {"bounds": (-1.0, 1.5)}),
+    ],
 )
 def test_cpu_and_cuda_draw_the_same(dtype: torch.dtype, options: dict[str, Any]) -> None:
     for d, n in [(64, 40000), (1001, 257)]:

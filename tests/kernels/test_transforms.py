@@ -15,7 +15,6 @@ from kernels.elementwise_mult import elementwise_mult
 from kernels.lltm import LLTM, lltm
 from kernels.normal import sample_normal
 from kernels.sigmoid import sigmoid
-from kernels.vector_add import vector_add
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
 STD = torch.linspace(0.5, 2, 3, dtype=torch.float64)
@@ -34,10 +33,8 @@ def cell(x: Tensor) -> Tensor:
 
 OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": sigmoid,
-    "vector_add": lambda x: vector_add(x, OTHER),
     "elementwise_mult": lambda x: elementwise_mult(x, OTHER),
     "lltm": cell,
-    "mean of sample_normal": lambda x: sample_normal(x, STD, 2, seed=1, generation=3),
     "std of sample_normal": lambda x: sample_normal(OTHER, x, 2, seed=1, antithetic=True, dim_first=False),
     "sample_normal within bounds": lambda x: sample_normal(x, STD, 4, seed=1, bounds=(-1.0, 1.0)),
 }

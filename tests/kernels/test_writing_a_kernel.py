@@ -81,6 +81,5 @@ def links() -> list[str]:
     return re.findall(r"\]\(([^)#]+)\)", prose)
 
 
-@pytest.mark.parametrize("link", links())
-def test_links_lead_somewhere(link: str) -> None:
-    assert (PAGE.parent / link).exists()
+def test_links_lead_somewhere() -> None:
+    assert [link for link in links() if not (PAGE.parent / link).exists()] == []

@@ -15,11 +15,9 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-import tetris.__main__
 from kernels import BuildError, CompilerMissingError, ranks
 from tetris import devices
 from tetris.commands import command_line, evaluate
-from tetris.feature_sets import feature_label
 from tetris.progress import progress
 
 Script = Callable[..., Any]
@@ -30,10 +28,8 @@ SCRIPTS = sorted(path.stem for path in (Path(__file__).parents[3] / "scripts").g
     ("error", "line"),
     [
         (ValueError("expected 1,\n  got 2"), "error: expected 1, got 2\n"),
-        (TypeError("expected a str"), "error: expected a str\n"),
         (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
         (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
-        (OSError("odd"), "error: odd\n"),
     ],
 )
 def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
@@ -45,19 +41,12 @@ def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
     assert capsys.readouterr().err.endswith(line)
 
 
-def _of_rank_0(error: Exception) -> Exception:
-    error.__cause__ = ranks.RanksError("rank 0 has raised it")
-    return error
-
-
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
         (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
         (ValueError("bad input, of all ranks alike"), ""),
-        (ranks.RanksError("one has gone"), ""),
-        (_of_rank_0(OSError("odd")), ""),
     ],
 )
 def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
@@ -102,24 +91,19 @@ def test_full_disk_under_stdout_is_one_line_and_status_2() -> None:
     assert (ended.returncode, ended.stderr) == (2, "-c: error: No space left on device\n")
 
 
-def test_closed_pipe_is_no_error() -> None:
-    assert _printing("| head -c 1").stderr == ""
-
-
-@pytest.mark.parametrize("text", ["0", "-3", "1.5", "", "many"])
+@pytest.mark.parametrize("text", ["0", "1.5", "many"])
 def test_counts_must_be_at_least_1(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"at least 1, got '{text}'"):
         command_line.positive_int(text)
 
 
-@pytest.mark.parametrize("digits", [20, 5000])
-def test_absurd_counts_and_seeds_are_refused_with_the_limit(digits: int) -> None:
+def test_absurd_counts_and_seeds_are_refused_with_the_limit() -> None:
     for read, limit in (
         (command_line.up_to(1000), "from 1 to 1,000, got"),
         (command_line.seed, "2\\^64 - 1, g"),
     ):
         with pytest.raises(argparse.ArgumentTypeError, match=limit) as caught:
-            read("9" * digits)
+            read("9" * 5000)
         assert len(str(caught.value)) < 150
 
 
@@ -131,11 +115,6 @@ def test_absurd_counts_and_seeds_are_refused_with_the_limit(digits: int) -> None
         ("watch_tetris", ["dt20", "--html", "x.html", "--decisions"], "at most 1,073,741,824"),
         ("estimate_tetris", ["dt20", "--streams"], "from 2 to 8192"),
         ("plan_control", ["pendulum", "--num-samples"], "from 1 to 100,000"),
-        ("plan_control", ["pendulum", "--horizon"], "from 1 to 1,000"),
-        ("plan_control", ["pendulum", "--iterations"], "from 1 to 1,000"),
-        ("plan_control", ["pendulum", "--steps"], "from 1 to 1,000,000"),
-        ("benchmark_env", ["--num-envs"], "from 1 to 1,048,576"),
-        ("benchmark_env", ["--repeats"], "from 1 to 10,000"),
         ("compare_optimizers", ["--jobs"], "from 1 to 1,024"),
     ],
 )
@@ -154,16 +133,10 @@ def test_absurd_sizes_are_refused_with_the_limit(
     assert limit in line
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("text", ["0", "nan", "soon"])
 def test_seconds_must_be_above_0(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=f"above 0, got '{text}'"):
         command_line.positive_seconds(text)
-
-
-@pytest.mark.parametrize("text", ["-1", str(1 << 64), "x"])
-def test_seed_must_fit_64_bits(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"got '{text}'"):
-        command_line.seed(text)
 
 
 def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
@@ -176,34 +149,12 @@ def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
     assert "/nowhere/c++" in line
 
 
-def test_cpu_without_a_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/c++")
-    with pytest.raises(CompilerMissingError):
-        devices.choose_device("cpu")
-
-
-def test_python_needs_no_compiler(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("CXX", "/nowhere/c++")
-    assert devices.choose_device("python") == "python"
-    assert capsys.readouterr().err == ""
-
-
 @pytest.mark.usefixtures("gpu_and_nvcc")
-@pytest.mark.parametrize(
-    ("requested", "taken"), [("auto", "cuda"), ("cuda", "cuda"), ("cpu", "cpu"), ("python", "python")]
-)
+@pytest.mark.parametrize(("requested", "taken"), [("auto", "cuda"), ("cpu", "cpu")])
 def test_auto_takes_a_gpu_where_nvcc_is_there(
     capsys: pytest.CaptureFixture[str], requested: str, taken: str
 ) -> None:
     assert devices.choose_device(requested) == taken
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_auto_without_a_gpu_takes_the_cpu_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert devices.choose_device("auto") == "cpu"
     assert capsys.readouterr().err == ""
 
 
@@ -223,22 +174,10 @@ def test_auto_leaves_a_gpu_without_nvcc_alone_and_says_why(capsys: pytest.Captur
     assert line == "note: playing on the CPU, not on the GPU: no nvcc found: install the CUDA toolkit"
 
 
-@pytest.mark.usefixtures("no_nvcc")
-def test_cuda_without_nvcc_is_an_error_with_the_remedy() -> None:
-    with pytest.raises(CompilerMissingError, match="no nvcc found: install the CUDA toolkit"):
-        devices.choose_device("cuda")
-
-
 @pytest.mark.usefixtures("no_gpu")
 def test_cuda_without_a_gpu_is_an_error_with_the_remedy() -> None:
     with pytest.raises(ValueError, match=r"expected a GPU for device cuda, .* or take --device cpu"):
         devices.choose_device("cuda")
-
-
-def test_a_long_list_of_features_is_named_by_its_length() -> None:
-    assert feature_label("dt_full") == "dt_full"
-    assert feature_label("landing_height,holes,bumpiness") == "landing_height,holes,bumpiness"
-    assert feature_label(",".join(f"column_height_{index}" for index in range(10))) == "10 features"
 
 
 @pytest.mark.parametrize(("stream", "closed"), [("stdout", ">&-"), ("stderr", "2>&-")])
@@ -261,15 +200,6 @@ def test_a_program_without_docstrings_has_its_options(
     with pytest.raises(SystemExit, match="0"):
         evaluate.parse_arguments(["--help"])
     assert "--device" in capsys.readouterr().out
-
-
-def test_the_command_tells_its_version(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["cem-tetris", "--version"])
-    with pytest.raises(SystemExit) as ended:
-        tetris.__main__.main()
-    assert (ended.value.code, capsys.readouterr().out) == (0, f"cem-tetris {tetris.__version__}\n")
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -295,26 +225,6 @@ def test_an_option_that_is_not_there_is_one_line_with_the_one_that_was_meant(
     ended = script(name, *needed, "--hepl=1")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == f"{name}.py: error: unrecognized arguments: --hepl=1; did you mean '--help'?\n"
-
-
-def test_prose_is_filled_and_commands_are_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    with pytest.raises(SystemExit):
-        command_line.Parser(
-            description=f"{'word ' * 20}\n\n    python a.py  # a\n    python b.py\n"
-        ).parse_args(["-h"])
-    out = capsys.readouterr().out
-    assert f"{' '.join(['word'] * 7)}\n" in out
-    assert "\n\n  python a.py  # a\n  python b.py\n" in out
-
-
-def test_a_name_is_one_of_those_that_are_known() -> None:
-    read = command_line.one_of("part", ("speed", "training"))
-    assert read("speed") == "speed"
-    with pytest.raises(argparse.ArgumentTypeError, match="got 'sped'; did you mean 'speed'"):
-        read("sped")
 
 
 def test_a_file_name_ends_as_its_kind_does() -> None:
@@ -357,24 +267,15 @@ def test_full_memory_is_one_line(capsys: pytest.CaptureFixture[str], error: Exce
     assert said.count("\n") == 1
 
 
-def test_another_runtime_error_keeps_its_traceback() -> None:
-    def main() -> int:
-        raise RuntimeError("a defect")
-
-    with pytest.raises(RuntimeError, match="a defect"):
-        command_line.run(main)
-
-
-@pytest.mark.parametrize("name", ["estimate_tetris", "evaluate_tetris"])
 def test_a_bad_timeout_of_ranks_is_one_line(
-    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, name: str
+    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable in ("RANK", "MASTER_PORT"):
         monkeypatch.setenv(variable, "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("CEM_TETRIS_RANK_TIMEOUT", "abc")
-    ended = script(name, "dt20")
+    ended = script("evaluate_tetris", "dt20")
     assert (ended.status, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
     assert line.endswith("RANK_TIMEOUT in seconds, from 1 to 604,800, got 'abc'")

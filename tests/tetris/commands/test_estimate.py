@@ -44,21 +44,23 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
 @pytest.mark.parametrize(
     ("way", "said"),
     [
-        (("--board", "10x9", "--pieces-known", 2), "the next one known"),
-        ((*HIGH[:2], "--lookahead"), "lookahead"),
+        ((), ""),
+        (("--pieces-known", 2), ", the next one known"),
+        (("--lookahead",), ", lookahead"),
     ],
 )
-def test_the_next_piece_may_count(script: Script, way: tuple[object, ...], said: str) -> None:
-    title, *_, row = script("estimate_tetris", "best", "--device", "cpu", *way, *FEW).out.splitlines()[:4]
-    board = way[1]
-    assert title == f"board {board}, published rule, pieces uniform (seed 12345), {said}, engine cpu"
-    assert " 16 estimates " in row
+def test_the_table_says_what_it_holds_for(
+    script: Script, monkeypatch: pytest.MonkeyPatch, way: tuple[object, ...], said: str
+) -> None:
+    def estimated(*arguments: Any) -> Estimate:
+        *whom, _, seed, streams, _, pieces_known, lookahead = arguments
+        return Estimate(*whom, seed, streams, (1e-8,) * 16, 1000, 1.0, pieces_known, lookahead)
 
-
-def test_the_table_says_what_it_holds_for(script: Script) -> None:
-    arguments = ("--board", "10x20", "--pieces", "bag", "--rule", "clear-on-overflow", *FEW)
-    title, header, _, row = script("estimate_tetris", "DT-20", *arguments).out.splitlines()
-    assert title == "board 10x20, clear-on-overflow rule, pieces bag (seed 12345), engine cpu"
+    monkeypatch.setattr("tetris.evaluation.estimates.estimate", estimated)
+    monkeypatch.setattr("tetris.evaluation.estimates.check_rarely_loses", lambda *arguments: None)
+    arguments = ("DT-20", "--pieces", "bag", "--rule", "clear-on-overflow", "--device", "cpu", *FEW)
+    title, header, _, row = script("estimate_tetris", *arguments, *way).out.splitlines()
+    assert title == f"board 10x20, clear-on-overflow rule, pieces bag (seed 12345){said}, engine cpu"
     assert header.split("  ")[0] == "controller"
     assert row.startswith("dt20 ")
     assert " 16 " in row
@@ -96,7 +98,7 @@ def test_what_may_never_end_has_no_upper_bound() -> None:
     assert high is None
 
 
-@pytest.mark.parametrize(("degrees", "quantile"), [(15, 2.1314), (31, 2.0395), (1000, 1.9623)])
+@pytest.mark.parametrize(("degrees", "quantile"), [(15, 2.1314), (1000, 1.9623)])
 def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> None:
     assert student_t(degrees) == pytest.approx(quantile, abs=1e-3)
 
@@ -106,8 +108,6 @@ def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> Non
     [
         (("dt200",), "got 'dt200'; did you mean 'dt20'?"),
         (("dt20", "--streams", "1"), "expected --streams from 2 to 8192, got 1"),
-        (("dt20", "--device", "python"), "expected a device among auto, cpu, cuda; got 'python'"),
-        (("dt20", "--seconds", "1", "--decisions", "1"), "not allowed with argument"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
     ],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import builtins
 import fcntl
-import functools
-import json
 import os
 import pty
 import re
@@ -21,12 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tqdm import tqdm
 
-from tetris import LinearController, Rules, published, rollout
+from tetris import Rules, published, rollout
 from tetris.commands import exports as _exports
 from tetris.commands import show as _show
-from tetris.controller import resolve
 from tetris.replay import Replay
 
 Script = Callable[..., Any]
@@ -66,10 +62,8 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "rules", "way"),
     [
-        ((), Rules(6, 6), {}),
-        (("--rule", "clear-on-overflow"), Rules(6, 6, clear_on_overflow=True), {}),
         (("--rule", "original"), Rules(6, 6, original=True), {}),
-        (("--pieces", "SZ"), Rules(6, 6, pieces="SZ"), {}),
+        (("--rule", "clear-on-overflow", "--pieces", "SZ"), Rules(6, 6, True, "SZ"), {}),
         (("--pieces-known", "2"), Rules(6, 6), {"pieces_known": 2}),
         (("--lookahead",), Rules(6, 6), {"lookahead": True}),
     ],
@@ -78,27 +72,10 @@ def test_a_game_is_the_one_that_the_engines_play(
     script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, way: dict[str, Any]
 ) -> None:
     replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
-    for device in ("python", "cpu"):
-        played = rollout(
-            *([published("bcts").weights], rules, 1, 250, 7, device),
-            features="bcts",
-            **way,
-        )
-        assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
+    played = rollout([published("bcts").weights], rules, 1, 250, 7, "python", features="bcts", **way)
+    assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
     assert replay.controller == published("bcts")
-
-
-def test_without_arguments_the_best_controller_plays(script: Script, tmp_path: Path) -> None:
-    replay = Replay.load(recorded(script, tmp_path, "--decisions", 5))
-    assert (replay.controller, replay.rules, replay.seed) == (resolve("best"), Rules(), 12345)
-
-
-def test_on_a_board_that_the_best_controller_does_not_know_another_one_plays(
-    script: Script, tmp_path: Path
-) -> None:
-    replay = Replay.load(recorded(script, tmp_path, "--board", "6x12", "--decisions", 5))
-    assert (replay.controller, replay.rules) == (resolve("anywidth"), Rules(6, 12))
 
 
 def test_a_pipe_gets_plain_frames(script: Script) -> None:
@@ -111,19 +88,6 @@ def test_a_pipe_gets_plain_frames(script: Script) -> None:
     assert re.fullmatch(r"piece 1 [A-Z], next [A-Z], lines 0, games over 0", first[0])
     assert first[-2].startswith("landing_height ")
     assert re.fullmatch(r"value -?[\d.]+, margin [\d.]+", first[-1])
-
-
-def test_what_knows_the_next_piece_is_explained_by_both(script: Script) -> None:
-    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--pieces-known", 2)
-    margins = [float(text) for text in re.findall(r"margin (-?[\d.]+)", ended.out)]
-    assert len(margins) > 10
-    assert min(margins) >= 0  # of the board after the first piece alone it would often be negative
-
-
-def test_games_are_played_until_so_many_have_ended(script: Script, tmp_path: Path) -> None:
-    replay = Replay.load(recorded(script, tmp_path, *SMALL, "--games", 3))
-    *_, last = replay.after_states()
-    assert (replay.games, last.game_over) == (3, True)
 
 
 def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
@@ -174,35 +138,7 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     assert len(Replay.load(file).placements) == 20
 
 
-def test_one_piece_is_told_in_the_singular(script: Script, tmp_path: Path) -> None:
-    ended = script("watch_tetris", *SMALL, "--decisions", 1, "--replay", tmp_path / "a.json")
-    size = (tmp_path / "a.json").stat().st_size
-    assert ended.out == f"{tmp_path / 'a.json'}: 1 piece, {size / 1e3:,.0f} kB\n"
-
-
-def test_a_controller_of_ones_own_is_called_by_its_file(script: Script, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    folder.mkdir()
-    LinearController("holes", (-1.0,), Rules(6, 6)).save(folder / "controller.json")
-    page = tmp_path / "a.html"
-    assert script("watch_tetris", folder, *SMALL, "--decisions", 3, "--html", page).status == 0
-    assert "<title>run</title>" in page.read_text(encoding="utf-8")
-
-
-def test_a_run_folder_that_is_named_by_where_it_lies_is_called_by_its_name(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "run"
-    (folder / "inside").mkdir(parents=True)
-    LinearController("holes", (-1.0,), Rules(6, 6)).save(folder / "controller.json")
-    page = tmp_path / "a.html"
-    for place, source in ((folder, "."), (folder / "inside", "..")):
-        monkeypatch.chdir(place)
-        assert script("watch_tetris", source, *SMALL, "--decisions", 3, "--html", page).status == 0
-        assert "<title>run</title>" in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("how", [(), ("--html", "{folder}/a.html"), ("--replay", "{folder}/b.json")])
+@pytest.mark.parametrize("how", [(), ("--html", "{folder}/a.html")])
 def test_a_replay_without_placements_is_one_line_and_status_2(
     script: Script, tmp_path: Path, how: tuple[str, ...]
 ) -> None:
@@ -212,16 +148,6 @@ def test_a_replay_without_placements_is_one_line_and_status_2(
     message = f"{file}: expected a replay of at least one placement, got none"
     assert (ended.status, ended.out, ended.err) == (2, "", f"watch_tetris.py: error: {message}\n")
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_file_that_is_not_there_is_one_line_with_the_one_that_was_meant(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    recorded(script, tmp_path, *SMALL, "--decisions", 3)
-    ended = script("watch_tetris", "game.jsn")
-    assert ended.status == 2
-    assert ended.err.endswith("; got 'game.jsn'; did you mean 'game.json'?\n")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -238,19 +164,6 @@ def test_what_was_played_until_a_signal_is_written(
     assert replay == whole
     assert len(list(replay.after_states())) == 20
     assert page.exists()
-
-
-def test_a_second_ctrl_c_while_playing_ends_it_at_once(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def twice(*arguments: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(_show, "decisions", twice)
-    ended = script("watch_tetris", "--games", 1, "--replay", tmp_path / "game.json")
-    assert (ended.status, ended.err) == (130, "interrupted\n")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
@@ -283,37 +196,13 @@ def test_ctrl_c_while_drawing_leaves_what_is_written_and_no_half_file(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_bars_on_a_terminal_say_how_far_playing_and_drawing_are(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("PIL", reason='needs Pillow: pip install -e ".[watch]"')
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("tetris.commands.exports.progress", functools.partial(tqdm, mininterval=0))
-    ended = script("watch_tetris", *SMALL, "--decisions", 20, "--gif", tmp_path / "a.gif")
-    assert ended.status == 0
-    assert re.search(r"playing: .*20/20 \[.*, lines \d+, games over \d+\]", ended.err)
-    assert re.search(r"drawing a\.gif: .*20/20 \[", ended.err)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ("dt200",),
-            "dt10, dt20, anywidth, bertsekas, best; got 'dt200'; did you mean 'dt20'?",
-        ),
-        (("no/such.json",), "expected a controller at no/such.json, found no such file"),
-        (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
         (("--speed", "0"), "--speed: expected a number of pieces a second from 0.1 to 1000, got '0'"),
-        (("--games", "1", "--decisions", "1"), "not allowed with argument"),
-        (("--html", "/no/such/out.html"), "/no/such: expected a folder to write to, found none"),
         (("--gif", "a.png"), "--gif: expected a file name that ends in .gif, got 'a.png'"),
-        (("--mp4", "a.avi"), "--mp4: expected a file name that ends in .mp4, got 'a.avi'"),
-        (("--html", "a.gif"), "--html: expected a file name that ends in .html, got 'a.gif'"),
-        (("--replay", "a"), "--replay: expected a file name that ends in .json, got 'a'"),
         (("--gif", "a.gif", "--decisions", "10001"), "a GIF of at most 10,000 pieces, got 10,001"),
         (("--gif", "a.gif", "--speed", "100"), "expected a speed of at most 50 for a GIF, got 100"),
-        (("--play",), "--play needs a terminal"),
         (("--play", "--games", "1"), "--play goes on until you quit: expected no --games or --decisions"),
     ],
 )
@@ -328,8 +217,7 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
 @pytest.mark.parametrize(
     "flag",
     [
-        *(("--board", "10x10"), ("--seed", "0"), ("--rule", "published"), ("--pieces-known", "1")),
-        *(("--lookahead",), ("--play",)),
+        *(("--board", "10x10"), ("--lookahead",), ("--play",)),
     ],
 )
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path, flag: tuple[str, ...]) -> None:
@@ -373,17 +261,6 @@ def test_a_missing_extra_is_one_line_with_the_remedy(
     assert line.endswith(': pip install -e ".[watch]"')
 
 
-def test_a_full_disk_leaves_no_file(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    out = tmp_path / "a.html"
-    ended = script("watch_tetris", *SMALL, "--decisions", 3, "--html", out)
-    assert (ended.status, ended.err) == (2, f"watch_tetris.py: error: {out}: No space left on device\n")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_a_person_played_is_written_when_they_quit(tmp_path: Path) -> None:
     hand, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -425,11 +302,3 @@ def test_ctrl_c_in_a_terminal_gives_it_back() -> None:
     os.close(side)
     os.close(hand)
     assert (program.returncode, err) == (130, "interrupted\n")
-
-
-def test_another_file_is_no_controller(script: Script, tmp_path: Path) -> None:
-    file = tmp_path / "other.json"
-    file.write_text(json.dumps({"format": "other"}))
-    ended = script("watch_tetris", file)
-    assert ended.status == 2
-    assert f"{file} holds no valid controller" in ended.err

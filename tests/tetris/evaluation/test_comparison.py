@@ -12,7 +12,6 @@ from sample_runs import estimating
 from tetris import LinearController, Rules, published
 from tetris.evaluation import comparison
 from tetris.evaluation.comparison import (
-    MOST_ESTIMATED,
     boards,
     compare,
     published_score,
@@ -51,11 +50,6 @@ def test_what_loses_is_played(ended: dict[str, int]) -> None:
     assert (found["decisions"], "estimates" in found) == (PLAYED, False)
 
 
-def test_too_few_decisions_and_the_reference_implementation_estimate_nothing(ended: dict[str, int]) -> None:
-    assert "games" in learned(LOW, 640)
-    assert "games" in learned(Rules(5, 6), 64, "python")
-
-
 def test_with_the_next_piece_known_nothing_is_shipped() -> None:
     scores = list(compare(LEARNED, LOW, 64, "python", pieces_known=2))
     assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
@@ -66,10 +60,6 @@ def test_with_the_next_piece_known_nothing_is_shipped() -> None:
 def test_an_estimate_knows_as_many_pieces(ended: dict[str, int]) -> None:
     scores = compare(LEARNED, HIGH, 12_000_000, "cpu", pieces_known=2)
     assert [(each["estimates"], each["pieces_known"]) for each in scores] == [(32, 2)] * 3
-
-
-def test_an_estimate_has_its_limit(ended: dict[str, int]) -> None:
-    assert learned(HIGH, 10 * MOST_ESTIMATED)["decisions"] == MOST_ESTIMATED
 
 
 def test_published_scores_come_with_the_package_for_the_boards_of_the_literature() -> None:

@@ -26,9 +26,7 @@ def as_rows(cells: np.ndarray) -> tuple[int, ...]:
     return tuple(rows)
 
 
-@pytest.mark.parametrize(
-    "rules", [Rules(10, 10), Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")]
-)
+@pytest.mark.parametrize("rules", [Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")])
 def test_cells_are_those_of_the_game(rules: Rules) -> None:
     shown = seen(rules, 250)
     assert all(as_rows(scene.cells) == scene.rows for scene in shown)

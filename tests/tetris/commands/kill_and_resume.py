@@ -12,11 +12,10 @@ import gc
 import json
 import os
 import random
+import signal
 import sys
-from functools import partial
+import time
 from pathlib import Path
-
-from killing import kill_later
 
 import cem.trainer
 from tetris.commands import train, training_run
@@ -49,6 +48,17 @@ def newest(folder: Path) -> int:
     return max((int(path.stem[-6:]) for path in folder.glob("checkpoints/*.json")), default=0)
 
 
+def kill_later(child: int, folder: Path, moments: random.Random) -> None:
+    """Kill a run some generations on, before its last, or in the first milliseconds of its life."""
+    if moments.random() < 0.75:
+        goal = min(newest(folder) + moments.randint(1, 6), GENERATIONS - 1)
+        while newest(folder) < goal and os.waitpid(child, os.WNOHANG) == (0, 0):
+            time.sleep(0.0005)
+    time.sleep(moments.uniform(0.0, 0.01))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
 def main(root: Path, kills: int) -> None:
     """Train once without and once with being killed."""
     training.CHECKPOINT_SECONDS = 0.0
@@ -65,7 +75,7 @@ def main(root: Path, kills: int) -> None:
         return start(*arguments, deferred=deferred)
 
     for count in range(kills):
-        kill_later(go_on(deferred=count % 2 == 0), partial(newest, folder), moments, 6, GENERATIONS - 1)
+        kill_later(go_on(deferred=count % 2 == 0), folder, moments)
         steps.append(newest(folder))
     assert os.waitpid(go_on(deferred=True), 0)[1] == 0
     print(json.dumps({"steps": steps, "generations": GENERATIONS}))
