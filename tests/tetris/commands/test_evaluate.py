@@ -100,7 +100,8 @@ def test_seconds_are_kept(script: Script) -> None:
     assert 0.3 <= measured["seconds"] < 3
 
 
-def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
+def test_the_next_piece_is_known_if_asked_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     who, limit = published("dellacherie"), Limit(decisions=128)
     for known in (1, 2):
         arguments = ("--decisions", 128, "--pieces-known", known, "--seed", 7)
@@ -112,7 +113,8 @@ def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
     assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
 
 
-def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path) -> None:
+def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     arguments = ("dellacherie", *QUICK, "--decisions", 64, "--seed", 7, "--lookahead")
     (measured,) = _evaluate(script, *arguments)
     limit = Limit(decisions=64)
