@@ -77,7 +77,8 @@ def test_decisions_are_rounded_up_to_as_many_on_each_stream(script: Script) -> N
     assert measured["decisions"] == 8 * 126
 
 
-def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
+def test_the_next_piece_is_known_if_asked_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     who, limit = published("dellacherie"), Limit(decisions=128)
     for known in (1, 2):
         arguments = ("--decisions", 128, "--pieces-known", known, "--seed", 7)
@@ -89,7 +90,8 @@ def test_the_next_piece_is_known_if_asked_for(script: Script) -> None:
     assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
 
 
-def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path) -> None:
+def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     arguments = ("dellacherie", *QUICK, "--decisions", 64, "--seed", 7, "--lookahead")
     (measured,) = _evaluate(script, *arguments)
     limit = Limit(decisions=64)

@@ -50,7 +50,8 @@ def test_what_loses_is_played(ended: dict[str, int]) -> None:
     assert (found["decisions"], "estimates" in found) == (PLAYED, False)
 
 
-def test_with_the_next_piece_known_nothing_is_shipped() -> None:
+def test_with_the_next_piece_known_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     scores = list(compare(LEARNED, LOW, 64, "python", pieces_known=2))
     assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
         *(("learned", 2, 64), ("bcts", 2, 64), ("dt20", 2, 64)),
