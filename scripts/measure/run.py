@@ -57,28 +57,18 @@ _ALL = (
     Measurement("rollout", "benchmark_tetris.py dt20 best bcts bdu bertsekas"),
     Measurement("equality", "measure equality", 600.0, _GPU),
     Measurement("env", "benchmark_env.py --device {device}"),
-    Measurement("planner", "measure planner --device {device}", 3600.0),
     Measurement("ppo", "measure ppo", 1200.0, _CPU),
-    Measurement("limits", "measure limits --device {device}", 3600.0),
-    Measurement("limits_large", "measure limits --device cuda --boards 4x8:1 8x4:1 4x7:2", 3600.0, _GPU),
     Measurement("next_piece", "measure next_piece --device {device}", 3600.0),
     Measurement("two_pieces", "measure two_pieces --device {device} --seconds 170", 1800.0),
     Measurement("other_rules", "measure other_rules --device {device}", 1800.0),
     Measurement("original_rule", "measure original_rule --device {device}", 1800.0),
     Measurement("heights", "measure heights --device {device}", 1800.0),
-    Measurement("kills", "measure kills", 3600.0, _CPU),
-    Measurement("second_chance", "measure second_chance --device {device}", 1800.0),
-    Measurement("worst_pieces", "measure worst_pieces", 1800.0, _CPU),
     Measurement("scale", "measure scale --device {device}", 1800.0),
-    Measurement("reliability", "measure reliability", 5400.0, _CPU),
-    Measurement("reliability_sighup", "measure reliability SIGHUP.1", 900.0, _CPU),
-    Measurement("soak", "measure soak --device {device}", 4500.0),
     Measurement("training", "measure training preset --device {device}", 3600.0),
     *(
         Measurement(tool, f"measure sanitizers {tool}", 3600.0, _GPU)
         for tool in ("memcheck", "racecheck", "initcheck")
     ),
-    Measurement("time_to_target", f"measure time_to_target --device {{device}} {_LONG}", 7200.0),
     Measurement("record_training", f"measure record train {_LONG}", 3600.0, _GPU),
     Measurement(
         "record_score", "measure record score --training {results}/record_training.json", 3600.0, _GPU

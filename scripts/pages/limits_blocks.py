@@ -95,45 +95,6 @@ def _of_heights() -> list[Result]:
     return [*found, load("h200/published"), load("h200/record_score")]
 
 
-def small_boards() -> str:
-    """Return lines a game of perfect play, of a learned controller and of dt20, and what solving took."""
-    results = [*load_all("limits"), *load_all("limits_large")]
-    rows = []
-    for result in results:
-        figures = result.figures
-        for name, perfect in figures.items():
-            if not name.endswith(".lines_per_game") or ".known" not in name:
-                continue
-            key = name.removesuffix(".lines_per_game")
-            _, board, known = key.split(".")
-            played = f"{figures[f'{key}.played']:.3f} ± {figures[f'{key}.played_error']:.3f}"
-            shares = []
-            for controller in ("learned", "dt20"):
-                who = controller if known == "known1" else f"{controller}_{known}"
-                lines = figures.get(f"limits.{board}.{who}.lines_per_game")
-                shares.append("-" if lines is None else f"{lines:.2f}, {lines / perfect:.0%}")
-            rows.append(
-                [
-                    *(board, known.removeprefix("known"), f"{perfect:.4f}", played, *shares),
-                    *(f"{figures[f'{key}.boards']:,.0f}", f"{figures[f'{key}.sweeps']:,.0f}"),
-                    *(f"{figures[f'{key}.seconds']:.1f}", "GPU" if "gpu" in result.machine else "CPU"),
-                ]
-            )
-    header = [
-        "board",
-        "pieces known",
-        "perfect play",
-        "a million games of it",
-        "learned",
-        "dt20",
-        "boards",
-        "sweeps",
-        "s",
-        "on",
-    ]
-    return table_block(header, rows, *results)
-
-
 def next_piece() -> str:
     """Return lines a game of controllers by what they think of the next piece."""
     result, rows, unknown = load(_NEXT_PIECE), [], 0.0
@@ -185,19 +146,6 @@ def two_pieces() -> str:
         known = f"{times:.{0 if times >= 10 else 1}f}" if bounded else "-"
         rows.append([each["board"], each["controller"], score(each), known, str(each["estimates"])])
     return table_block(["board", "controller", "lines a game", "times dt20", "estimates"], rows, result)
-
-
-def two_pieces_training() -> str:
-    """Return in a sentence how that controller was trained."""
-    result = load("epyc-2core/two_pieces")
-    figures, settings = result.figures, result.data["settings"]
-    words = (
-        f"Trained for {figures['two_pieces.training_seconds']:.0f} s on {settings['features']}, by the "
-        f"curriculum `{settings['curriculum']}`, of whose {result.data['generations']} generations "
-        f"{result.data['generation']} were done, with a population of {settings['population']} on "
-        f"{settings['streams']} streams: {count(figures['two_pieces.training_decisions'])} decisions."
-    )
-    return with_provenance(words, result)
 
 
 def lookahead() -> str:

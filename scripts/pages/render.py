@@ -26,12 +26,9 @@ with one_line_interrupts():
     from kernels.files import write_text
     from pages import (
         api_blocks,
-        kills_blocks,
         limits_blocks,
         literature_blocks,
         optimiser_blocks,
-        planner_blocks,
-        reliability_blocks,
         score_blocks,
         speed_blocks,
     )
@@ -40,8 +37,8 @@ with one_line_interrupts():
 
 DOCS = ROOT / "docs"
 BLOCKS = (
-    *(api_blocks, kills_blocks, limits_blocks, literature_blocks, optimiser_blocks, planner_blocks),
-    *(reliability_blocks, score_blocks, speed_blocks),
+    *(api_blocks, limits_blocks, literature_blocks, optimiser_blocks),
+    *(score_blocks, speed_blocks),
 )
 
 

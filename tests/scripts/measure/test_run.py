@@ -12,7 +12,7 @@ import pytest
 from measure import run
 from measure.__main__ import MODULES
 from measure.cli import UNFINISHED
-from measure.provenance import RESULTS, ROOT
+from measure.provenance import ROOT
 
 Script = Callable[..., Any]
 
@@ -40,29 +40,10 @@ def test_every_measurement_is_a_script_that_is_there() -> None:
         assert script != "measure" or (ROOT / "scripts" / "measure" / f"{module}.py").is_file()
 
 
-def test_every_committed_result_has_a_measurement() -> None:
-    by_hand = {"mdptetris", "peers"}
-    assert {path.stem for path in RESULTS.glob("*/*.json")} - by_hand <= run.MEASUREMENTS.keys()
-
-
 def test_the_measurements_are_listed(script: Script) -> None:
     ended = script("measure.run", "--list")
     assert ended.status == 0
     assert len(ended.out.splitlines()) == 2 + len(run.MEASUREMENTS)
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_results_are_filed_under_the_machine(
-    script: Script, commands: list[list[str]], tmp_path: Path
-) -> None:
-    options = ("--out", tmp_path, "--machine", "x", "--stop-after", 9)
-    ended = script("measure.run", "env", "time_to_target", *options)
-    assert ended.status == 0, ended.err
-    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["env.json", "time_to_target.json"]
-    env, target = commands
-    assert env[:3] == ["benchmark_env.py", "--device", "cpu"]
-    kept = str(run.KEPT / "x" / "time_to_target-abc")
-    assert target[4:8] == ["--keep", kept, "--stop-after", "9.0"]
 
 
 @pytest.mark.usefixtures("no_gpu")
