@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure.benchmark_sampling import LABELS, median, speedups
+from measure.sampling import LABELS, median, speedups
 
 from pages.literature_blocks import NOISES, experiments, searches_with
-from pages.result_files import Result, load, load_all
-from pages.score_blocks import PROCESSOR, median_run
+from pages.result_files import Result, load
+from pages.score_blocks import learned, median_run
 from tetris import LinearController, Rules
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import LEARNED_SCORES
@@ -45,14 +45,12 @@ _CELLS = 4  # of a piece: a game that goes on removes four cells a decision
 
 def draw_pictures(folder: Path) -> None:
     """Draw every picture into a folder."""
-    result = load(f"{PROCESSOR}/training")
+    result = learned()
     run = median_run(result)
     write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     draw_sampling(load("h200/sampling"), folder / "sampling.png")
-    for result in load_all("ppo"):
-        draw_ppo(result, folder / "ppo.png")
     for board in ("10x10", "10x20"):
         draw_searches(experiments(board), folder / f"noisy_ce_{board}.png")
 
@@ -95,23 +93,6 @@ def draw_sampling(result: Result, picture: Path) -> None:
     )
     title = f"{result.data['samples']:,} samples, float32, {result.hardware}"
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    save_figure(figure, picture)
-
-
-def draw_ppo(result: Result, picture: Path) -> None:
-    """Draw the lines a game that PPO learns over seconds, a line a seed."""
-    figure = new_figure(7.0, 3.4)
-    axes = figure.subplots()
-    colors = (_BLUE, _VERMILION, _GREEN, _ORANGE, _PURPLE)
-    for (seed, learned), color, marker in zip(result.data["seeds"].items(), colors, "os^vD", strict=False):
-        curve = learned["curve"]
-        x, y = ([point[name] for point in curve] for name in ("seconds", "lines_per_game"))
-        axes.plot(x, y, color=color, marker=marker, markersize=4, label=f"seed {seed}")
-    axes.set_yscale("log")
-    axes.set_xlabel("seconds of learning")
-    axes.set_ylabel("lines a game")
-    axes.grid(color="0.9")
-    axes.legend()
     save_figure(figure, picture)
 
 

@@ -1,5 +1,7 @@
 """Measure the operators: elementwise ones beside a device copy and PyTorch's own, LLTM beside plain PyTorch.
 
+python scripts/measure operators --json operators.json
+
 LLTM is measured as the tutorial "Custom C++ and CUDA Extensions" does it: the forward pass, and the backward
 pass from the sum of both results, are timed by themselves, each from its call until the device is done.
 """
@@ -22,8 +24,7 @@ from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of, wall_times
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 24}
-
+ELEMENTS, ROUNDS = {"cuda": 1 << 28, "cpu": 1 << 24}, 10
 SIZES = {(16, 32, 128): Plan(25, 100, 0), (4096, 1024, 1024): Plan(3, 3, 0)}
 """Batch, inputs and states, those of the tutorial and large ones, and how often they are measured."""
 
@@ -52,37 +53,26 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
     }
 
 
-def measure_elementwise(device: str) -> dict[str, Any]:
-    """Measure the elementwise operators: a row for each type and operator, figures at float32.
+def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Return a row for a copy and each elementwise operator.
 
     ``of_torch`` is PyTorch's time over ours, ``spread`` the range of the rounds' medians over the median.
     """
-    rows = [row for dtype in DTYPES for row in _measure_dtype(device, dtype)]
-    figures = {
-        f"{row['operator']}.{name}": row[name]
-        for row in rows
-        for name in ("fraction_of_copy", "of_torch")
-        if row["dtype"] == "float32" and row["operator"] != "copy"
-    }
-    return {"figures": figures, "rows": rows}
-
-
-def _measure_dtype(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
-    elements = ELEMENTS[device]
     generator = torch.Generator(device).manual_seed(0)
-    a, b, c = (torch.randn(elements, device=device, dtype=dtype, generator=generator) for _ in range(3))
+    kind: dict[str, Any] = {"device": device, "dtype": dtype, "generator": generator}
+    a, b, c = (torch.randn(ELEMENTS[device], **kind) for _ in range(3))
     known = cases(a, b, c)
     ours = {name: case[0] for name, case in known.items()}
     functions = {"copy": a.clone, **ours, **{f"torch {name}": case[1] for name, case in known.items()}}
     timed, calls = (event_times, 10) if device == "cuda" else (wall_times, 3)
-    times = timed(functions, Plan(10, calls, 1))
+    times = timed(functions, Plan(ROUNDS, calls, 1))
     rows: list[dict[str, Any]] = []
     for name, tensors in [("copy", 2), *((name, case[2]) for name, case in known.items())]:
         found = times[name]
         row: dict[str, Any] = {
             "operator": name,
             "dtype": str(dtype).removeprefix("torch."),
-            "elements": elements,
+            "elements": ELEMENTS[device],
             "us": found["median"],
             "spread": (found["most"] - found["least"]) / found["median"],
             "gb_per_s": tensors * a.nbytes / found["median"] / 1e3,
@@ -103,17 +93,8 @@ class PlainLLTM(LLTM):
         return lltm_reference(input, self.weights, self.bias, *state)
 
 
-def measure_lltm(device: str) -> dict[str, Any]:
-    """Time the cell at the tutorial's size and at a large one; figures are those of the tutorial's size.
-
-    Speed-ups are the median of another implementation over the median of ours.
-    """
-    sizes = [_measure_size(device, *each) for each in SIZES.items()]
-    over_plain = {each: sizes[0]["speedups"][each]["plain"] for each in ("forward", "backward")}
-    return {"sizes": sizes, "figures": {f"lltm.{each}_speedup": value for each, value in over_plain.items()}}
-
-
-def _measure_size(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
+def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
+    """Return the times of the cell at a size; speed-ups are another implementation's median over ours."""
     batch, inputs, states = size
     torch.manual_seed(0)
     ours, plain = LLTM(inputs, states, device=device), PlainLLTM(inputs, states, device=device)
@@ -128,10 +109,11 @@ def _measure_size(device: str, size: tuple[int, int, int], plan: Plan) -> dict[s
         once()
     times = times_of(timed, plan, lambda once: cast(float, once()))
     microseconds = {name: {each: times[f"{name} {each}"] for each in PASSES} for name in cells}
-    speedups: dict[str, dict[str, float]] = {each: {} for each in PASSES}
-    for name, each in both:
-        if name != "ours":
-            speedups[each][name] = microseconds[name][each]["median"] / microseconds["ours"][each]["median"]
+    median = {name: {each: microseconds[name][each]["median"] for each in PASSES} for name in cells}
+    speedups = {
+        each: {name: median[name][each] / median["ours"][each] for name in cells if name != "ours"}
+        for each in PASSES
+    }
     sizes = {"batch": batch, "inputs": inputs, "states": states}
     return {**sizes, "microseconds": microseconds, "speedups": speedups}
 
@@ -157,9 +139,16 @@ def _now(tensor: Tensor) -> float:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return figures and details."""
-    elementwise, lltm = measure_elementwise(device), measure_lltm(device)
-    figures = {**elementwise["figures"], **lltm["figures"]}
-    if device == "cpu":
-        figures = {name.replace(".", ".cpu.", 1): value for name, value in figures.items()}
-    return figures, {"elementwise": elementwise, "lltm": lltm}, {}
+    """Return figures, of elementwise operators at float32 and of LLTM at the tutorial's size, and details."""
+    rows = [row for dtype in DTYPES for row in elementwise(device, dtype)]
+    sizes = [lltm(device, *each) for each in SIZES.items()]
+    infix = "cpu." if device == "cpu" else ""
+    figures = {
+        f"{row['operator']}.{infix}{name}": row[name]
+        for row in rows
+        for name in ("fraction_of_copy", "of_torch")
+        if row["dtype"] == "float32" and row["operator"] != "copy"
+    }
+    for each in ("forward", "backward"):
+        figures[f"lltm.{infix}{each}_speedup"] = sizes[0]["speedups"][each]["plain"]
+    return Measured(figures, {"elementwise": {"rows": rows}, "lltm": {"sizes": sizes}})

@@ -1,6 +1,6 @@
 """Play one controller with MDPTetris and with this project's C++ engine, in one run on one machine.
 
-python scripts/measure compare_mdptetris ~/mdptetris
+python scripts/measure mdptetris ~/mdptetris
 
 The folder is a built copy of github.com/brunoscherrer/mdptetris. Both play BCTS on 10x10, one core each, in
 alternation; speeds are decisions in a second of processor time. MDPTetris prints the lines of each game: a
@@ -20,10 +20,9 @@ from pathlib import Path
 
 import torch
 
-from measure.cli import measurement
 from measure.provenance import Measured
 from tetris import Rollout, Rules, Score, published
-from tetris.commands.command_line import one_line_errors, positive_int
+from tetris.commands.command_line import one_line_errors
 
 STREAMS, SEED, WARM_UP = 64, 12345, 1000
 BOARD = "10x10"
@@ -75,28 +74,17 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         "ours": Score(int(after.lines[0] - before.lines[0]), int(after.games[0] - before.games[0]), 0),
     }
     median = {name: statistics.median(values) for name, values in speeds.items()}
+    figure = "bcts.10x10.decisions_per_second_per_core"
     figures = {
-        "mdptetris.bcts.10x10.decisions_per_second_per_core": median["mdptetris"],
-        "mdptetris.ours.bcts.10x10.decisions_per_second_per_core": median["ours"],
+        f"mdptetris.{figure}": median["mdptetris"],
+        f"mdptetris.ours.{figure}": median["ours"],
         "mdptetris.speedup": median["ours"] / median["mdptetris"],
     }
+    names = ("lines_per_game", "ci95", "games")
     data = {
-        "controller": "bcts",
-        "board": BOARD,
         "clock": "processor time",
         "cflags": cflags[1].strip() if cflags else "unknown",
         "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
-        "scores": {
-            name: {key: getattr(each, key) for key in ("lines_per_game", "ci95", "games")}
-            for name, each in scores.items()
-        },
+        "scores": {of: {name: getattr(each, name) for name in names} for of, each in scores.items()},
     }
-    return figures, data, {}
-
-
-OPTIONS = {
-    "folder": {"type": Path, "metavar": "FOLDER", "help": "a built copy of MDPTetris"},
-    "--games": {"type": positive_int, "default": 100, "help": "of theirs in a round (default: 100)"},
-    "--rounds": {"type": positive_int, "default": 7, "help": "(default: 7)"},
-}
-main = measurement(measure, __doc__, OPTIONS, "FOLDER", ("cpu",))
+    return Measured(figures, data)

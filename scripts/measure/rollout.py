@@ -1,4 +1,7 @@
-"""Measure how fast the engines play under good controllers, in steady play."""
+"""Measure how fast the engines play under good controllers, in steady play.
+
+python scripts/measure benchmark_tetris dt20 bcts --json rollout.json
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,10 @@ import torch
 
 from measure.provenance import Measured
 from tetris import LinearController, Rollout, Rules, resolve
-from tetris.commands.command_line import one_line_errors
+from tetris.commands.command_line import fail, one_line_errors
 from tetris.progress import progress
 
 SEED = 12345
-SINGLE_GAME, SINGLE_GAME_TASK = "rollout.cuda.single_game.us_per_decision", "dt.10x20"
-"""A figure, and the only feature set and board on which it is measured."""
 
 
 class Course(NamedTuple):
@@ -53,7 +54,7 @@ def measure_courses(courses: Sequence[Course], repeats: int, seconds: float, **d
         "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
         "of_processor_time": {name: statistics.median(values) for name, values in of_processor.items()},
     }
-    return {name: statistics.median(values) for name, values in speeds.items()}, {**data, **details}, {}
+    return Measured({name: statistics.median(x) for name, x in speeds.items()}, {**data, **details})
 
 
 def _steps(course: Course, seconds: float) -> int:
@@ -73,22 +74,23 @@ class Engine(NamedTuple):
     warm_up: int = 1000  # decisions on each stream before the clock starts, from empty boards to steady play
     threads: int | None = None  # of torch; None: as many as it takes by itself
     portable: bool = False  # whether it is compiled for any processor
+    task: str | None = None  # the only one for which it is measured
 
 
-_CUDA_STREAMS = 132 * 4096  # as training by splitting has on an H100 or H200
 _PER_CORE = "{task}.decisions_per_second_per_core"
 ENGINES = (
     Engine("rollout.python.{task}.decisions_per_second", "python", 4, 100),
     Engine(f"rollout.portable.{_PER_CORE}", "cpu", 64, threads=1, portable=True),
     Engine(f"rollout.cpu.{_PER_CORE}", "cpu", 64, threads=1),
     Engine("rollout.cpu.{task}.decisions_per_second_all", "cpu", 64),
-    Engine("rollout.cuda.{task}.decisions_per_second", "cuda", _CUDA_STREAMS),
-    Engine(SINGLE_GAME, "cuda", 1),
+    # As many streams as training by splitting has on an H100 or H200.
+    Engine("rollout.cuda.{task}.decisions_per_second", "cuda", 132 * 4096),
+    Engine("rollout.cuda.single_game.us_per_decision", "cuda", 1, task="dt.10x20"),
 )
-"""Every engine there is, the slow ones first; one that is added here is measured, by its device."""
+"""Every engine there is, the slow ones first: where one works, those before it do, too."""
 
 
-def make_course(engine: Engine, controller: LinearController, rules: Rules) -> Course:
+def make_course(engine: Engine, controller: LinearController, rules: Rules, task: str) -> Course:
     """Return an engine, compiled, under a controller."""
     games = (torch.tensor([controller.weights]), rules, engine.streams, SEED, engine.device)
     rollout = Rollout(*games, features=controller.features, portable=engine.portable)
@@ -100,40 +102,25 @@ def make_course(engine: Engine, controller: LinearController, rules: Rules) -> C
         torch.set_num_threads(before)
         return decisions * engine.streams
 
-    figure = engine.figure.format(task=f"{controller.features}.{rules.board}")
-    return Course(figure, play, engine.warm_up, inverse=engine.figure == SINGLE_GAME)
-
-
-def choose_engines(requested: str, best: str) -> list[Engine]:
-    """Return the engines to measure: all up to the best that works here, or those of one device."""
-    # Where an engine works, the slower ones before it do too: CUDA is taken only where C++ compiles.
-    slowest_first = [engine.device for engine in ENGINES]
-    last = slowest_first.index(best)
-    chosen = {*slowest_first[: last + 1]} if requested == "auto" else {requested}
-    return [engine for engine in ENGINES if engine.device in chosen]
-
-
-def make_courses(
-    engines: Sequence[Engine], controllers: Sequence[LinearController], rules: Rules
-) -> list[Course]:
-    """Return every engine with every controller that it is measured with."""
-    sets = [controller.features for controller in controllers]
-    if len({*sets}) < len(sets):
-        raise ValueError(f"expected controllers of different feature sets, got {', '.join(sets)}")
-    return [
-        make_course(engine, controller, rules)
-        for controller in controllers
-        for engine in engines
-        if engine.figure != SINGLE_GAME or f"{controller.features}.{rules.board}" == SINGLE_GAME_TASK
-    ]
+    return Course(engine.figure.format(task=task), play, engine.warm_up, inverse=engine.task is not None)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the speeds of the engines."""
+    """Return the speeds of all engines up to the best that works here, or of those of one device."""
+    devices = [engine.device for engine in ENGINES]
+    chosen = devices[: devices.index(device) + 1] if arguments.device == "auto" else [arguments.device]
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
+        if len({each.features for each in controllers}) < len(controllers):
+            fail(f"expected controllers of different feature sets, got {' '.join(arguments.controllers)}")
         names = {each.name: list(each.names_on(rules)) for each in controllers}
-        courses = make_courses(choose_engines(arguments.device, device), controllers, rules)
+        courses = [
+            make_course(engine, each, rules, task)
+            for each in controllers
+            for task in [f"{each.features}.{rules.board}"]
+            for engine in ENGINES
+            if engine.device in chosen and engine.task in (None, task)
+        ]
     length = (arguments.repeats, arguments.seconds)
     return measure_courses(courses, *length, board=rules.board, controllers=names)

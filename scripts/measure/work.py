@@ -1,11 +1,16 @@
-"""Good controllers for every feature set, and engines compiled before a clock runs."""
+"""What several measurements need: commands in processes of their own, engines compiled beforehand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kernels import BuildError
 from kernels.ahead import build_together
+from measure.table import ROOT
 from tetris import feature_names, native, resolve
 
 GOOD = {
@@ -26,12 +31,7 @@ def good_weights(features: str, width: int) -> list[float]:
 
 
 def build_engines(features: Iterable[tuple[str, int]], ways: Iterable[Way] = ((1, False),)) -> None:
-    """Compile what feature sets on boards of a width need to play and to split, several at once.
-
-    Args:
-        features: Names of feature sets and widths of boards.
-        ways: Pieces known and lookahead of each way to decide; see `tetris.Rollout`.
-    """
+    """Compile, several at once, what feature sets on boards of a width need to play in some ways."""
     names = dict.fromkeys(feature_names(name, width) for name, width in features)
     extensions = [
         library
@@ -42,3 +42,25 @@ def build_engines(features: Iterable[tuple[str, int]], ways: Iterable[Way] = ((1
     for built in build_together([*extensions, native.resampling_extension()]):
         if built.outcome == "failed":
             raise BuildError(built.error)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for a process of this checkout."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def python(*arguments: object) -> str:
+    """Run Python as a person would in the checkout; return what it prints on stdout."""
+    words = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(words, text=True, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        tail = "\n".join(done.stdout.splitlines()[-30:])
+        raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+def least_lines(measured: Mapping[str, Any]) -> float:
+    """Return lines a game; where no game ended, the least it can be."""
+    lines: float | None = measured["lines_per_game"]
+    return float(measured["ci95"][0]) if lines is None else lines

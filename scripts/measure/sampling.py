@@ -1,4 +1,7 @@
-"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel."""
+"""Measure how fast populations are drawn: PyTorch's own ways, torch.compile, and this project's kernel.
+
+python scripts/measure sampling --json sampling.json
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,15 @@ from measure.timing import Function, Plan, event_times, graph_times, host_times,
 SAMPLES, SEED = 1024, 1
 ARTICLE, LARGE = (10, *range(500, 5001, 500)), (10_000, 100_000, 1_000_000)
 CPU = (10, 100, 1000, 10_000)
-PLANS = {"event": Plan(10, 40, 3), "host": Plan(7, 3, 1), "graph": Plan(7, 5, 1)}
-# Interleaved call by call: one that computes much, many times over, takes a GPU to its power limit, which
-# slows down what follows.
-PLANS["large"] = Plan(40, 1, 0)
-PLANS["wall"] = Plan(5, 3, 0)
-
+PLANS = {
+    "event": Plan(10, 40, 3),
+    "host": Plan(7, 3, 1),
+    "graph": Plan(7, 5, 1),
+    # Interleaved call by call: one that computes much, many times over, takes a GPU to its power limit, which
+    # slows down what follows.
+    "large": Plan(40, 1, 0),
+    "wall": Plan(5, 3, 0),
+}
 
 Sample = Callable[[Tensor, Tensor, int], Tensor]
 """Draws: (mean, std, number of samples) -> samples; mean and std of shape (dim,)."""
@@ -39,7 +45,6 @@ class Method(NamedTuple):
     label: str
     make: Callable[[], Sample]  # called again for every size
     capturable: bool = True  # by a CUDA graph
-    independent: bool = True  # every entry has noise of its own
     devices: tuple[str, ...] = ("cuda", "cpu")  # where it is of interest
 
 
@@ -63,10 +68,6 @@ def _empty(mean: Tensor, count: int) -> Tensor:
     return torch.empty((mean.shape[0], count), device=mean.device, dtype=mean.dtype)
 
 
-def _filled(mean: Tensor, std: Tensor, count: int) -> Tensor:
-    return _empty(mean, count).fill_(1.0)
-
-
 def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
     samples = _empty(mean, count).normal_()
     return torch.addcmul(mean.unsqueeze(1), samples, std.unsqueeze(1), out=samples)
@@ -79,10 +80,6 @@ def _ours(*, dim_first: bool = True, shared: bool = False) -> Sample:
     return lambda mean, std, count: kept(mean, std, count, generation=next(numbers))
 
 
-def _optimizer_torch() -> Sample:
-    return partial(torch_sampler, seed=SEED, generation=0)
-
-
 METHODS = (
     Method("eager", "mean + std * randn", lambda: _eager),
     Method("compile", "torch.compile of it", _compiled, devices=("cuda",)),
@@ -90,24 +87,22 @@ METHODS = (
     Method("torch_normal", "torch.normal", lambda: _torch_normal, capturable=False),
     Method("normal_", "Tensor.normal_, addcmul", lambda: _in_place),
     Method("noise", "Tensor.normal_ alone", lambda: lambda mean, std, n: _empty(mean, n).normal_()),
-    Method("backend_torch", "cem backend torch", _optimizer_torch, devices=("cpu",)),
+    Method(
+        *("backend_torch", "cem backend torch", lambda: partial(torch_sampler, seed=SEED, generation=0)),
+        devices=("cpu",),
+    ),
     Method("ours", "sample_normal", _ours),
     # The optimizer's layout: a candidate a row.
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
     # On CUDA with the generator's own seed and offset, on a CPU with a seed that it draws.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
-    Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True), independent=False),
-    Method("fill", "fill_, the floor", lambda: _filled, independent=False),
+    Method("shared", "sample_normal, shared noise", lambda: _ours(shared=True)),
+    Method("fill", "fill_, the floor", lambda: lambda mean, std, n: _empty(mean, n).fill_(1.0)),
 )
-"""Every method there is."""
+"""Every method there is; all but the last two have noise of their own in every entry."""
 
 LABELS = {method.name: method.label for method in METHODS}
 """What tables and pictures call them."""
-
-
-def methods_for(device: str) -> tuple[Method, ...]:
-    """Return the methods of a kind of device, ``"cpu"`` or ``"cuda"``."""
-    return tuple(method for method in METHODS if device in method.devices)
 
 
 def median(size: Mapping[str, Any], clock: str, name: str) -> float:
@@ -120,18 +115,13 @@ def speedups(sizes: Sequence[Mapping[str, Any]], clock: str, over: str, of: str 
     return [median(size, clock, over) / median(size, clock, of) for size in sizes]
 
 
-def problem(dim: int, device: str) -> tuple[Tensor, Tensor]:
-    """Return a mean and a standard deviation for one size; never zeros, which can be faster than data."""
-    generator = torch.Generator(device).manual_seed(dim)
-    mean, std = (torch.rand(dim, device=device, generator=generator) for _ in range(2))
-    return mean - 0.5, std + 0.5
-
-
-def calls(dim: int, device: str) -> dict[str, Function]:
+def calls(dim: int, device: str, capturable: bool = False) -> dict[str, Function]:
     """Return what is timed for one size, each called once, so that what has to be compiled is."""
-    functions: dict[str, Function] = {
-        each.name: partial(each.make(), *problem(dim, device), SAMPLES) for each in methods_for(device)
-    }
+    generator = torch.Generator(device).manual_seed(dim)
+    # Never zeros, which can be faster than data.
+    mean, std = (torch.rand(dim, device=device, generator=generator) + shift for shift in (-0.5, 0.5))
+    chosen = [each for each in METHODS if device in each.devices and each.capturable >= capturable]
+    functions: dict[str, Function] = {each.name: partial(each.make(), mean, std, SAMPLES) for each in chosen}
     for function in functions.values():
         function()
     return functions
@@ -140,30 +130,13 @@ def calls(dim: int, device: str) -> dict[str, Function]:
 def measure_article(dim: int) -> dict[str, Any]:
     """Return one size of the article's range: events with the device busy and idle, host time, graph time."""
     functions = calls(dim, "cuda")
-    capturable = {each.name: functions[each.name] for each in methods_for("cuda") if each.capturable}
     return {
         "dim": dim,
         "event": event_times(functions, PLANS["event"]),
         "latency": latency_times(functions, PLANS["event"]),
         "host": host_times(functions, PLANS["host"]),
-        "graph": graph_times(capturable, PLANS["graph"]),
+        "graph": graph_times(calls(dim, "cuda", capturable=True), PLANS["graph"]),
     }
-
-
-def measure_call() -> dict[str, Any]:
-    """Return what a call of the smallest size is made of, by the clocks in which the host shows."""
-    mean, std = problem(ARTICLE[0], "cuda")
-    functions: dict[str, Function] = {
-        "nothing": lambda: None,
-        "launch": lambda: torch.cuda._sleep(0),  # the least that launches: a kernel that ends at once
-        "empty": lambda: torch.empty(ARTICLE[0], SAMPLES, device="cuda"),
-        "no_samples": lambda: sample_normal(mean, std, 0, seed=1),
-        "ours": lambda: sample_normal(mean, std, SAMPLES, seed=1),
-    }
-    for function in functions.values():
-        function()
-    latency, host = latency_times(functions, PLANS["event"]), host_times(functions, PLANS["host"])
-    return {"latency": latency, "host": host}
 
 
 def measure_large(dim: int) -> dict[str, Any] | None:
@@ -177,56 +150,42 @@ def measure_large(dim: int) -> dict[str, Any] | None:
     return {"dim": dim, "bytes": size, "event": event_times(calls(dim, "cuda"), PLANS["large"])}
 
 
-def cpu_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def on_cpu() -> Measured:
     """Return the figures of a processor."""
+    sizes: list[dict[str, Any]] = [
+        {"dim": dim, "bytes": dim * SAMPLES * 4, "wall": wall_times(calls(dim, "cpu"), PLANS["wall"])}
+        for dim in CPU
+    ]
     figures = {
         f"sampling.cpu.mean_speedup_over_{over}": statistics.fmean(speedups(sizes, "wall", over))
         for over in ("eager", "backend_torch")
     }
     figures["sampling.cpu.largest.gb_per_s"] = sizes[-1]["bytes"] / median(sizes[-1], "wall", "ours") / 1e3
-    return figures
+    return Measured(figures, {"samples": SAMPLES, "sizes": sizes})
 
 
-def article_figures(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the figures of the article's range."""
-    # What fill_ would have: no operator that allocates and launches has more where the host is what is timed.
-    floor = statistics.fmean(speedups(sizes, "latency", "compile", "fill"))
-    figures = {"sampling.article.fill.mean_speedup_over_compile": floor}
-    for over in ("compile", "eager"):
-        for clock, suffix in (("latency", ""), ("event", "_busy"), ("graph", "_graph")):
-            for of, infix in (("ours", ""), ("rows", "rows."), ("unseeded", "unseeded.")):
-                ratios, name = speedups(sizes, clock, over, of), f"speedup_over_{over}{suffix}"
-                figures[f"sampling.article.{infix}mean_{name}"] = statistics.fmean(ratios)
-                figures[f"sampling.article.{infix}min_{name}"] = min(ratios)
-    for method, infix in (("ours", ""), *((each, f"{each}.") for each in ("unseeded", "compile", "eager"))):
-        host = statistics.median(median(size, "host", method) for size in sizes)
-        figures[f"sampling.{infix}host_us"] = host
-    return figures
-
-
-def large_figures(size: Mapping[str, Any]) -> dict[str, float]:
-    """Return the figures of the largest size: what share of the floor's bandwidth ours reaches."""
-    floor, ours = (median(size, "event", name) for name in ("fill", "ours"))
-    figures = {
-        f"sampling.large.{infix}fraction_of_fill": floor / median(size, "event", name)
-        for name, infix in (("ours", ""), ("rows", "rows."), ("unseeded", "unseeded."))
-    }
-    figures["sampling.large.gb_per_s"] = size["bytes"] / ours / 1e3
-    figures["sampling.large.fill.gb_per_s"] = size["bytes"] / floor / 1e3
-    for over in ("compile", "eager"):
-        figures[f"sampling.large.speedup_over_{over}"] = speedups([size], "event", over)[0]
-    return figures
+def on_gpu() -> Measured:
+    """Return the figures of a GPU: over the article's range, and of the largest size."""
+    article = [measure_article(dim) for dim in ARTICLE]
+    large = [each for each in map(measure_large, LARGE) if each is not None]
+    figures: dict[str, float] = {}
+    for over, (clock, suffix), of in itertools.product(
+        ("compile", "eager"),
+        (("latency", ""), ("event", "_busy"), ("graph", "_graph")),
+        ("ours", "rows", "unseeded", "fill"),
+    ):
+        ratios, infix = speedups(article, clock, over, of), "" if of == "ours" else f"{of}."
+        figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = statistics.fmean(ratios)
+        figures[f"sampling.article.{infix}min_speedup_over_{over}{suffix}"] = min(ratios)
+    for of in ("ours", "rows", "unseeded", "compile", "eager"):
+        infix = "" if of == "ours" else f"{of}."
+        figures[f"sampling.{infix}host_us"] = statistics.median(median(x, "host", of) for x in article)
+        for size in large[-1:]:
+            figures[f"sampling.large.{infix}fraction_of_fill"] = speedups([size], "event", "fill", of)[0]
+            figures[f"sampling.large.{infix}gb_per_s"] = size["bytes"] / median(size, "event", of) / 1e3
+    return Measured(figures, {"samples": SAMPLES, "article": article, "large": large})
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return figures and details."""
-    if device == "cpu":
-        sizes: list[dict[str, Any]] = []
-        for dim in CPU:
-            times = wall_times(calls(dim, "cpu"), PLANS["wall"])
-            sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
-        return cpu_figures(sizes), {"samples": SAMPLES, "sizes": sizes}, {}
-    article = [measure_article(dim) for dim in ARTICLE]
-    large = [each for each in map(measure_large, LARGE) if each is not None]
-    figures = article_figures(article) | (large_figures(large[-1]) if large else {})
-    return figures, {"samples": SAMPLES, "article": article, "large": large, "call": measure_call()}, {}
+    return on_gpu() if device == "cuda" else on_cpu()
