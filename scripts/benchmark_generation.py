@@ -1,16 +1,13 @@
-"""Measure a whole generation of the search, ask, objective and tell: ours and peers.
-
-python scripts/benchmark_generation.py --json generation.json
-"""
+"""The measurement generation of scripts/measure."""
 
 from kernels.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from measure.cli import measurement
+    from measure.table import command
 
     from tetris.commands.command_line import run
 
-main = measurement("generation", __doc__)
+main = command("generation")
 
 if __name__ == "__main__":
     run(main)

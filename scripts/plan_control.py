@@ -10,9 +10,11 @@ movie; the movie of the pendulum needs pygame.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import logging
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.interrupts import one_line_interrupts
 
@@ -21,9 +23,98 @@ with one_line_interrupts():
     from kernels.names import unknown_name
     from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
 
-TASKS = ("pendulum", "half_cheetah")
+if TYPE_CHECKING:
+    from torch import Tensor
+
 FRAMES_PER_SECOND = 20.0
 _WIDTH, _COLORS = 320, 64  # of a movie
+_STEP, _TORQUE, _GRAVITY = 0.05, 3.0, 15.0  # Pendulum-v1: dt; 3 / (m l^2); 3 g / (2 l)
+_X = 1  # of a state of MuJoCo: time, then the positions, of which the cheetah's first one is x
+_CONTROL_COST = 0.1  # HalfCheetah-v5
+
+
+class Task(NamedTuple):
+    """An environment, and what a planner needs to know of it."""
+
+    env: Any  # of Gymnasium, unwrapped
+    state: Callable[[], Any]  # the simulator's state, as the cost takes it
+    cost: Callable[[Any, Tensor], Any]
+    planner: dict[str, Any]  # arguments of `cem.Planner` that belong to the task
+
+
+def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
+    """Return the cost of plans by the equations of Pendulum-v1: minus the sum of rewards, shape ([B,] N).
+
+    Args:
+        state: Angle and angular velocity, shape ([B,] 2).
+        plans: Torques, shape ([B,] N, horizon, 1).
+    """
+    import torch
+
+    angle, speed = state[..., None, 0], state[..., None, 1]
+    total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
+    for torque in plans[..., 0].unbind(-1):
+        error = torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
+        total = total + error.square() + 0.1 * speed.square() + 0.001 * torque.square()
+        speed = (speed + (_GRAVITY * angle.sin() + _TORQUE * torque) * _STEP).clamp(-8.0, 8.0)
+        angle = angle + speed * _STEP
+    return total
+
+
+def pendulum(seed: int, render: bool = False) -> Task:
+    """Make Pendulum-v1 at a random start: swing up with a torque that is too weak to do so at once."""
+    import gymnasium
+    import torch
+
+    env: Any = gymnasium.make("Pendulum-v1", render_mode="rgb_array" if render else None).unwrapped
+    env.reset(seed=seed)
+    known = {"action_dim": 1, "bounds": (-2.0, 2.0), "horizon": 30}
+    return Task(env, lambda: torch.tensor(env.state, dtype=torch.float32), pendulum_cost, known)
+
+
+def half_cheetah(seed: int, render: bool = False) -> Task:
+    """Make HalfCheetah-v5, planned on MuJoCo itself: the plans are simulated from the state as it is.
+
+    Raises:
+        ValueError: If MuJoCo is not installed.
+    """
+    import gymnasium
+    import numpy as np
+
+    try:
+        import mujoco
+        from mujoco import rollout
+    except ImportError as error:
+        raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
+    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # by default it writes a file, too
+    options: dict[str, Any] = (
+        {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360} if render else {}
+    )
+    env: Any = gymnasium.make("HalfCheetah-v5", **options).unwrapped
+    env.reset(seed=seed)
+    model, threads = env.model, len(os.sched_getaffinity(0))
+    everything = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    size = mujoco.mj_stateSize(model, everything)
+    data, pool = [mujoco.MjData(model) for _ in range(threads)], rollout.Rollout(nthread=threads)
+
+    def state() -> Any:
+        told = np.empty(size)
+        mujoco.mj_getState(model, env.data, told, everything)
+        return told
+
+    def cost(start: Tensor, plans: Tensor) -> Any:
+        """Minus the sum of rewards: forward velocities, less the squares of the actions."""
+        actions = plans.double().numpy()
+        controls = actions.repeat(env.frame_skip, axis=1)
+        states, _ = pool.rollout(model, data, np.broadcast_to(start.numpy(), (len(actions), size)), controls)
+        forward = (states[:, -1, _X] - float(start[_X])) / env.dt
+        return _CONTROL_COST * np.square(actions).sum((1, 2)) - forward
+
+    known = {"action_dim": model.nu, "bounds": (-1.0, 1.0), "horizon": 30, "num_samples": 40}
+    return Task(env, state, cost, known)
+
+
+TASKS: dict[str, Callable[..., Task]] = {"pendulum": pendulum, "half_cheetah": half_cheetah}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,11 +132,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.task not in TASKS:
         parser.error(str(unknown_name("task", arguments.task, TASKS)))
     from gymnasium.error import DependencyNotInstalled
-    from measure import control_tasks
 
+    from cem import Planner
     from tetris.report.figures import check_picture
     from tetris.view.movies import check_gif
 
+    rewards: list[float] = []
+    frames: list[Any] = []
     with one_line_errors():
         for file in filter(None, (arguments.gif, arguments.plot)):
             check_writable(file)
@@ -53,25 +146,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_gif(FRAMES_PER_SECOND)
         if arguments.plot:
             check_picture(arguments.plot)
-        task = control_tasks.TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
-        told = {
-            name: getattr(arguments, name) for name in ("num_samples", "horizon") if getattr(arguments, name)
+        task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
+        options = {
+            name: getattr(arguments, name) for name in ("seed", "iterations", "num_samples", "horizon")
         }
-        control = control_tasks.planned(task, seed=arguments.seed, iterations=arguments.iterations, **told)
-        rewards: list[float] = []
-        frames: list[Any] = []
-
-        def watch(reward: float) -> None:
-            rewards.append(reward)
-            if arguments.gif:
-                try:
-                    frames.append(task.env.render())
-                except DependencyNotInstalled as error:
-                    raise ValueError(f"a movie needs more: {error}") from error
+        told = {name: value for name, value in options.items() if value is not None}
+        planner = Planner(task.cost, **{**task.planner, **told})
+        while len(rewards) < arguments.steps:
+            rewards.append(float(task.env.step(planner.plan(task.state()))[1]))
+            try:
+                frames += [task.env.render()] if arguments.gif else []
+            except DependencyNotInstalled as error:
+                raise ValueError(f"a movie needs more: {error}") from error
             if len(rewards) % 25 == 0:
                 print(f"step {len(rewards)}: return {sum(rewards):,.1f}", flush=True)
-
-        control_tasks.episode(task, control, arguments.steps, watch)
     print(f"{arguments.task}: return {sum(rewards):,.1f} in {len(rewards)} steps")
     if arguments.gif:
         write_movie(frames, arguments.gif)

@@ -1,8 +1,10 @@
-"""Run one measurement by the name of its module: python scripts/measure equality --json equality.json."""
+"""Run a measurement by its name.
+
+python scripts/measure sampling --json sampling.json
+python scripts/measure --record rollout env     # files results under benchmarks/results
+"""
 
 import sys
-from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -11,46 +13,23 @@ from kernels.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from kernels.names import unknown_name
+    from measure import table
     from tetris.commands.command_line import fail, run
 
-MODULES = (
-    "bbob",
-    "compare_mdptetris",
-    "compare_peers",
-    "equality",
-    "heights",
-    "kills",
-    "large_generation",
-    "limits",
-    "lookahead",
-    "next_piece",
-    "original_rule",
-    "other_rules",
-    "planner",
-    "ppo",
-    "record",
-    "reliability",
-    "sanitizers",
-    "scale",
-    "second_chance",
-    "soak",
-    "time_to_target",
-    "training",
-    "two_pieces",
-    "worst_pieces",
-)
 
-
-def main(name: str, arguments: Sequence[str]) -> int:
-    """Run a measurement, or list them all."""
+def main() -> int:
+    """Run a measurement, record several, or list them all."""
+    name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print(__doc__ or "", "", *MODULES, "", "NAME --help tells the options of one.", sep="\n")
+        rows = [f"{each.name:24}{' '.join(each.devices)}" for each in table.MEASUREMENTS.values()]
+        print(__doc__ or "", *rows, "", "NAME --help tells the options of one.", sep="\n")
         return 0
-    if name not in MODULES:
-        fail(unknown_name("measurement", name, MODULES))
-    return int(import_module(f"measure.{name}").main(arguments))
+    if name == "--record":
+        return table.record(arguments)
+    if name not in table.MEASUREMENTS:
+        fail(unknown_name("measurement", name, table.MEASUREMENTS))
+    return table.command(name)(arguments)
 
 
 if __name__ == "__main__":
-    name, *arguments = sys.argv[1:] or [""]
-    run(lambda: main(name, arguments))
+    run(main)

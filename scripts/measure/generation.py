@@ -1,7 +1,9 @@
-"""Measure a whole generation, ask, objective and tell, on the sphere: ours and peers.
+"""Measure a whole generation of the search, ask, objective and tell, on the sphere: ours and peers.
+
+python scripts/measure generation --json generation.json
 
 The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, ten lines of NumPy, evotorch, and on
-a CPU cmaes and pycma.
+a CPU cmaes and pycma with a diagonal covariance; those that are not installed are left out.
 
 Population x dimensions, or problems x population x dimensions. On a GPU the objective is
 ``x.square().sum(-1)``, and the time is that of 200 generations by the clock, the last one waited for.
@@ -11,8 +13,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -21,21 +24,24 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod
 from cem.graph import GenerationGraph
-from measure.generation_peers import Run, cmaes_generations, pycma_generations
 from measure.provenance import Measured
-from measure.timing import Function, Plan, times_of
+from measure.timing import Function, Plan, capture, times_of
 
-GPU = ((128, 20), (1024, 100), (1024, 5000), (16_384, 100), (64, 128, 20), (1024, 128, 20))
-CPU = ((128, 20), (1000, 10), (1000, 1000))
+SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {
+    "cuda": ((128, 20), (1024, 100), (1024, 5000), (16_384, 100), (64, 128, 20), (1024, 128, 20)),
+    "cpu": ((128, 20), (1000, 10), (1000, 1000)),
+}
 GENERATIONS, REPEATS = 200, 5
 EXTRA = 0.1  # variance, so that no search ends
 ELITES = 10  # one in as many
 IN_A_GRAPH = 20  # generations
+_LONGEST = (
+    50  # generations of a peer's search: one that goes on after it has converged drifts off to infinity
+)
 
-
-def label(shape: tuple[int, ...]) -> str:
-    """Return a shape as in the names of figures."""
-    return "x".join(map(str, shape))
+Run = Callable[[int], object]
+"""Runs a number of generations, and waits for none of them."""
+Shape = tuple[int, ...]
 
 
 def sphere(x: Tensor) -> Tensor:
@@ -43,23 +49,15 @@ def sphere(x: Tensor) -> Tensor:
     return x.square().sum(-1)
 
 
-def search_of(shape: tuple[int, ...], device: str, backend: str = "auto") -> CrossEntropyMethod:
+def search_of(shape: Shape, device: str, backend: str = "auto") -> CrossEntropyMethod:
     """Return a search that never ends, of (..., population, dimensions), with one elite in ten."""
     *batch, population, dim = shape
-    return CrossEntropyMethod(
-        torch.ones((*batch, dim)),
-        1.0,
-        population,
-        maximize=False,
-        num_elites=population // ELITES,
-        extra_variance=f"constant:{EXTRA}",
-        device=device,
-        backend=backend,
-        seed=1,
-    )
+    options: dict[str, Any] = {"maximize": False, "num_elites": population // ELITES, "seed": 1}
+    options |= {"extra_variance": f"constant:{EXTRA}", "device": device, "backend": backend}
+    return CrossEntropyMethod(torch.ones((*batch, dim)), 1.0, population, **options)
 
 
-def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") -> Run:
+def _ask_and_tell(shape: Shape, device: str, backend: str = "auto") -> Run:
     optimizer = search_of(shape, device, backend)
 
     def run(count: int) -> None:
@@ -69,7 +67,7 @@ def _ask_and_tell(shape: tuple[int, ...], device: str, backend: str = "auto") ->
     return run
 
 
-def _graph(shape: tuple[int, ...], device: str, count: int) -> Run:
+def _graph(shape: Shape, device: str, count: int) -> Run:
     state = search_of(shape, device).state
     graph = GenerationGraph(state, lambda x, _: sphere(x), count)
     return lambda generations: graph(state, generations // count)
@@ -85,9 +83,9 @@ def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
     return elites.mean(-2), (elites.var(-2, correction=0) + EXTRA).sqrt()
 
 
-def _ten_lines(shape: tuple[int, ...], device: str, step: Callable[..., tuple[Tensor, Tensor]]) -> Run:
+def _ten_lines(shape: Shape, device: str, step: Callable[..., tuple[Tensor, Tensor]] = _step) -> Run:
     *batch, population, dim = shape
-    held = [torch.ones((*batch, dim), device=device), torch.ones((*batch, dim), device=device)]
+    held = [torch.ones((*batch, dim), device=device) for _ in range(2)]
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -96,28 +94,19 @@ def _ten_lines(shape: tuple[int, ...], device: str, step: Callable[..., tuple[Te
     return run
 
 
-def _ten_lines_graph(shape: tuple[int, ...], device: str, count: int) -> Run:
+def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
     *batch, population, dim = shape
-    mean, std = (torch.ones((*batch, dim), device=device) for _ in range(2))
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            _step(mean, std, population)
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        moved = mean, std
+    held = [torch.ones((*batch, dim), device=device) for _ in range(2)]
+
+    def generations() -> None:
+        mean, std = held
         for _ in range(count):
-            moved = _step(*moved, population)
-        mean.copy_(moved[0])
-        std.copy_(moved[1])
+            mean, std = _step(mean, std, population)
+        held[0].copy_(mean)
+        held[1].copy_(std)
 
-    def run(generations: int) -> None:
-        for _ in range(generations // count):
-            graph.replay()
-
-    return run
+    replay = capture(generations, 1)
+    return lambda all_of_them: [replay() for _ in range(all_of_them // count)]
 
 
 def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
@@ -125,21 +114,13 @@ def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
     return torch.compile(_step, dynamic=False)
 
 
-def _evotorch(shape: tuple[int, ...], device: str) -> Run | None:
-    try:
-        from evotorch.algorithms.functional import cem, cem_ask, cem_tell
-    except ImportError:
-        return None
+def _evotorch(shape: Shape, device: str) -> Run:
+    from evotorch.algorithms.functional import cem, cem_ask, cem_tell
+
     *batch, population, dim = shape
-    state = [
-        cem(
-            center_init=torch.ones((*batch, dim), device=device),
-            stdev_init=1.0,
-            stdev_min=EXTRA**0.5,
-            parenthood_ratio=1 / ELITES,
-            objective_sense="min",
-        )
-    ]
+    options = {"stdev_init": 1.0, "stdev_min": EXTRA**0.5, "parenthood_ratio": 1 / ELITES}
+    start = torch.ones((*batch, dim), device=device)
+    state = [cem(center_init=start, objective_sense="min", **options)]
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -149,8 +130,7 @@ def _evotorch(shape: tuple[int, ...], device: str) -> Run | None:
     return run
 
 
-def _numpy(shape: tuple[int, ...], device: str) -> Run:
-    population, dim = shape
+def _numpy(population: int, dim: int) -> Run:
     rng, held = np.random.default_rng(1), [np.ones(dim), np.ones(dim)]
 
     def run(count: int) -> None:
@@ -162,61 +142,73 @@ def _numpy(shape: tuple[int, ...], device: str) -> Run:
     return run
 
 
-def methods(shape: tuple[int, ...], device: str) -> dict[str, Run]:
+def _cmaes(population: int, dim: int) -> Run:
+    from cmaes import SepCMA
+
+    def run(count: int) -> None:
+        for generation in range(count):
+            if generation % _LONGEST == 0:
+                search = SepCMA(np.ones(dim), 1.0, population_size=population, seed=1)
+            x = np.array([search.ask() for _ in range(population)])
+            search.tell(list(zip(x, (x * x).sum(-1).tolist(), strict=True)))
+
+    return run
+
+
+def _pycma(population: int, dim: int) -> Run:
+    import cma
+
+    options = {"popsize": population, "seed": 1, "CMA_diagonal": True, "verbose": -9, "verb_log": 0}
+
+    def run(count: int) -> None:
+        for generation in range(count):
+            if generation % _LONGEST == 0:
+                search = cma.CMAEvolutionStrategy(np.ones(dim), 1.0, options)
+            x = search.ask()
+            search.tell(x, (np.asarray(x) ** 2).sum(-1).tolist())
+
+    return run
+
+
+def methods(shape: Shape, device: str) -> dict[str, Run]:
     """Return what is timed at one shape, by the name of its figure."""
-    found: dict[str, Run | None] = {"cem.generation.eager": _ask_and_tell(shape, device)}
+    found = {"cem": _ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
+    if len(shape) == 2:
+        found["cem_torch"] = _ask_and_tell(shape, device, "torch")
+    if find_spec("evotorch"):
+        found["evotorch"] = _evotorch(shape, device)
+    if device == "cpu":
+        peers = (("numpy", "numpy", _numpy), ("cmaes", "cmaes", _cmaes), ("pycma", "cma", _pycma))
+        found |= {name: make(*shape) for name, module, make in peers if find_spec(module)}
+    runs = {f"{name}.generation.eager": run for name, run in found.items()}
     if device == "cuda":
-        found |= {
+        runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
-            "torch.generation.eager": _ten_lines(shape, device, _step),
             "torch.generation.compile": _ten_lines(shape, device, _compiled()),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
-    else:
-        found["numpy.generation.eager"] = _numpy(shape, device)
-        found["torch.generation.eager"] = _ten_lines(shape, device, _step)
-        found["cmaes.generation.eager"] = cmaes_generations(*shape)
-        found["pycma.generation.eager"] = pycma_generations(*shape)
-    if len(shape) == 2:
-        found["cem_torch.generation.eager"] = _ask_and_tell(shape, device, "torch")
-    found["evotorch.generation.eager"] = _evotorch(shape, device)
-    return {name: run for name, run in found.items() if run is not None}
+    return runs
 
 
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def measure_shape(shape: tuple[int, ...], device: str) -> dict[str, dict[str, float]]:
+def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
     """Return the microseconds of a generation by every method, in interleaved rounds."""
-    runs = methods(shape, device)
-    count = GENERATIONS if device == "cuda" or shape[-1] < 1000 else GENERATIONS // 10
+    count = GENERATIONS if device == "cuda" or shape[-1] < 1000 else max(1, GENERATIONS // 10)
+    wait: Function = torch.cuda.synchronize if device == "cuda" else lambda: None
 
     def once(function: Function) -> float:
-        _wait(device)
+        wait()
         began = time.perf_counter()
         function()
-        _wait(device)
+        wait()
         return (time.perf_counter() - began) * 1e6 / count
 
-    timed: dict[str, Function] = {name: partial(run, count) for name, run in runs.items()}
+    timed: dict[str, Function] = {name: partial(run, count) for name, run in methods(shape, device).items()}
     return times_of(timed, Plan(REPEATS, 1, 1), once)
 
 
-def figures_of(shape: str, times: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the medians of a shape under the names of the figures."""
-    return {f"{name}.{shape}.us": each["median"] for name, each in times.items()}
-
-
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return figures and details."""
-    shapes: tuple[tuple[int, ...], ...] = GPU if device == "cuda" else CPU
-    figures: dict[str, float] = {}
-    details: dict[str, Any] = {}
-    for shape in shapes:
-        times = measure_shape(shape, device)
-        details[label(shape)] = times
-        figures |= figures_of(label(shape), times)
-    return figures, {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": details}, {}
+    """Return the medians as figures, and all times."""
+    found = {"x".join(map(str, shape)): measure_shape(shape, device) for shape in SHAPES[device]}
+    figures = {f"{name}.{at}.us": x["median"] for at, times in found.items() for name, x in times.items()}
+    return Measured(figures, {"elites": f"1 in {ELITES}", "extra_variance": EXTRA, "shapes": found})

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
-from measure.processes import least_lines
+from measure.work import least_lines
 from tetris import LinearController, Rules, feature_names, rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import Limit, measure
@@ -82,9 +82,8 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Run the searches of a plan, with a call of ``progress`` after every generation.
 
-    Returns:
-        The plan, the searches with their scores, and how long it took, as plain values for JSON. But for the
-        seconds they are a function of the plan alone: the searches are on the CPU, and the engines agree.
+    But for the seconds the result is a function of the plan alone: the searches are on the CPU, and the
+    engines agree.
     """
     began, decisions = time.perf_counter(), 0
     searches = make_searches(plan)
@@ -106,20 +105,15 @@ def run_experiment(
         if not last:
             progress(searches)
     seconds = round(time.perf_counter() - began, 1)
-    method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
+    scores = score_means(plan, device, searches)
     found = [
         {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
-        for (noise, seed, optimizer, curves), score in zip(
-            searches, score_means(plan, device, searches), strict=True
-        )
+        for (noise, seed, optimizer, curves), score in zip(searches, scores, strict=True)
     ]
-    return {
-        "plan": plan._asdict(),
-        "method": {**method, "games_of_the_mean": MEAN_GAMES, "piece_seed": PIECE_SEED},
-        "searches": found,
-        "decisions": decisions,
-        "seconds": seconds,
-    }
+    method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
+    method |= {"games_of_the_mean": MEAN_GAMES, "piece_seed": PIECE_SEED}
+    told = {"plan": plan._asdict(), "method": method, "searches": found}
+    return {**told, "decisions": decisions, "seconds": seconds}
 
 
 def _play_once(

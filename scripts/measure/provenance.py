@@ -16,20 +16,17 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from kernels.files import write_text
+from measure.table import ROOT
 from tetris.versions import versions
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"
 """Environment variable with the commit that is measured, for a copy of the files without git."""
-
-Measured = tuple[dict[str, float], dict[str, Any], dict[str, list[dict[str, Any]]]]
-"""Figures, details, and series by the end of their file's name."""
 
 _VECTORS = {
     "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
@@ -39,15 +36,23 @@ _VECTORS = {
 _SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
 
 
-def write_result(
-    path: Path,
-    figures: Mapping[str, float],
-    data: Mapping[str, Any],
-    device: str,
-    series: Mapping[str, Iterable[Mapping[str, Any]]],
-) -> None:
-    """Write a result, and its series: those of ``-seed1`` to ``<measurement>-seed1.jsonl``."""
-    for ending, records in series.items():
+class Measured(NamedTuple):
+    """What a measurement returns.
+
+    Attributes:
+        figures: Numbers by name.
+        data: The details, as plain values. ``ranges`` has least and most of figures.
+        series: Records by the end of their file's name: those of ``-seed1`` go to ``NAME-seed1.jsonl``.
+    """
+
+    figures: Mapping[str, float]
+    data: Mapping[str, Any]
+    series: Mapping[str, Iterable[Mapping[str, Any]]] = {}
+
+
+def write_result(path: Path, found: Measured, device: str) -> None:
+    """Write a result and its series."""
+    for ending, records in found.series.items():
         text = "".join(json.dumps(record) + "\n" for record in records)
         write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
     sha, dirty = commit()
@@ -55,11 +60,11 @@ def write_result(
         "commit": sha,
         "dirty": dirty,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": command(),
+        "command": _command(),
         "machine": machine(device),
         "versions": versions(),
-        "figures": dict(figures),
-        "data": dict(data),
+        "figures": dict(found.figures),
+        "data": dict(found.data),
     }
     write_text(path, json.dumps(result, indent=1) + "\n")
 
@@ -96,25 +101,19 @@ def _said(*words: str) -> str:
     return answer.stdout.strip()
 
 
-def command() -> str:
-    """Return the command that runs, from the root of the checkout; where its result goes is left out."""
+def _command() -> str:
+    """Return the command that runs, without ``--json``; paths from the root, of those elsewhere the name."""
     words = list(sys.argv)
     while "--json" in words[:-1]:
         place = words.index("--json")
         del words[place : place + 2]
-    return shlex.join(["python", *map(_from_root, words)])
+    for place, path in enumerate(map(Path, words)):
+        if path.is_absolute():
+            words[place] = str(path.relative_to(ROOT)) if ROOT in path.parents else path.name
+    return shlex.join(["python", *words])
 
 
-def _from_root(word: str) -> str:
-    """Return a path as it is from the root of the checkout; of one elsewhere the name alone."""
-    path = Path(word)
-    if not path.is_absolute() and path.suffix != ".py":
-        return word
-    path = path.resolve()
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-
-
-def machine(device: str = "cpu") -> dict[str, Any]:
+def machine(device: str) -> dict[str, Any]:
     """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
     cpuinfo = Path("/proc/cpuinfo")
     text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
@@ -129,27 +128,24 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "load_average": os.getloadavg()[0],
     }
-    return here | gpu() if device == "cuda" else here
-
-
-def gpu() -> dict[str, Any]:
-    """Return the GPU that torch uses, and what nvidia-smi says of its driver and clocks at this moment."""
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    query = (f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{properties.uuid}", "--format=csv,noheader")
+    if device != "cuda":
+        return here
+    gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
+    query = (f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}", "--format=csv,noheader")
     try:
         values = _said("nvidia-smi", *query).split(", ")
     except (OSError, subprocess.SubprocessError):
         values = []
-    return {
-        "gpu": properties.name,
-        "gpu_memory_gib": round(properties.total_memory / 2**30, 1),
-        "multiprocessors": properties.multi_processor_count,
+    return here | {
+        "gpu": gpu.name,
+        "gpu_memory_gib": round(gpu.total_memory / 2**30, 1),
+        "multiprocessors": gpu.multi_processor_count,
         "cuda": str(torch.version.cuda),
         "nvidia_smi": dict(zip(_SMI_FIELDS, values, strict=False)),
     }
 
 
-def machine_name(device: str = "cpu") -> str:
+def machine_name(device: str) -> str:
     """Return what the results of this machine are filed under: ``h200``, ``epyc-2core``."""
     here = machine(device)
     if "gpu" in here:
@@ -157,10 +153,3 @@ def machine_name(device: str = "cpu") -> str:
         return "-".join(word for word in words if word not in ("nvidia", "geforce"))
     known = re.search(r"epyc|xeon|ryzen|core|threadripper", here["processor"].lower())
     return f"{known[0] if known else here['architecture']}-{here['cores']}core"
-
-
-def title(device: str = "cpu") -> str:
-    """Return what a table holds for, in a line."""
-    here = machine(device)
-    name = here.get("gpu", f"{here['processor']} ({here['vectors']}), {here['cores']} cores")
-    return f"{name}, {here['threads']} threads, torch {torch.__version__}"

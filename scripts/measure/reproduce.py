@@ -1,5 +1,8 @@
 """Measure again what the literature says of Tetris controllers.
 
+python scripts/measure reproduce published --quick
+python scripts/measure noisy_ce_bcts_10x10 --json noisy_ce_bcts_10x10.json
+
 Published controllers play by the published rule: on a GPU to 0.5 % and 5 % (95 % interval, to either side),
 on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are for a GPU.
 """
@@ -7,15 +10,13 @@ on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are f
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kernels.toolchain import find_compiler
 from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
-from measure.processes import least_lines
 from measure.provenance import Measured
+from measure.work import least_lines
 from tetris import Rules
 from tetris.commands.command_line import fail, one_line_errors
 from tetris.controller import PUBLISHED
@@ -35,20 +36,20 @@ PLANS: Mapping[str, Plan] = {
         Plan("bcts", "10x20", 10, 20, 4_000_000, 6_400_000_000),
     )
 }
-CPU_PRECISION: Mapping[str, float] = {"10x10": 0.03}
-GPU_PRECISION: Mapping[str, float] = {"10x10": 0.005, "10x20": 0.05}
+PRECISION: Mapping[str, Mapping[str, float]] = {
+    "cpu": {"10x10": 0.03},
+    "cuda": {"10x10": 0.005, "10x20": 0.05},
+}
 """How far from the score its interval may reach at most, by board, as a share of the score."""
 
 BOARDS = ("10x10", "10x20")
+CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a CPU plays
+QUICK_SEEDS, SECONDS, QUICK_SECONDS = 3, 60.0, 3.0
 
 _LINES_PER_DECISION = 0.4  # four cells a piece, ten a line
 _UNKNOWN = 4000.0  # lines a game on 10x10, where no paper says anything
 _SPARE = 1.25  # for a controller that is better than its paper says, and for luck
 _ROUND = 10**6
-
-CPU_SCORE_DECISIONS = 20_000_000  # the most by which a search is scored where a CPU plays
-QUICK_SEEDS = 3
-SECONDS, QUICK_SECONDS = 60.0, 3.0
 
 
 def decisions_for(controller: str, board: str, precision: float) -> int:
@@ -63,9 +64,10 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
     return math.ceil(games * lines / _LINES_PER_DECISION * _SPARE / _ROUND) * _ROUND
 
 
-def measure_published(device: str, precision: Mapping[str, float], seconds: float) -> list[dict[str, Any]]:
-    """Measure every published controller on both boards, for some seconds where there is no precision."""
-    measured = []
+def published(device: str, quick: bool) -> Measured:
+    """Return what every published controller scores, for some seconds where no precision is asked for."""
+    precision, seconds = PRECISION["cpu" if quick else device], QUICK_SECONDS if quick else SECONDS
+    measured, figures = [], {}
     for board in BOARDS:
         rules = Rules(*Rules.parse_board(board))
         for name, controller in PUBLISHED.items():
@@ -74,24 +76,14 @@ def measure_published(device: str, precision: Mapping[str, float], seconds: floa
                 limit = Limit(decisions=decisions_for(name, board, precision[board]))
             with progress_bar(f"{name} on {board}", limit) as show:
                 score, took = measure_score(controller, rules, limit, DEFAULT_SEED, device, show)
-            found = Measurement(name, controller, rules, rules.pieces, DEFAULT_SEED, device, score, took)
-            measured.append(found.to_dict())
-    return measured
+            who = (name, controller, rules, rules.pieces, DEFAULT_SEED, device)
+            measured.append(Measurement(*who, score, took).to_dict())
+            figure = f"reproduce.published.{name}.{board}.lines_per_game{'' if score.games else '_at_least'}"
+            figures[figure] = least_lines(measured[-1])
+    return Measured(figures, {"precision": precision, "seconds": seconds, "measurements": measured})
 
 
-def published(quick: bool, device: str) -> Measured:
-    """Return what the published controllers score."""
-    precision = GPU_PRECISION if device == "cuda" and not quick else CPU_PRECISION
-    seconds = QUICK_SECONDS if quick else SECONDS
-    measured, figures = measure_published(device, precision, seconds), {}
-    for each in measured:
-        bound = "" if each["games"] else "_at_least"
-        name = f"reproduce.published.{each['controller']}.{each['board']}.lines_per_game{bound}"
-        figures[name] = least_lines(each)
-    return figures, {"precision": dict(precision), "seconds": seconds, "measurements": measured}, {}
-
-
-def noisy_ce(name: str, quick: bool, device: str) -> Measured:
+def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     """Return what the noisy cross-entropy searches of a plan come to."""
     plan = PLANS[name]._replace(seeds=QUICK_SEEDS) if quick else PLANS[name]
     if device == "cpu":
@@ -113,19 +105,16 @@ def noisy_ce(name: str, quick: bool, device: str) -> Measured:
         {key: each[key] for key in ("noise", "seed")} | {key: each.pop(key) for key in BY_GENERATION}
         for each in experiment["searches"]
     ]
-    return figures, experiment, {"": series}
+    return Measured(figures, experiment, {"": series})
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the figures of the experiments, and the details of one."""
+    """Return the figures of the experiments, and the details of the last one."""
     names = arguments.experiments or [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
     with one_line_errors():
         find_compiler()  # the reference implementation would play for weeks
-    figures: dict[str, float] = {}
-    for name in names:
-        find = published if name == "published" else functools.partial(noisy_ce, name)
-        found, data, series = find(arguments.quick, device)
-        figures |= found
-    return figures, data, series
+    quick = arguments.quick
+    found = [published(device, quick) if x == "published" else noisy_ce(x, device, quick) for x in names]
+    return found[-1]._replace(figures={name: x for each in found for name, x in each.figures.items()})

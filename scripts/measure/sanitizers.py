@@ -1,7 +1,7 @@
 """Run the GPU tests, plainly or under a tool of NVIDIA's compute-sanitizer, and count what it finds.
 
 python scripts/measure sanitizers tests
-python scripts/measure sanitizers memcheck --json memcheck.json
+python scripts/measure memcheck --json memcheck.json
 
 Only records in kernels of this project count.
 """
@@ -19,18 +19,15 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from kernels.cuda import find_nvcc
-from measure.cli import choice, measurement
-from measure.engines import GOOD, build_engines
-from measure.processes import environment, python
-from measure.provenance import ROOT, Measured
+from measure.provenance import Measured
+from measure.table import ROOT
+from measure.work import GOOD, build_engines, environment, python
 from tetris.commands.command_line import one_line_errors
 
-TESTS, TOOLS = "tests", ("memcheck", "racecheck", "initcheck")
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
 NAMESPACE = "tetris::"  # what the names of this project's kernels hold
 TIMEOUT_S = 900  # the most that a file of tests may take under a tool: hosts differ by a factor of two
@@ -57,11 +54,11 @@ SELECTED = {
     "racecheck": f"{LEFT_OUT} and not {_LARGE_HALF} and not {_MANY_DECISIONS}",
     "initcheck": f"{_LEFT_OUT_UNCACHED} and not {_LARGE_HALF}",
 }
-
 _AT_ONCE = 5  # much of it is work on the host, and processes share the GPU one after the other
-_NO_TESTS, _TIMED_OUT = 5, (124, 137)  # exit codes of pytest where none is selected, and of timeout
-_MARK = "========="
-_RECORD = re.compile(rf"{_MARK} (Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)")
+_NO_TESTS = 5  # exit code of pytest where none is selected
+_RECORD = re.compile(
+    r"^========= (?=Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)", re.MULTILINE
+)
 
 
 def find_sanitizer() -> str:
@@ -73,60 +70,40 @@ def find_sanitizer() -> str:
     return found
 
 
-def split_records(log: str) -> tuple[list[str], list[str]]:
-    """Return the records of a tool's log: those in this project's kernels, and the others."""
-    lines = [line for line in log.splitlines() if line.startswith(_MARK)]
-    starts = [number for number, line in enumerate(lines) if _RECORD.match(line)]
-    texts = [
-        "\n".join(line.removeprefix(_MARK).strip() for line in lines[start:end])
-        for start, end in pairwise([*starts, None])
-    ]
-    return [text for text in texts if NAMESPACE in text], [text for text in texts if NAMESPACE not in text]
-
-
 def run_pytest(words: Sequence[str], changes: Mapping[str, str]) -> dict[str, Any]:
-    """Run tests by a command, in a changed environment; what came of them."""
+    """Run tests by a command, in a changed environment; a crash or a time-out is a failure, too."""
     own = {**environment(), **changes}
     # Of a process that crashed, the last line then names the test.
     done = subprocess.run([*words, "-v"], env=own, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     counts = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed|errors?)\b", done.stdout)}
-    passed = counts.pop("passed", 0)
-    crashed = done.returncode not in (0, _NO_TESTS) and not counts  # before it could count
+    passed, failed = counts.pop("passed", 0), sum(counts.values())
     failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", done.stdout, re.MULTILINE)
     summary = (done.stdout.strip().splitlines() or [""])[-1].strip("= ")
-    told = {"passed": passed, "failed": sum(counts.values()) + crashed, "failures": failures}
-    return {**told, "summary": summary, "returncode": done.returncode}
+    if done.returncode not in (0, _NO_TESTS) and not failures:
+        failed, failures = max(1, failed), [f"{words[-1]} ended with {done.returncode}: {summary}"]
+    return {"passed": passed, "failed": failed, "failures": failures, "summary": summary}
 
 
-def run_file(tool: str, log: Path, test: Path) -> dict[str, Any]:
+def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     """Run the GPU tests of a file under a tool; what it found there."""
     # timeout ends what the tool watches, too: all of its process group.
     sanitizer = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool, *FILTERS.get(tool, ())]
-    pytest = [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], str(test)]
+    pytest = [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test]
     # Except where races are looked for, each tensor is an allocation of its own.
     uncached = {} if tool == "racecheck" else {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     found = run_pytest([*sanitizer, "--log-file", str(log), *pytest], uncached)
-    ours, others = split_records(log.read_text(errors="replace") if log.is_file() else "")
-    if found["failed"] and not found["failures"]:
-        ended = (
-            "not done in time" if found["returncode"] in _TIMED_OUT else f"ended with {found['returncode']}"
-        )
-        found["failures"] = [f"{test.name}: {ended}", found["summary"], *others[:1]]
-    return {**found, "errors": len(ours), "elsewhere": len(others), "records": ours[:5]}
-
-
-def find_tests() -> list[Path]:
-    """Return the files that hold tests for a tool, those with most tests first."""
-    collected = python(*PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED)
-    counts = Counter(line.split("::")[0] for line in collected.splitlines() if "::" in line)
-    return [ROOT / name for name, _ in counts.most_common()]
+    records = _RECORD.split(log.read_text(errors="replace") if log.is_file() else "")[1:]
+    ours = [record for record in records if NAMESPACE in record]
+    return {**found, "errors": len(ours), "elsewhere": len(records) - len(ours), "records": ours[:5]}
 
 
 def run_tool(tool: str) -> dict[str, Any]:
     """Run all files of GPU tests under a tool, a few side by side; what it found."""
+    collected = python(*PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED)
+    tests = Counter(line.split("::")[0] for line in collected.splitlines() if "::" in line)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
-        tests = find_tests()
-        found = list(pool.map(lambda test: run_file(tool, Path(folder, f"{test.stem}.log"), test), tests))
+        named = [(name, Path(folder, f"{i}.log")) for i, (name, _) in enumerate(tests.most_common())]
+        found = list(pool.map(lambda each: run_file(tool, each[1], each[0]), named))
     totals = {key: sum(each[key] for each in found) for key in ("errors", "elsewhere", "passed", "failed")}
     texts = {key: [text for each in found for text in each[key]] for key in ("records", "failures")}
     return {"tool": tool, **totals, **texts}
@@ -134,23 +111,19 @@ def run_tool(tool: str) -> dict[str, Any]:
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return what was found; RuntimeError where that is anything."""
-    tool, data = arguments.tool, dict[str, Any]()
-    if tool != TESTS:
+    tool = arguments.tool
+    if tool != "tests":
         with one_line_errors():
             find_sanitizer()
     build_engines((name, 10) for name in GOOD)
     began = time.monotonic()
-    if tool == TESTS:
+    if tool == "tests":
         found = run_pytest([sys.executable, *PYTEST, "-m", "cuda", "tests"], {})
         figures = {"tests.cuda.passed": found["passed"], "tests.cuda.failed": found["failed"]}
-        data["summary"] = found["summary"]
     else:
-        found = data["findings"] = run_tool(tool)
+        found = run_tool(tool)
         figures = {f"sanitizer.{tool}.errors": found["errors"], f"sanitizer.{tool}.tests": found["passed"]}
     if found["passed"] == 0 or found.get("errors", 0) + found["failed"]:
         print(json.dumps(found, indent=1), flush=True)
         raise RuntimeError(f"expected {tool} to find nothing and all tests to pass")
-    return figures, {"seconds": round(time.monotonic() - began, 1), **data}, {}
-
-
-main = measurement(measure, __doc__, {"tool": choice("tool", (TESTS, *TOOLS))}, "TOOL", ("cuda",))
+    return Measured(figures, {"seconds": round(time.monotonic() - began, 1), "findings": found})

@@ -34,6 +34,17 @@ class Plan(NamedTuple):
     warm_up: int
 
 
+def times_of(functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]) -> Times:
+    """Time functions in rounds; ``once`` calls one and returns the microseconds of a call."""
+    rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
+    for number in range(plan.rounds):
+        for name, function in functions.items():
+            for _ in range(plan.warm_up * (10 if number == 0 else 1)):
+                once(function)
+            rounds[name].append([once(function) for _ in range(plan.calls)])
+    return {name: _summary(measured) for name, measured in rounds.items()}
+
+
 def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     """Time single calls by CUDA events around each, on a busy device: the events see the device alone.
 
@@ -76,7 +87,7 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
 
 def graph_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     """Time calls as a CUDA graph replays them: many calls in one graph, its time over their number."""
-    graphs = {name: _captured(function) for name, function in functions.items()}
+    graphs = {name: capture(function, _CAPTURED) for name, function in functions.items()}
     _wake()
     return times_of(graphs, plan, lambda replay: _between_events(replay) / _CAPTURED)
 
@@ -90,15 +101,19 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
     return times_of(functions, plan, lambda function: _by_the_clock(function, bursts[function]))
 
 
-def times_of(functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]) -> Times:
-    """Time functions in rounds; ``once`` calls one and returns the microseconds of a call."""
-    rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
-    for number in range(plan.rounds):
-        for name, function in functions.items():
-            for _ in range(plan.warm_up * (10 if number == 0 else 1)):
-                once(function)
-            rounds[name].append([once(function) for _ in range(plan.calls)])
-    return {name: _summary(measured) for name, measured in rounds.items()}
+def capture(function: Function, calls: int) -> Function:
+    """Return a CUDA graph of some calls."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(_GRAPH_WARM_UP):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            function()
+    return graph.replay
 
 
 def _by_the_clock(function: Function, burst: int) -> float:
@@ -125,23 +140,8 @@ def _summary(rounds: list[list[float]]) -> dict[str, float]:
 
 def _wake() -> None:
     """Keep the device busy until its clocks have risen: an idle one sleeps at a fraction of them."""
-    block = torch.empty(1 << 24, device="cuda")
-    began = time.perf_counter()
+    block, began = torch.empty(1 << 24, device="cuda"), time.perf_counter()
     while time.perf_counter() - began < _WAKE_SECONDS:
         for _ in range(50):
             block.fill_(1.0)
         torch.cuda.synchronize()
-
-
-def _captured(function: Function) -> Function:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(_GRAPH_WARM_UP):
-            function()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(_CAPTURED):
-            function()
-    return graph.replay

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from measure.processes import least_lines
+from measure.work import least_lines
 
-from pages.result_files import Result, load, load_all, table_block, with_provenance
+from pages.result_files import Cell, Result, columns, load, load_all, with_provenance
 from pages.wording import markdown, score
 from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
 from tetris.numbers import lines
@@ -23,14 +23,19 @@ _ENOUGH_GAMES = 100  # with fewer the interval reaches more than a fifth to eith
 def published(machine: str) -> str:
     """Return the published controllers beside the papers' figures."""
     result = load(f"{machine}/published")
-    rows = []
-    for each in result.data["measurements"]:
-        paper = PUBLISHED_SCORES[each["controller"]].get(each["board"])
-        quoted = "-" if paper is None else str(paper)
-        cells = [each["controller"], each["board"], score(each), f"{each['games']:,}", quoted]
-        rows.append([*cells, verdict(each, paper)])
-    header = ["lines a game (95 % interval)", "games", "paper, about", "do they agree?"]
-    return table_block(["controller", "board", *header], rows, result)
+
+    def paper(each: Mapping[str, Any]) -> PaperFigure | None:
+        return PUBLISHED_SCORES[each["controller"]].get(each["board"])
+
+    cells: dict[str, Cell] = {
+        "controller": "controller",
+        "board": "board",
+        "lines a game (95 % interval)": score,
+        "games": lambda each: f"{each['games']:,}",
+        "paper, about": lambda each: str(paper(each) or "-"),
+        "do they agree?": lambda each: verdict(each, paper(each)),
+    }
+    return columns(cells, result.data["measurements"], result)
 
 
 def verdict(measurement: Mapping[str, Any], paper: PaperFigure | None) -> str:

@@ -8,17 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure.benchmark_sampling import LABELS, median, speedups
+from measure.sampling import LABELS, median, speedups
 
-from pages import planner_blocks
-from pages.cem_pictures import draw_cem_pictures
-from pages.gpu_pictures import draw_gpu_pictures
-from pages.kills_pictures import draw_kills_pictures
-from pages.limits_pictures import draw_limits_pictures
 from pages.literature_blocks import NOISES, experiments, searches_with
-from pages.result_files import Result, load, load_all
-from pages.score_blocks import PROCESSOR, arrivals, median_run
-from pages.search_movie import write_movie
+from pages.result_files import Result, load
+from pages.score_blocks import learned, median_run
 from tetris import LinearController, Rules
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import LEARNED_SCORES
@@ -41,8 +35,6 @@ _METHOD_STYLES: Mapping[str, dict[str, Any]] = {
     "fill": {"color": _BLACK, "linestyle": "-", "marker": "", "linewidth": 1.0},
 }
 _CLOCKS = (("latency", "idle device, as the article measures"), ("graph", "in a CUDA graph"))
-_MACHINE_STYLES = ({"color": _VERMILION, "marker": "s"}, {"color": _BLUE, "marker": "o"})
-_APART = 0.1  # of a row, from its middle to each of two machines
 _NOISE_STYLES: Mapping[str, dict[str, Any]] = {
     "none": {"color": _VERMILION, "linestyle": ":", "marker": "s"},
     "constant": {"color": _GREEN, "linestyle": "--", "marker": "^"},
@@ -53,23 +45,12 @@ _CELLS = 4  # of a piece: a game that goes on removes four cells a decision
 
 def draw_pictures(folder: Path) -> None:
     """Draw every picture into a folder."""
-    result = load(f"{PROCESSOR}/training")
+    result = learned()
     run = median_run(result)
     write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
-    write_movie(folder / "search.gif")
-    draw_cem_pictures(folder)
-    draw_gpu_pictures(folder)
-    draw_kills_pictures(folder)
-    draw_limits_pictures(folder)
     metrics = result.series(f"-seed{run['seed']}")
     draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
-    record = load("h200/record_training")
-    draw_learning_curve(record.series(), folder / "record_learning_curve.png", "preset record, seed 1")
     draw_sampling(load("h200/sampling"), folder / "sampling.png")
-    draw_targets(load_all("time_to_target"), folder / "time_to_target.png")
-    draw_returns(load(f"{PROCESSOR}/planner"), folder / "planner.png")
-    for result in load_all("ppo"):
-        draw_ppo(result, folder / "ppo.png")
     for board in ("10x10", "10x20"):
         draw_searches(experiments(board), folder / f"noisy_ce_{board}.png")
 
@@ -112,84 +93,6 @@ def draw_sampling(result: Result, picture: Path) -> None:
     )
     title = f"{result.data['samples']:,} samples, float32, {result.hardware}"
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
-    save_figure(figure, picture)
-
-
-def draw_targets(results: Sequence[Result], picture: Path) -> None:
-    """Draw the time to every target: a mark for the median, a line from the fastest to the slowest seed.
-
-    Where some seeds missed it the line ends in an arrow; where most did there is none.
-    """
-    targets = [each.target for each in arrivals(results[0])]
-    figure = new_figure(8.0, 1.2 + 0.7 * len(targets))
-    axes = figure.add_subplot()
-    for result, style, offset in zip(results, _MACHINE_STYLES, (-_APART, _APART), strict=True):
-        color, above = style["color"], offset < 0
-        for row, arrival in enumerate(arrivals(result)):
-            if arrival.median is None:
-                continue
-            y, missed = row + offset, len(arrival.seconds) < arrival.runs
-            slowest = arrival.longest if missed else arrival.seconds[-1]
-            axes.plot([arrival.seconds[0], slowest], [y, y], color=color, linewidth=1.6)
-            if missed:
-                axes.plot([slowest], [y], marker=">", color=color, linestyle="")
-            label = result.hardware if row == 0 else None
-            axes.plot([arrival.median], [y], markersize=8, linestyle="", label=label, zorder=3, **style)
-            place = {"xytext": (0, 7 if above else -7), "va": "bottom" if above else "top", "ha": "center"}
-            mark = (arrival.median, y)
-            axes.annotate(f"{mark[0]:.3g} s", mark, textcoords="offset points", fontsize="small", **place)
-    axes.set(xlim=(0.0, None), xlabel="wall time from the start of the process [s]")
-    axes.set(ylim=(len(targets) - 0.5, -0.5), ylabel="target, lines a game")
-    axes.set_yticks(range(len(targets)), targets)
-    axes.grid(axis="x", color="0.9")
-    axes.set_title("median, fastest and slowest seed", loc="left", fontsize="medium")
-    figure.legend(loc="outside lower center", ncols=2)
-    save_figure(figure, picture)
-
-
-def draw_returns(result: Result, picture: Path) -> None:
-    """Draw by how much each method's return exceeds that of the plain one: a mark for each start."""
-    from matplotlib.ticker import SymmetricalLogLocator
-
-    budgets = result.data["returns"]
-    figure = new_figure(10.0, 3.6)
-    for axes, (budget, returns) in zip(
-        figure.subplots(1, len(budgets), sharey=True), budgets.items(), strict=True
-    ):
-        means = {name: np.mean(rows, axis=0) for name, rows in returns.items()}
-        names = [name for name in planner_blocks.LABELS if name in means and name != "plain"][::-1]
-        for row, name in enumerate(names):
-            gains, color = means[name] - means["plain"], _BLUE if name.startswith("ours") else _VERMILION
-            axes.plot(gains, [row] * len(gains), "o", color=color, markersize=4, alpha=0.5)
-            axes.plot([np.median(gains)], [row], "|", color=_BLACK, markersize=14, markeredgewidth=2)
-        axes.axvline(0.0, color=_BLACK, linewidth=1.0)
-        axes.set_xscale("symlog", linthresh=1.0)
-        axes.margins(x=0.06)
-        axes.xaxis.set_major_locator(SymmetricalLogLocator(base=100.0, linthresh=1.0))
-        axes.set_title(planner_blocks.budget_text(budget), loc="left", fontsize="medium")
-        axes.set_yticks(range(len(names)), [planner_blocks.LABELS[name].replace("`", "") for name in names])
-        axes.tick_params(labelsize="small")
-        axes.grid(axis="x", color="0.9")
-    figure.supxlabel(
-        "return over that of the plain method, a mark a start, a bar at the median", fontsize="medium"
-    )
-    save_figure(figure, picture)
-
-
-def draw_ppo(result: Result, picture: Path) -> None:
-    """Draw the lines a game that PPO learns over seconds, a line a seed."""
-    figure = new_figure(7.0, 3.4)
-    axes = figure.subplots()
-    colors = (_BLUE, _VERMILION, _GREEN, _ORANGE, _PURPLE)
-    for (seed, learned), color, marker in zip(result.data["seeds"].items(), colors, "os^vD", strict=False):
-        curve = learned["curve"]
-        x, y = ([point[name] for point in curve] for name in ("seconds", "lines_per_game"))
-        axes.plot(x, y, color=color, marker=marker, markersize=4, label=f"seed {seed}")
-    axes.set_yscale("log")
-    axes.set_xlabel("seconds of learning")
-    axes.set_ylabel("lines a game")
-    axes.grid(color="0.9")
-    axes.legend()
     save_figure(figure, picture)
 
 

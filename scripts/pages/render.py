@@ -21,28 +21,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kernels.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from measure.provenance import ROOT
+    from measure.table import ROOT
 
     from kernels.files import write_text
-    from pages import (
-        api_blocks,
-        kills_blocks,
-        limits_blocks,
-        literature_blocks,
-        optimiser_blocks,
-        planner_blocks,
-        reliability_blocks,
-        score_blocks,
-        speed_blocks,
-    )
+    from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
     from pages.pictures import draw_pictures
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
-BLOCKS = (
-    *(api_blocks, kills_blocks, limits_blocks, literature_blocks, optimiser_blocks, planner_blocks),
-    *(reliability_blocks, score_blocks, speed_blocks),
-)
+BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks)
 
 
 def rendered(page: Path) -> str:

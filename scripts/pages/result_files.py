@@ -1,9 +1,9 @@
-"""The result files in benchmarks/results, and the line of small print that says where a figure comes from."""
+"""The result files in benchmarks/results, and the blocks that tell of them, with their origin."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,19 +34,19 @@ class Result:
         """The GPU, or the cores of the processor, in a few words."""
         if "gpu" in self.machine:
             return str(self.machine["gpu"])
-        return f"{self.machine['cores']} cores of {processor(self.machine)}"
+        return f"{self.machine['cores']} cores of {self.processor}"
+
+    @property
+    def processor(self) -> str:
+        """The processor, with its vector instructions where they are known."""
+        name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
+        return f"{name} ({self.machine['vectors']})" if self.machine.get("vectors") else name
 
     def series(self, suffix: str = "") -> list[dict[str, Any]]:
         """Return the records of the .jsonl file beside the result, one a generation."""
         path = RESULTS / f"{self.name}{suffix}.jsonl"
         records = map(json.loads, path.read_text().splitlines())
         return [{_RENAMED.get(name, name): value for name, value in each.items()} for each in records]
-
-
-def processor(machine: Mapping[str, Any]) -> str:
-    """Return the processor of a machine, with its vector instructions where they are known."""
-    name = str(machine["processor"]).replace("(R)", "").replace(" Processor", "")
-    return f"{name} ({machine['vectors']})" if machine.get("vectors") else name
 
 
 def load(name: str) -> Result:
@@ -75,9 +75,37 @@ def with_provenance(text: str, *results: Result) -> str:
     return f"{text}\n\n<sub>Measured {origins}.</sub>"
 
 
-def table_block(header: Sequence[str], rows: Iterable[Sequence[str]], *results: Result) -> str:
-    """Return a block that is a table of results."""
-    return with_provenance(markdown(header, rows), *results)
+Cell = str | Callable[[Any], str]
+"""What a column says of a row: the value under a name, or what a function returns."""
+
+
+def columns(cells: Mapping[str, Cell], rows: Iterable[Any], *results: Result) -> str:
+    """Return a table with a row for each of ``rows``, and for each header what its cell says of them."""
+    told = [
+        [str(row[cell]) if isinstance(cell, str) else cell(row) for cell in cells.values()] for row in rows
+    ]
+    return with_provenance(markdown(list(cells), told), *results)
+
+
+def crossed(
+    corner: str,
+    header: Mapping[Any, str],
+    labels: Mapping[Any, str],
+    cell: Callable[[Any, Any], str | None],
+    *results: Result,
+) -> str:
+    """Return a table of what ``cell`` says of a row and a column; a row without anything is left out.
+
+    Args:
+        corner: What stands above the rows' labels.
+        header: The columns and their headers.
+        labels: The rows and their labels.
+        cell: Called with the key of a row and that of a column; None: nothing is known.
+        results: Where it comes from.
+    """
+    rows = {row: [cell(row, column) for column in header] for row in labels}
+    told = [[labels[row], *(each or "-" for each in cells)] for row, cells in rows.items() if any(cells)]
+    return with_provenance(markdown([corner, *header.values()], told), *results)
 
 
 def _origin(result: Result) -> str:
@@ -86,3 +114,13 @@ def _origin(result: Result) -> str:
     if "gpu" in result.machine:
         versions += f", CUDA {result.machine['cuda']}"
     return f"at {commit} ({result.date[:10]}) on {result.hardware}, {versions}"
+
+
+def each_machine(name: str, block: Callable[[Result], str]) -> str:
+    """Return a block of every machine that measured something, GPUs first; empty where none did."""
+    return "\n\n".join(map(block, load_all(name)[::-1]))
+
+
+def figures(result: Result, prefix: str) -> dict[str, float]:
+    """Return the figures whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): x for name, x in result.figures.items() if name.startswith(prefix)}

@@ -1,0 +1,246 @@
+"""The measurements there are, and how one is run: by its name, in this process or in one of its own.
+
+A measurement is the function `measure` of a module of this package: it takes its arguments and a device and
+returns figures and data. A row of the table gives it a name, under which its result is filed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernels import BuildError
+from kernels.files import check_writable
+from tetris.commands import command_line
+from tetris.commands.arguments import DEFAULT_BOARD, add_device
+from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
+from tetris.devices import check_gpu, choose_device
+from tetris.evaluation.text_table import table
+from tetris.rules import RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+CPU, GPU, BOTH, ALL = ("cpu",), ("cuda",), ("cpu", "cuda"), ("cpu", "cuda", "python")
+
+
+class Measurement(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        name: Of the measurement and its result file.
+        module: The module of this package that measures.
+        devices: On which it can be measured.
+        timeout_s: The most seconds it may take; None: it is not made with all others.
+        words: Arguments that the name stands for.
+    """
+
+    name: str
+    module: str
+    devices: tuple[str, ...] = BOTH
+    timeout_s: float | None = 3600.0
+    words: str = ""
+
+
+SEARCHES = tuple(f"noisy_ce_{x}_{board}" for board in ("10x10", "10x20") for x in ("bertsekas", "bcts"))
+GRIDS = ("heights", "next_piece", "other_rules", "original_rule")
+GPU_GRIDS = ("lookahead", "best_scores", "record_score")
+PARTS = ("quality", "speed")
+TOOLS = ("memcheck", "racecheck", "initcheck")
+WAYS = ("known1", "ahead", "known2")
+
+_TABLE = (
+    Measurement("sampling", "sampling"),
+    Measurement("generation", "generation"),
+    Measurement("optimizers", "optimizers", CPU, 7200.0, "quality"),
+    Measurement("compare_optimizers", "optimizers", BOTH, None),
+    Measurement("operators", "operators"),
+    Measurement("rollout", "rollout", ALL, 600.0, "dt20 best bcts bdu bertsekas"),
+    Measurement("benchmark_tetris", "rollout", ALL, None),
+    Measurement("env", "env", ALL, 600.0),
+    Measurement("equality", "equality", GPU, 600.0),
+    Measurement("scores", "scores", BOTH, None),
+    *(Measurement(name, "scores", BOTH, 7200.0, f"--grid {name}") for name in GRIDS),
+    *(Measurement(name, "scores", GPU, 7200.0, f"--grid {name}") for name in GPU_GRIDS),
+    Measurement("reproduce", "reproduce", BOTH, None),
+    Measurement("published", "reproduce", BOTH, 3600.0, "published"),
+    *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
+    Measurement("peers", "peers", CPU, None),
+    Measurement("mdptetris", "mdptetris", CPU, None),
+    Measurement("sanitizers", "sanitizers", GPU, None),
+    *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in ("tests", *TOOLS)),
+)
+MEASUREMENTS = {each.name: each for each in _TABLE}
+
+
+def _choice(kind: str, names: Sequence[str], **others: Any) -> dict[str, Any]:
+    return {"type": one_of(kind, names), "metavar": kind.upper(), "help": ", ".join(names), **others}
+
+
+def _number(default: int, text: str, most: int = 1 << 62) -> dict[str, Any]:
+    return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: {default:,})"}
+
+
+_SECONDS = {
+    "type": command_line.positive_seconds,
+    "metavar": "S",
+    "default": 1.0,
+    "help": "of each (default: 1)",
+}
+_LENGTH: Mapping[str, Any] = {"--repeats": _number(7, "measurements", 10_000), "--seconds": _SECONDS}
+_GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
+_CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
+_NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
+OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "optimizers": {
+        "parts": _choice("part", PARTS, nargs="*"),
+        "--searches": {"nargs": "+", "metavar": "NAME", "help": "of the quality (default: all)"},
+        "--dims": {**_NUMBERS, "default": [5, 20], "help": "(default: 5 20)"},
+        "--instances": {**_NUMBERS, "default": [1, 2, 3], "help": "(default: 1 2 3)"},
+        "--jobs": _number(1, "processes for the quality", 1024),
+    },
+    "rollout": {
+        "controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")},
+        "--board": {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"},
+        **_LENGTH,
+    },
+    "env": _GAMES,
+    "peers": _GAMES,
+    "scores": {
+        "controllers": _CONTROLLERS,
+        "--grid": _choice("grid", (*GRIDS, *GPU_GRIDS)),
+        "--boards": {"nargs": "+", "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD}, or the grid's)"},
+        "--ways": _choice("way", WAYS, nargs="+", default=["known1"]),
+        "--rule": _choice("rule", RULES, default="published"),
+        "--pieces": {"default": "uniform", "metavar": "SOURCE", "help": "uniform, bag, or letters"},
+        "--decisions": _number(20_000_000, "of each"),
+        "--estimated": {"action": "store_true", "help": "by importance splitting, not played"},
+        "--seed": {"type": command_line.seed, "metavar": "N", "help": "of the pieces"},
+    },
+    "sanitizers": {"tool": _choice("tool", ("tests", *TOOLS))},
+    "reproduce": {
+        "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),
+        "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
+    },
+    "mdptetris": {
+        "folder": {"type": Path, "metavar": "FOLDER", "help": "a built copy of MDPTetris"},
+        "--games": _number(100, "of theirs in a round"),
+        "--rounds": _number(7, "of both"),
+    },
+}
+"""The arguments of each module, as `argparse` takes them."""
+
+
+def command(name: str) -> Callable[..., int]:
+    """Return the main function of a measurement: it prints the figures, and with ``--json`` writes a result.
+
+    The arguments are checked before torch is imported. The status is 0, 1 where the measurement failed, or 2
+    after bad input.
+    """
+
+    def main(argv: Sequence[str] | None = None) -> int:
+        row = MEASUREMENTS[name]
+        arguments = _read(row, [*row.words.split(), *(sys.argv[1:] if argv is None else argv)])
+        with one_line_errors():
+            if arguments.json is not None:
+                check_writable(arguments.json)
+            if row.devices == GPU:
+                check_gpu("what is measured", "a machine with one")
+            device = row.devices[0] if len(row.devices) == 1 else choose_device(arguments.device)
+        from kernels import ranks
+        from measure.provenance import Measured, machine, write_result
+
+        with command_line.joined_ranks():
+            try:
+                found: Measured = importlib.import_module(f"measure.{row.module}").measure(arguments, device)
+            except BuildError:  # a RuntimeError that is told by whoever runs this
+                raise
+            except RuntimeError as error:
+                print(error, file=sys.stderr)
+                return 1
+            here = machine(device)
+            print(here.get("gpu", here["processor"]), here["vectors"], f"{here['threads']} threads", sep=", ")
+            print(_table_of(found.figures, found.data.get("ranges", {})), flush=True)
+            if arguments.json is not None and ranks.rank() == 0:
+                write_result(arguments.json, found, device)
+        return 0
+
+    return main
+
+
+def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
+    source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
+    doc = ast.get_docstring(ast.parse(source)) or ""
+    if (program := Path(sys.argv[0])).suffix == ".py":
+        doc = re.sub(rf"python scripts/measure {row.name}\b", f"python scripts/{program.name}", doc)
+    options = OPTIONS.get(row.module, {})
+    operands = [
+        f"[{told['metavar']} ...]" if "nargs" in told else told["metavar"]
+        for name, told in options.items()
+        if name[0] != "-"
+    ]
+    parser = Parser(description=doc, usage=" ".join(["%(prog)s [option ...]", *operands]))
+    for name, told in options.items():
+        parser.add_argument(name, **told)
+    if len(row.devices) > 1:
+        add_device(parser, ("auto", *row.devices), what="what is measured")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
+    return parser.parse_args(words)
+
+
+def _table_of(figures: Mapping[str, float], ranges: Mapping[str, Sequence[float]]) -> str:
+    """Return the figures as a table, with least and most where they are medians of several measurements."""
+    columns = 4 if ranges.keys() & figures.keys() else 2
+    rows = []
+    for name, value in figures.items():
+        values = [f"{x:,.0f}" if x >= 1000 else f"{x:.4g}" for x in (value, *ranges.get(name, ()))]
+        rows.append([name, *values, "", ""][:columns])
+    return table(["figure", "value", "least", "most"][:columns], rows)
+
+
+def record(argv: Sequence[str]) -> int:
+    """Make measurements, each in a process of its own, and file their results under the machine.
+
+    python scripts/measure --record rollout env
+
+    The status is 1 where something failed or took too long.
+    """
+    parser = Parser(description=record.__doc__, usage="%(prog)s --record [option ...] [NAME ...]")
+    names = _choice("name", tuple(MEASUREMENTS), nargs="*")
+    parser.add_argument("names", **{**names, "help": "(default: all that suit the device)"})
+    add_device(parser, ("auto", *BOTH), what="what is measured")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="(default: benchmarks/results/<machine>)")
+    arguments = parser.parse_args(argv)
+    from measure.provenance import COMMIT, RESULTS, commit, machine_name
+
+    with one_line_errors():
+        device = choose_device(arguments.device)
+        suited = [name for name, row in MEASUREMENTS.items() if device in row.devices and row.timeout_s]
+        if unsuited := set(arguments.names) - set(suited):
+            fail(f"expected measurements of {device} to record, got {', '.join(sorted(unsuited))}")
+        sha, dirty = commit()
+        if sha is None:
+            fail(f"expected git to know the commit that is measured: set {COMMIT}")
+        folder = arguments.out or RESULTS / machine_name(device)
+        folder.mkdir(parents=True, exist_ok=True)
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), COMMIT: sha + "+" * dirty, **hidden}
+    failed = 0
+    for name in arguments.names or suited:
+        row = MEASUREMENTS[name]
+        words = ["--device", device] if len(row.devices) > 1 else []
+        words = [sys.executable, "scripts/measure", name, *words, "--json", str(folder / f"{name}.json")]
+        try:
+            done = subprocess.run(words, cwd=ROOT, env=environment, timeout=row.timeout_s, check=False)
+            state = f"ended with {done.returncode}" if done.returncode else "done"
+        except subprocess.TimeoutExpired:
+            state = f"not done in {row.timeout_s:.0f} s"
+        failed += state != "done"
+        print(f"{name}: {state}", file=sys.stderr, flush=True)
+    return int(failed > 0)

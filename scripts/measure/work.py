@@ -1,0 +1,66 @@
+"""What several measurements need: commands in processes of their own, engines compiled beforehand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kernels import BuildError
+from kernels.ahead import build_together
+from measure.table import ROOT
+from tetris import feature_names, native, resolve
+
+GOOD = {
+    **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
+    **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
+}
+"""A good controller for every feature set, by name; features that it does not know have the weight 0."""
+
+Way = tuple[int, bool]
+"""Pieces known and lookahead: how a player decides."""
+
+
+def good_weights(features: str, width: int) -> list[float]:
+    """Return the weights of a good controller of a feature set, one for each feature."""
+    controller = resolve(GOOD[features])
+    weights = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
+    return [weights.get(name, 0.0) for name in feature_names(features, width)]
+
+
+def build_engines(features: Iterable[tuple[str, int]], ways: Iterable[Way] = ((1, False),)) -> None:
+    """Compile, several at once, what feature sets on boards of a width need to play in some ways."""
+    names = dict.fromkeys(feature_names(name, width) for name, width in features)
+    extensions = [
+        library
+        for known, ahead in ways
+        for each in names
+        for library in native.libraries(each, cuda=True, pieces_known=known, lookahead=ahead)
+    ]
+    for built in build_together([*extensions, native.resampling_extension()]):
+        if built.outcome == "failed":
+            raise BuildError(built.error)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for a process of this checkout."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def python(*arguments: object) -> str:
+    """Run Python as a person would in the checkout; return what it prints on stdout."""
+    words = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(words, text=True, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        tail = "\n".join(done.stdout.splitlines()[-30:])
+        raise RuntimeError(f"{' '.join(map(str, arguments))} ended with {done.returncode}:\n{tail}")
+    return done.stdout
+
+
+def least_lines(measured: Mapping[str, Any]) -> float:
+    """Return lines a game; where no game ended, the least it can be."""
+    lines: float | None = measured["lines_per_game"]
+    return float(measured["ci95"][0]) if lines is None else lines

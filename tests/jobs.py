@@ -1,0 +1,231 @@
+"""Training runs in processes of their own, alone or as ranks, that are killed, stopped and resumed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cem.checkpoint import CheckpointError, read_checkpoint
+from tetris.training.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[1]
+TRAIN = str(ROOT / "scripts" / "train_tetris.py")
+TORCHRUN = (
+    *(sys.executable, "-m", "torch.distributed.run"),
+    *("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"),
+)
+RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240")
+SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
+LONG = (*RECIPE, "--population=40", "--score-decisions=0")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
+
+_CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
+_OURS = re.compile(rf'File "{re.escape(str(ROOT))}/(cem|kernels|scripts|tetris)/')
+_NEAR_A_CHECKPOINT = 0.75  # of the kills
+_MOMENT_S, _PATIENCE_S, _POLL_S = 0.3, 30.0, 0.005
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for a process of this checkout."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def stage(generations: int, decisions: int = 500) -> str:
+    """Return the flag of a curriculum of one stage; 1000 decisions make some generations a second."""
+    return f"--curriculum=10x8:{generations}:{decisions}"
+
+
+def _heed_signals() -> None:
+    """Undo what nohup and shells without job control do to what they start: a run then ignores the signal."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+
+
+class Job:
+    """A run of ranks with its output in a file; `wait` leaves nothing of it behind.
+
+    Attributes:
+        process: The process itself, or torchrun.
+        log: The file.
+    """
+
+    def __init__(self, ranks: int, log: Path, *arguments: object, restarts: int = 0, **options: Any) -> None:
+        """Start ``scripts/train_tetris.py`` as one process or as ranks; ``options`` are those of `Popen`."""
+        torchrun = (*TORCHRUN, f"--nproc-per-node={ranks}", f"--max-restarts={restarts}")
+        launch = (sys.executable,) if ranks == 1 else torchrun
+        words = [*launch, TRAIN, *map(str, arguments)]
+        self.log, self._ranks = log, ranks
+        options = {"env": environment(), "preexec_fn": _heed_signals, **options}
+        with log.open("a") as out:
+            self.process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, **options)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def workers(self) -> list[int]:
+        """Return the processes of the ranks."""
+        if self._ranks == 1:
+            return [] if self.over else [self.process.pid]
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = re.search(r"PPid:\t(\d+)", (entry / "status").read_text())
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if parent and int(parent[1]) == self.process.pid and TRAIN.encode() in words:
+                found.append(int(entry.name))
+        return sorted(found)
+
+    def wait(self, seconds: float = 120.0) -> tuple[int, str]:
+        """Wait for the end; return the exit status and the output.
+
+        Raises:
+            RuntimeError: If it takes longer; it is killed.
+        """
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            for victim in (self.process.pid, *self.workers()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
+            self.process.wait()
+            said = self.log.read_text()[-3000:]
+            raise RuntimeError(f"expected a run to end within {seconds} s, it said {said}") from None
+        return self.process.returncode, self.log.read_text()
+
+    def until(self, reached: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Wait for something that happens while it runs; RuntimeError where it ends or takes too long."""
+        end = time.monotonic() + seconds
+        while not reached():
+            if self.over or time.monotonic() > end:
+                raise RuntimeError(f"expected a run to go on, it said {self.wait(0.0)[1][-3000:]}")
+            time.sleep(_POLL_S)
+
+
+def train(ranks: int, log: Path, *arguments: object) -> str:
+    """Train to the end; return the output. RuntimeError where it fails."""
+    status, said = Job(ranks, log, *arguments).wait(400.0)
+    if status:
+        raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
+    return said
+
+
+def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[str, Any]]]:
+    """Return what a run has that is no time: metrics, weights, and the score on its first board."""
+    run = RunFolder(folder)
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+    controller = json.loads(run.controller.read_text())
+    names = ("controller", "board", "lines", "games", "ci95")
+    return (
+        [{name: value for name, value in line.items() if not _CLOCK.search(name)} for line in lines],
+        controller["weights"],
+        [{name: each[name] for name in names} for each in (controller["provenance"]["score"] or [])[:1]],
+    )
+
+
+def recorded(folder: Path) -> int:
+    """Return the generation of the newest checkpoint; 0 where there is none."""
+    names = (path.stem for path in RunFolder(folder).checkpoints.glob("checkpoint-*.json"))
+    return max((int(name.rpartition("-")[2]) for name in names), default=0)
+
+
+def kept(folder: Path) -> int:
+    """Return the generation of the newest checkpoint that can be used; 0 where there is none."""
+    for path in sorted(RunFolder(folder).checkpoints.glob("checkpoint-*.json"), reverse=True):
+        with contextlib.suppress(CheckpointError):
+            return read_checkpoint(path)[0]
+    return 0
+
+
+def traceback_in(said: str) -> bool:
+    """Return whether a traceback of this project was printed; torchrun prints one of its own on a signal."""
+    return "Traceback" in said and _OURS.search(said) is not None
+
+
+def begun_or_new(folder: Path, arguments: tuple[object, ...]) -> tuple[object, ...]:
+    """Return the arguments that resume the run of a folder, or begin it where nothing was written yet."""
+    return ("--resume", folder) if RunFolder(folder).config.exists() else (*arguments, "--out", folder)
+
+
+def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, ...]) -> tuple[str, list[int]]:
+    """Train while a random process of the run is killed again and again, and to the end.
+
+    A single process is started again with ``--resume``, ranks by ``torchrun --max-restarts``. Three quarters
+    of the kills come within a moment of a new checkpoint, the others whenever all ranks are there.
+
+    Args:
+        folder: The folder of the run; the output is written beside it.
+        ranks: The number of processes.
+        kills: How often to kill.
+        recipe: The arguments of a run that is long enough.
+
+    Returns:
+        The output, and the generation of the newest usable checkpoint after each kill.
+
+    Raises:
+        RuntimeError: If the run ends too early or badly.
+    """
+    log, moments, steps = folder.with_name(f"{folder.name}.log"), random.Random(0), list[int]()
+    restarts = 0 if ranks == 1 else 3 * kills
+    job = Job(ranks, log, *recipe, "--out", folder, restarts=restarts)
+    before: list[int] = []
+    while len(steps) < kills:
+        if ranks == 1 and job.process.poll() == -signal.SIGKILL:
+            job = Job(1, log, *begun_or_new(folder, recipe))
+        victims = job.workers()
+        if job.over:
+            raise RuntimeError(f"expected {kills} kills, got {len(steps)}: {job.wait()[1][-3000:]}")
+        if len(victims) < ranks or set(victims) & set(before):
+            time.sleep(4 * _POLL_S)
+            continue
+        if moments.random() < _NEAR_A_CHECKPOINT:
+            goal, patience = recorded(folder) + 1, time.monotonic() + _PATIENCE_S
+            while recorded(folder) < goal and time.monotonic() < patience:
+                time.sleep(_POLL_S)
+        time.sleep(moments.uniform(0.0, _MOMENT_S))
+        with contextlib.suppress(ProcessLookupError):  # it may have failed by itself
+            os.kill(moments.choice(victims), signal.SIGKILL)
+            if ranks == 1:
+                job.process.wait()
+            steps.append(kept(folder))
+        before = victims
+    if ranks == 1:
+        job = Job(1, log, *begun_or_new(folder, recipe))
+    status, said = job.wait(600.0)
+    if status:
+        raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
+    return said, steps
+
+
+def hang(folder: Path, recipe: tuple[object, ...], timeout_s: int) -> tuple[float, int, str]:
+    """Stop one of two ranks in the middle of a run without killing it.
+
+    Returns:
+        The seconds until the other one says so, the exit status, and the output.
+    """
+    variables = {**environment(), "CEM_TETRIS_RANK_TIMEOUT": str(timeout_s)}
+    log = folder.with_name(f"{folder.name}.log")
+    job = Job(2, log, *recipe, "--out", folder, env=variables)
+    job.until(lambda: recorded(folder) >= 2)
+    victim = job.workers()[1]
+    os.kill(victim, signal.SIGSTOP)
+    began = time.monotonic()
+    job.until(lambda: HUNG_AFTER in log.read_text(), timeout_s + 20.0)
+    seconds = time.monotonic() - began
+    os.kill(victim, signal.SIGKILL)  # torchrun would wait half a minute for it
+    return (seconds, *job.wait())

@@ -1,0 +1,275 @@
+"""Every measurement of the table, at tiny sizes: it runs, and its result has the form of a result."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from measure import equality, noisy_ce, provenance, rollout, sampling, sanitizers, scores, table
+from measure.provenance import RESULTS, Measured, read_result
+from measure.table import MEASUREMENTS
+from measure.timing import Plan
+
+from kernels import CompilerMissingError
+from kernels.toolchain import find_compiler
+from tetris import Rollout, Rules, Score, published
+
+Script = Callable[..., Any]
+KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
+BY_HAND = {"tests", "sanitizers", *table.TOOLS}  # they run pytest
+
+_ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
+_PLAN = noisy_ce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
+_GRIDS = (scores.Grid(("dt20",), ("6x6",), 640), scores.Grid(("dt20",), ("6x6",)))
+_ESTIMATE = {"lines_per_game": None, "ci95": [3.0, None]}
+WORDS: dict[str, str] = {
+    "benchmark_tetris": f"dt20 --board 6x6 {_LITTLE}",
+    "rollout": f"{_LITTLE} --device python",
+    "env": f"--num-envs 2 {_LITTLE}",
+    "peers": f"--num-envs 2 {_LITTLE}",
+    "compare_optimizers": "speed",
+    "optimizers": "--searches cem cem_full_restarts --dims 2 --instances 1 2",
+    "scores": "dt20 --boards 6x6 --decisions 640",
+    "reproduce": "published --quick",
+    "mdptetris": "{folder} --rounds 1 --games 3",
+}
+"""Arguments of measurements."""
+
+TINY: dict[str, dict[str, Any]] = {
+    "sampling": {
+        **{"CPU": (10,), "ARTICLE": (10,), "LARGE": (100,), "SAMPLES": 16},
+        "PLANS": dict.fromkeys(sampling.PLANS, _ONCE),
+    },
+    "generation": {"SHAPES": dict.fromkeys(("cpu", "cuda"), ((20, 4),)), "GENERATIONS": 20, "REPEATS": 1},
+    "optimizers": {"FUNCTIONS": (1, 8), "EVALUATIONS": 30},
+    "operators": {
+        **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
+        "SIZES": {(2, 3, 4): _ONCE},
+    },
+    "rollout": {
+        "ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES if not e.portable],
+    },
+    "equality": {"COUNTS": {(1, False): 4}, "WIDTHS": {"dt": (6, 10)}, "SHAPES": ((2, 3, 40), (3, 1, 60))},
+    "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
+    "scores": {
+        "GRIDS": dict.fromkeys(scores.GRIDS, _GRIDS),
+        "estimate": lambda *arguments, **options: SimpleNamespace(to_dict=lambda: dict(_ESTIMATE)),
+    },
+    "reproduce": {
+        "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
+        **{"PUBLISHED": {"dt20": published("dt20")}, "decisions_for": lambda *told: 640},
+        **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
+    },
+    "peers": {"SHAPES": ((8, 2),)},
+    "mdptetris": {"STREAMS": 2, "WARM_UP": 10},
+}
+"""What is put in the place of a module's constants, and of what it starts processes with."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The sizes are tiny, nothing is compiled by torch, and there is a peer that scores 3 lines a game."""
+    for name, constants in TINY.items():
+        module = importlib.import_module(f"measure.{name}")
+        for constant, value in constants.items():
+            monkeypatch.setattr(module, constant, value)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setenv(provenance.COMMIT, "0" * 40 + "+")
+    for name, text in {"src/mdptetris_play_games": "#!/bin/sh\necho 3 3 3 | cut -c -$((2 * $2))\n"}.items():
+        (tmp_path / "src").mkdir()
+        (tmp_path / "data").mkdir()
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "src" / "Makefile").write_text("CFLAGS = -O3\n")
+
+
+def check(script: Script, folder: Path, name: str, device: str) -> None:
+    """Run a measurement, and check what it writes."""
+    try:
+        find_compiler()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    row, file, threads = MEASUREMENTS[name], folder / f"{name}.json", torch.get_num_threads()
+    words = WORDS.get(name, "").format(folder=folder).split()
+    words += ["--device", device] if len(row.devices) > 1 and "--device" not in words else []
+    ended = script("measure.__main__", name, *words, "--json", file)
+    torch.set_num_threads(threads)
+    assert ended.status == 0, ended.err
+    result = read_result(file)
+    assert list(result) == KEYS
+    assert (result["commit"], result["dirty"]) == ("0" * 40, True)
+    assert result["command"].split()[:3] == ["python", "scripts/measure.__main__.py", name]
+    assert "--json" not in result["command"]
+    assert ("gpu" in result["machine"]) == (device == "cuda")
+    assert result["figures"]
+    assert all(math.isfinite(value) and figure in ended.out for figure, value in result["figures"].items())
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices])
+def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
+    if MEASUREMENTS[name].module == "optimizers":
+        pytest.importorskip("cocoex")
+    check(script, tmp_path, name, "cpu")
+
+
+@pytest.mark.cuda
+@pytest.mark.heavy
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("name", [x.name for x in MEASUREMENTS.values() if "cuda" in x.devices])
+def test_a_measurement_runs_on_a_gpu(script: Script, tmp_path: Path, name: str) -> None:
+    if name in BY_HAND:
+        pytest.skip("it runs the tests")
+    check(script, tmp_path, name, "cuda")
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: path.stem)
+def test_committed_results_have_the_form_of_a_result(path: Path) -> None:
+    result = read_result(path)
+    assert list(result) == KEYS
+    assert len(result["commit"]) == 40
+    assert result["command"].startswith("python scripts/")
+    assert {"processor", "cores"} <= result["machine"].keys()
+    assert all(isinstance(value, (int, float)) for value in result["figures"].values())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["samplng"], "did you mean 'sampling'?"),
+        (["equality"], "expected a GPU for what is measured"),
+        (["published"] * 2 + ["--json", "x.json"], "expected one experiment with --json, got 2"),
+        (["sampling", "--json", "/nowhere/x.json"], "expected a folder to write to, found none"),
+        (["optimizers", "--searches", "sgd"], "; got 'sgd'"),
+        (["scores", "dt2"], "did you mean"),
+        (["--record", "equality"], "expected measurements of cpu to record, got equality"),
+    ],
+)
+@pytest.mark.usefixtures("no_gpu")
+def test_what_cannot_be_measured_is_one_line(script: Script, words: list[str], message: str) -> None:
+    ended = script("measure.__main__", *words)
+    assert (ended.status, len(ended.err.splitlines())) == (2, 1), ended.err
+    assert message in ended.err
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_results_are_recorded_by_processes_of_their_own(
+    script: Script, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[tuple[list[str], str]] = []
+
+    def run(words: list[str], **options: Any) -> SimpleNamespace:
+        made.append((words[1:], options["env"][provenance.COMMIT]))
+        return SimpleNamespace(returncode="env" in words)
+
+    monkeypatch.setenv(provenance.COMMIT, "abc")
+    monkeypatch.setattr(table, "subprocess", SimpleNamespace(run=run, TimeoutExpired=TimeoutError))
+    ended = script("measure.__main__", "--record", "sampling", "env", "--out", tmp_path)
+    assert ended.status == 1
+    assert ended.err.splitlines() == ["sampling: done", "env: ended with True"]
+    words = ["scripts/measure", "sampling", "--device", "cpu", "--json", str(tmp_path / "sampling.json")]
+    assert made[0] == (words, "abc")
+
+
+def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", [str(table.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"])
+    provenance.write_result(tmp_path / "x.json", Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}), "cpu")
+    assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
+    assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
+    assert provenance.commit()[0]
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    assert provenance.commit() == (None, True)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"figures": {}}'])
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+    with pytest.raises(ValueError, match="expected a result file"):
+        read_result(tmp_path / "x.json")
+
+
+@pytest.mark.usefixtures("small")
+def test_engines_are_compared_and_one_bit_of_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert equality.measure(SimpleNamespace(), "python").figures["equality.configurations"] == 4
+
+    class Wrong(Rollout):
+        def advance(self, decisions: int, check: Any = None) -> Any:
+            super().advance(decisions, check)
+            if self.device == "python":
+                self._columns[1, 1] += 1
+            return super().advance(0)
+
+    monkeypatch.setattr(equality, "Rollout", Wrong)
+    one = equality.Configuration("random", 3, (4, 5), Rules(6, 8), 2, 1, {"features": "dt"})
+    with pytest.raises(RuntimeError, match="got other boards of candidate 1 and 0 more"):
+        equality.compare(one, "python")
+
+
+def test_configurations_cover_what_a_rollout_can_be_asked_for() -> None:
+    chosen = equality.configurations(480, tuple(equality.WIDTHS), 1, False)
+    assert chosen == equality.configurations(480, tuple(equality.WIDTHS), 1, False)
+    assert {each.options["features"] for each in chosen} == equality.WIDTHS.keys()
+    assert {each.weights for each in chosen} == set(equality.WEIGHTS)
+    assert {each.seed for each in chosen} == set(equality.SEEDS)
+    assert {(each.population, each.streams, sum(each.parts)) for each in chosen} == set(equality.SHAPES)
+    assert {each.options["games_per_stream"] for each in chosen} == set(equality.GAMES)
+    assert {each.rules.board for each in chosen} >= {"4x4", "10x24", "10x20"}
+
+
+def test_a_ratio_of_scores_has_an_exact_interval() -> None:
+    pytest.importorskip("scipy")
+    found = scores.ratio(Score(80_000, 200, 1), Score(80_000, 1600, 1))
+    # With so many games it is nearly the normal interval of the logarithm.
+    wide = 1.96 * math.sqrt(1 / 200 + 1 / 1600)
+    assert found["value"] == 8.0
+    assert found["ci95"] == pytest.approx((8 * math.exp(-wide), 8 * math.exp(wide)), rel=0.01)
+    assert scores.ratio(Score(1000, 0, 1), Score(1000, 10, 1))["ci95"][1] is None
+
+
+@pytest.mark.usefixtures("small")
+def test_a_search_of_the_papers_learns() -> None:
+    plan = noisy_ce.Plan("dt", "10x10", seeds=1, generations=4, limit=2000, score_decisions=64_000)
+    experiment = noisy_ce.run_experiment(plan, "cpu")
+    assert experiment["searches"] == noisy_ce.run_experiment(plan._replace(seeds=2), "cpu")["searches"][:3]
+    for search in experiment["searches"]:  # zero weights pile everything up in a corner
+        assert search["mean_lines"][0] < 1.0
+        assert search["mean_lines"][-1] > 10.0
+
+
+LOG = """\
+========= Invalid __global__ write of size 4 bytes
+=========     at void cem_tetris::normal_kernel<float>(float *, long)+0x120
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at void at::native::reduce_kernel<512>(T1)+0x10
+========= ERROR SUMMARY: 2 errors
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "passed", "failed"),
+    [
+        ('echo "91 passed, 3 skipped in 12.3s"', 91, 0),
+        ('echo "FAILED tests/a.py::b - assert 0"; echo "1 failed, 2 passed in 1s"; exit 1', 2, 1),
+        ("kill -SEGV $$", 0, 1),
+        ("exit 124", 0, 1),
+        ('echo "5 deselected in 1s"; exit 5', 0, 0),
+    ],
+)
+def test_findings_and_crashes_under_a_sanitizer_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, passed: int, failed: int
+) -> None:
+    (tmp_path / "compute-sanitizer").write_text(f"#!/bin/sh\n{program}\n")
+    (tmp_path / "compute-sanitizer").chmod(0o755)
+    (tmp_path / "log").write_text(LOG)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = sanitizers.run_file("memcheck", tmp_path / "log", "test_nothing.py")
+    assert (found["passed"], found["failed"], len(found["failures"])) == (passed, failed, failed)
+    assert (found["errors"], found["elsewhere"]) == (1, 1)
