@@ -153,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         told = {name: value for name, value in options.items() if value is not None}
         planner = Planner(task.cost, **{**task.planner, **told})
         while len(rewards) < arguments.steps:
-            rewards.append(float(task.env.step(planner.plan(task.state()))[1]))
+            rewards.append(float(task.env.step(planner.plan(task.state()).numpy())[1]))
             try:
                 frames += [task.env.render()] if arguments.gif else []
             except DependencyNotInstalled as error:

@@ -65,6 +65,8 @@ _TABLE = (
     Measurement("benchmark_tetris", "rollout", ALL, None),
     Measurement("env", "env", ALL, 600.0),
     Measurement("equality", "equality", GPU, 600.0),
+    Measurement("first_run", "training", CPU, 3600.0, "first_run"),
+    Measurement("training", "training", BOTH, 3600.0, "preset"),
     Measurement("scores", "scores", BOTH, None),
     *(Measurement(name, "scores", BOTH, 7200.0, f"--grid {name}") for name in GRIDS),
     *(Measurement(name, "scores", GPU, 7200.0, f"--grid {name}") for name in GPU_GRIDS),
@@ -123,6 +125,7 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--estimated": {"action": "store_true", "help": "by importance splitting, not played"},
         "--seed": {"type": command_line.seed, "metavar": "N", "help": "of the pieces"},
     },
+    "training": {"what": _choice("what", ("preset", "first_run")), "--seeds": _number(1, "seeds 1 to that")},
     "sanitizers": {"tool": _choice("tool", ("tests", *TOOLS))},
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),

@@ -1,0 +1,146 @@
+"""Measure what training without a flag comes to and how long it takes; on a GPU, how busy it keeps it.
+
+python scripts/measure first_run --json first_run.json
+python scripts/measure training --seeds 5 --json training.json
+
+Every run is a process. ``first_run`` is the first command of README as a newcomer runs it: in an empty
+environment with nothing compiled, and once more. How busy a GPU is comes from another run of the recipe, by
+CUPTI through torch.profiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from measure.provenance import Measured
+from measure.table import ROOT
+from measure.work import environment
+from tetris.training import StopRequest
+from tetris.training.recipe import make_recipe
+from tetris.training.run_folder import RunFolder
+from tetris.training.training import Training, prepare_engine
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return what training comes to on a device, or how long the first command takes."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        return (
+            first_run(folder) if arguments.what == "first_run" else training(arguments.seeds, device, folder)
+        )
+
+
+def first_run(folder: Path) -> Measured:
+    """Return how long README's first command takes in its two halves, and what it says at its end."""
+    (block,) = re.findall(
+        r"\A.*?^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    install, train = block.splitlines()[0].partition("#")[0].split(" && ")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    path = f"{folder / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    own = {**os.environ, "PATH": path, "CEM_TETRIS_CACHE": str(folder / "cache")}
+    own.pop("PYTHONPATH", None)
+
+    def timed(command: str) -> tuple[float, str]:
+        began = time.perf_counter()
+        done = subprocess.run(
+            command, shell=True, cwd=ROOT, env=own, text=True, stdout=subprocess.PIPE, check=True
+        )
+        return time.perf_counter() - began, done.stdout
+
+    figures = {"first_run.install.seconds": timed(install)[0]}
+    size = sum(file.lstat().st_size for file in (folder / "venv").rglob("*") if file.is_file())
+    figures["first_run.install.gigabytes"] = size / 1e9
+    said = ""
+    for state in ("cold", "warm"):
+        figures[f"first_run.{state}.seconds"], said = timed(f"{train} --out {folder / state}")
+    verdict = next(line for line in reversed(said.splitlines()) if " lines a game on " in line)
+    figures["first_run.times_dt20"] = float(re.findall(r"([\d.]+) times dt20", verdict)[0])
+    installed = timed("python -m pip list --format freeze")[1].split()
+    return Measured(figures, {"verdict": verdict, "installed": installed})
+
+
+def training(seeds: int, device: str, folder: Path) -> Measured:
+    """Return, for each seed, what training without any other flag comes to, and how long it takes."""
+    runs, series = [], {}
+    for seed in range(1, seeds + 1):
+        out = folder / f"seed-{seed}"
+        command = [
+            sys.executable,
+            "scripts/train_tetris.py",
+            "--device",
+            device,
+            "--seed",
+            str(seed),
+            "--out",
+            str(out),
+        ]
+        began = time.perf_counter()
+        subprocess.run(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, check=True)
+        seconds = time.perf_counter() - began
+        learned = json.loads((out / "controller.json").read_text())
+        told = learned["provenance"]
+        kept = {key: told.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
+        runs.append(
+            {
+                "seed": seed,
+                "total_seconds": seconds,
+                "training_seconds": told["seconds"],
+                "weights": learned["weights"],
+                **kept,
+            }
+        )
+        series[f"-seed{seed}"] = [
+            json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()
+        ]
+    figures = {
+        f"train.quick.{name}_{kind.__name__}": kind(run[name] for run in runs)
+        for name in ("training_seconds", "total_seconds")
+        for kind in (median, max)
+    }
+    data: dict[str, Any] = {"runs": runs}
+    if device == "cuda":
+        data["gpu"] = watch(folder / "watched")
+        figures["train.gpu_busy_fraction"] = data["gpu"]["kernel_seconds"] / data["gpu"]["seconds"]
+    return Measured(figures, data, series)
+
+
+def watch(folder: Path) -> dict[str, float]:
+    """Return how long kernels run in a training run, and the longest time between two of them."""
+    recipe = make_recipe("cuda", {"preset": "quick", "device": "cuda", "seed": 1})
+    prepare_engine(recipe)
+
+    def train(run: RunFolder, limit_s: float | None = None) -> float:
+        began = time.perf_counter()
+        with run.claimed(recipe):
+            Training(recipe, run, StopRequest(), limit_s).trainer.run()
+        torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    train(RunFolder(folder / "warm-up"), 3.0)
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        seconds = train(RunFolder(folder / "run"))
+    trace = folder / "trace.json"
+    profiler.export_chrome_trace(str(trace))
+    events = json.loads(trace.read_text())["traceEvents"]
+    spans = sorted((each["ts"], each["ts"] + each["dur"]) for each in events if each.get("cat") == "kernel")
+    covered, longest, reached = 0.0, 0.0, spans[0][0]
+    for start, end in spans:
+        longest = max(longest, start - reached)
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    figures = {"kernel_seconds": covered / 1e6, "longest_gap": longest / 1e6}
+    return {"seconds": seconds, "kernels": len(spans), **figures}
