@@ -39,9 +39,9 @@ class Result:
         name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
         return f"{name} ({self.machine['vectors']})" if self.machine.get("vectors") else name
 
-    def series(self, suffix: str = "") -> list[dict[str, Any]]:
-        """Return the records of the .jsonl file beside the result, one a generation."""
-        path = RESULTS / f"{self.name}{suffix}.jsonl"
+    def series(self) -> list[dict[str, Any]]:
+        """Return the records of the .jsonl file beside the result."""
+        path = RESULTS / f"{self.name}.jsonl"
         return [read_record(line) for line in path.read_text().splitlines()]
 
 
