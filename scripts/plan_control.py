@@ -73,11 +73,7 @@ def pendulum(seed: int, render: bool = False) -> Task:
 
 
 def half_cheetah(seed: int, render: bool = False) -> Task:
-    """Make HalfCheetah-v5, planned on MuJoCo itself: the plans are simulated from the state as it is.
-
-    Raises:
-        ValueError: If MuJoCo is not installed.
-    """
+    """Make HalfCheetah-v5, planned on MuJoCo itself: the plans are simulated from the state as it is."""
     import gymnasium
     import numpy as np
 

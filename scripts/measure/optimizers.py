@@ -24,7 +24,6 @@ import logging
 import math
 import multiprocessing
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -165,17 +164,12 @@ SEARCHES: Mapping[str, Search] = {
 
 
 class Run(NamedTuple):
-    """How a run ended: the best value above the optimum, whether it collapsed, processor time."""
+    """How a run ended: the share of targets that were reached, whether it collapsed, the best value."""
 
     function: int
-    gap: float
+    solved: float
     collapsed: bool | None  # None for a search that restarts
-    seconds: float
-
-    @property
-    def solved(self) -> float:
-        """The share of the targets that were reached."""
-        return sum(self.gap <= target for target in TARGETS) / len(TARGETS)
+    gap: float  # above the optimum
 
 
 def run(search: str, dim: int, function: int, instance: int) -> Run:
@@ -185,16 +179,15 @@ def run(search: str, dim: int, function: int, instance: int) -> Run:
     problem = BareProblem("bbob", function, dim, instance)
     optimum = problem.best_value()
     objective = Objective(problem, dim, EVALUATIONS * dim, optimum + TARGETS[-1])
-    began = time.process_time()
     with contextlib.suppress(Spent):
         SEARCHES[search].run(objective, 1_000_000 + 10_000 * dim + 100 * function + instance)
     gap, std = objective.best - optimum, objective.std
     collapsed = None if std is None else std < COLLAPSED_STD and gap > COLLAPSED_GAP
-    return Run(function, gap, collapsed, time.process_time() - began)
+    return Run(function, statistics.fmean(gap <= target for target in TARGETS), collapsed, gap)
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the shares over all runs, by target and by function, and the time."""
+    """Return the shares over all runs, and the gaps by function."""
     by_function = {f: [each for each in runs if each.function == f] for f in FUNCTIONS}
     known = [each.collapsed for each in runs if each.collapsed is not None]
     error = None
@@ -205,10 +198,7 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
         "solved": statistics.fmean(each.solved for each in runs),
         "standard_error": error,
         "collapsed": statistics.fmean(known) if known else None,
-        "by_target": {f"{t:g}": statistics.fmean(each.gap <= t for each in runs) for t in TARGETS},
-        "by_function": {str(f): statistics.fmean(x.solved for x in v) for f, v in by_function.items()},
         "gaps": {str(f): [each.gap for each in v] for f, v in by_function.items()},
-        "seconds": sum(each.seconds for each in runs),
     }
 
 
@@ -232,7 +222,7 @@ def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[in
                 one = partial(run, name, dim)
                 runs = pool.starmap(one, pairs, 1) if pool else [one(*pair) for pair in pairs]
                 told = details[name][f"d{dim}"] = summary(runs)
-                print(f"{name}, D = {dim}: {told['solved']:.3f} in {told['seconds']:.0f} s", flush=True)
+                print(f"{name}, D = {dim}: {told['solved']:.3f}", flush=True)
     figures = {
         f"bbob.{name}.d{dim}.{key}": details[name][f"d{dim}"][key]
         for dim in dims

@@ -73,17 +73,15 @@ def tetris_gymnasium_games() -> Iterator[Course]:
     """Yield random play in Tetris-Gymnasium: hard drops, and placements by its wrapper."""
     importlib.import_module("tetris_gymnasium.envs")
     wrapper: Any = importlib.import_module("tetris_gymnasium.wrappers.grouped")
-    env: Any = gymnasium.make("tetris_gymnasium/Tetris", width=10, height=10)
-    drop = int(env.unwrapped.actions.hard_drop)
-    yield one_game("tetris_gymnasium", env, lambda info: drop)
-    grouped = wrapper.GroupedActionsObservations(
-        gymnasium.make("tetris_gymnasium/Tetris", width=10, height=10)
-    )
-    yield one_game(
-        "tetris_gymnasium_grouped",
-        grouped,
-        lambda info: grouped.action_space.sample(mask=info["action_mask"].astype("int8")),
-    )
+    one, other = (gymnasium.make("tetris_gymnasium/Tetris", width=10, height=10) for _ in range(2))
+    drop = int(getattr(one.unwrapped, "actions").hard_drop)  # noqa: B009 - Gymnasium knows none
+    yield one_game("tetris_gymnasium", one, lambda info: drop)
+    grouped = wrapper.GroupedActionsObservations(other)
+
+    def drawn(info: Any) -> Any:
+        return grouped.action_space.sample(mask=info["action_mask"].astype("int8"))
+
+    yield one_game("tetris_gymnasium_grouped", grouped, drawn)
 
 
 def jitted(figure: str, start: Callable[[], Any], one: Any, inputs: Any, of_each: int) -> Iterator[Course]:
@@ -198,11 +196,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     found = [name for name, module in PACKAGES.items() if find_spec(module)]
     try:
         every = list(courses(arguments.num_envs))
-        told = {
-            "peers": {name: importlib.metadata.version(name) for name in found},
-            "cores": 1,
-            "environment": BOARD,
-        }
+        versions = {name: importlib.metadata.version(name) for name in found}
+        told = {"peers": versions, "cores": 1, "environment": BOARD}
         return measure_courses(every, arguments.repeats, arguments.seconds, **told)
     finally:
         os.sched_setaffinity(0, cores)

@@ -116,8 +116,8 @@ def _command() -> str:
 def machine(device: str) -> dict[str, Any]:
     """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
     cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(errors="replace") if cpuinfo.is_file() else ""
-    told = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in text.splitlines()}
+    lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     flags = set(told.get("flags", "").split())
     here = {
         "processor": told.get("model name") or platform.processor() or platform.machine(),

@@ -49,8 +49,6 @@ class Measurement(NamedTuple):
 
 
 SEARCHES = tuple(f"noisy_ce_{x}_{board}" for board in ("10x10", "10x20") for x in ("bertsekas", "bcts"))
-GRIDS = ("heights", "next_piece", "other_rules", "original_rule")
-GPU_GRIDS = ("lookahead", "best_scores", "record_score")
 PARTS = ("quality", "speed")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 WAYS = ("known1", "ahead", "known2")
@@ -68,8 +66,6 @@ _TABLE = (
     Measurement("first_run", "training", CPU, 3600.0, "first_run"),
     Measurement("training", "training", BOTH, 3600.0, "preset"),
     Measurement("scores", "scores", BOTH, None),
-    *(Measurement(name, "scores", BOTH, 7200.0, f"--grid {name}") for name in GRIDS),
-    *(Measurement(name, "scores", GPU, 7200.0, f"--grid {name}") for name in GPU_GRIDS),
     Measurement("reproduce", "reproduce", BOTH, None),
     Measurement("published", "reproduce", BOTH, 3600.0, "published"),
     *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
@@ -115,9 +111,13 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "env": _GAMES,
     "peers": _GAMES,
     "scores": {
-        "controllers": _CONTROLLERS,
-        "--grid": _choice("grid", (*GRIDS, *GPU_GRIDS)),
-        "--boards": {"nargs": "+", "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD}, or the grid's)"},
+        "controllers": {**_CONTROLLERS, "default": ("dt20", "best")},
+        "--boards": {
+            "nargs": "+",
+            "metavar": "WxH",
+            "default": [DEFAULT_BOARD],
+            "help": f"(default: {DEFAULT_BOARD})",
+        },
         "--ways": _choice("way", WAYS, nargs="+", default=["known1"]),
         "--rule": _choice("rule", RULES, default="published"),
         "--pieces": {"default": "uniform", "metavar": "SOURCE", "help": "uniform, bag, or letters"},

@@ -1,9 +1,8 @@
-"""The pictures of README and docs, drawn from the result files and from searches."""
+"""The pictures of README and docs, drawn from the result files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,9 @@ from measure.sampling import LABELS, median, speedups
 
 from pages.literature_blocks import NOISES, experiments, searches_with
 from pages.result_files import Result, load
-from pages.score_blocks import learned, median_run
-from tetris import LinearController, Rules
-from tetris.evaluation import DEFAULT_SEED
+from tetris import Rules
 from tetris.evaluation.papers import LEARNED_SCORES
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
 from tetris.report.figures import COLORS, new_figure, save_figure
-from tetris.report.learning_curve import draw_learning_curve
-from tetris.view.game_view import Scene, scenes
-from tetris.view.movies import write_gif
-
-AGENT_RULES = Rules(10, 10)
-AGENT_PIECES, AGENT_SPEED = 120, 5.0  # of README's picture, and how many a second
 
 _BLACK, _VERMILION, _BLUE, _PURPLE, _GREEN, _ORANGE = COLORS[:6]
 _METHOD_STYLES: Mapping[str, dict[str, Any]] = {
@@ -45,21 +34,9 @@ _CELLS = 4  # of a piece: a game that goes on removes four cells a decision
 
 def draw_pictures(folder: Path) -> None:
     """Draw every picture into a folder."""
-    result = learned()
-    run = median_run(result)
-    write_gif(folder / "agent.gif", agent_scenes(run), "learned", AGENT_SPEED)
-    metrics = result.series(f"-seed{run['seed']}")
-    draw_learning_curve(metrics, folder / "learning_curve.png", f"preset quick, seed {run['seed']}")
     draw_sampling(load("h200/sampling"), folder / "sampling.png")
     for board in ("10x10", "10x20"):
         draw_searches(experiments(board), folder / f"noisy_ce_{board}.png")
-
-
-def agent_scenes(run: Mapping[str, Any]) -> Iterator[Scene]:
-    """Yield what is seen of the controller of a training run, at play from an empty board."""
-    controller = LinearController(run["config"]["features"], tuple(run["weights"]), AGENT_RULES)
-    pieces = PieceStream(AGENT_RULES, DEFAULT_SEED, 0)
-    return scenes(AGENT_RULES, islice(decisions(controller, AGENT_RULES, pieces), AGENT_PIECES), pieces)
 
 
 def draw_sampling(result: Result, picture: Path) -> None:
@@ -91,8 +68,8 @@ def draw_sampling(result: Result, picture: Path) -> None:
     figure.legend(
         *above[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small"
     )
-    title = f"{result.data['samples']:,} samples, float32, {result.hardware}"
-    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    size = f"{result.data['samples']:,} samples, float32, {result.hardware}"
+    figure.suptitle(size, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, picture)
 
 

@@ -11,9 +11,6 @@ from measure.provenance import RESULTS, read_result
 
 from pages.wording import markdown
 
-_RENAMED = {"mean_fitness": "learned_mean_fitness", "elite_worst": "elite_threshold"}
-"""Names of a record's fields when some results were measured, and those of today."""
-
 
 @dataclass(frozen=True)
 class Result:
@@ -42,11 +39,9 @@ class Result:
         name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
         return f"{name} ({self.machine['vectors']})" if self.machine.get("vectors") else name
 
-    def series(self, suffix: str = "") -> list[dict[str, Any]]:
-        """Return the records of the .jsonl file beside the result, one a generation."""
-        path = RESULTS / f"{self.name}{suffix}.jsonl"
-        records = map(json.loads, path.read_text().splitlines())
-        return [{_RENAMED.get(name, name): value for name, value in each.items()} for each in records]
+    def series(self) -> list[dict[str, Any]]:
+        """Return the records of the .jsonl file beside the result."""
+        return [json.loads(line) for line in (RESULTS / f"{self.name}.jsonl").read_text().splitlines()]
 
 
 def load(name: str) -> Result:

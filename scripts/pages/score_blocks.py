@@ -6,24 +6,12 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from pages.result_files import Result, load, load_all, with_provenance
+from pages.result_files import load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
 from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.numbers import lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
-
-
-def learned() -> Result:
-    """Return the training runs that the pages tell of."""
-    return load(f"{_PROCESSOR}/training")
-
-
-def median_run(result: Result) -> dict[str, Any]:
-    """Return the training run whose estimate on 10x20 is the median."""
-    runs: list[dict[str, Any]] = list(result.data["runs"])
-    runs.sort(key=lambda run: float(find_measurement(run["estimates"], "learned", "10x20")["lines_per_game"]))
-    return runs[len(runs) // 2]
 
 
 def _on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[str, Any]:
@@ -34,8 +22,11 @@ def _on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[st
 
 def scores() -> str:
     """Return the learned controller of the median run beside the published ones."""
-    result = learned()
-    run = median_run(result)
+    result = load(f"{_PROCESSOR}/training")
+    by_score = sorted(
+        result.data["runs"], key=lambda run: _on_board(run, "learned", "10x20")["lines_per_game"]
+    )
+    run = by_score[len(by_score) // 2]
     labels = {"learned": f"**learned** ({len(run['weights'])} features)", "bcts": "bcts", "dt20": "dt20"}
     rows = []
     for name, label in labels.items():
@@ -48,7 +39,7 @@ def scores() -> str:
 
 def training() -> str:
     """Return what the default preset comes to over the seeds, on a processor."""
-    result = learned()
+    result = load(f"{_PROCESSOR}/training")
     runs = result.data["runs"]
     small, large = (
         [_on_board(run, "learned", board)["lines_per_game"] for run in runs] for board in ("10x10", "10x20")

@@ -27,7 +27,6 @@ BY_HAND = {"tests", "sanitizers", *table.TOOLS}  # they run pytest
 
 _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
 _PLAN = noisy_ce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
-_GRIDS = (scores.Grid(("dt20",), ("6x6",), 640), scores.Grid(("dt20",), ("6x6",)))
 _ESTIMATE = {"lines_per_game": None, "ci95": [3.0, None]}
 WORDS: dict[str, str] = {
     "benchmark_tetris": f"dt20 --board 6x6 {_LITTLE}",
@@ -36,7 +35,7 @@ WORDS: dict[str, str] = {
     "peers": f"--num-envs 2 {_LITTLE}",
     "compare_optimizers": "speed",
     "optimizers": "--searches cem cem_full_restarts --dims 2 --instances 1 2",
-    "scores": "dt20 --boards 6x6 --decisions 640",
+    "scores": "dt20 --boards 6x6 --decisions 640 --pieces bag",
     "reproduce": "published --quick",
     "mdptetris": "{folder} --rounds 1 --games 3",
 }
@@ -53,15 +52,10 @@ TINY: dict[str, dict[str, Any]] = {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
         "SIZES": {(2, 3, 4): _ONCE},
     },
-    "rollout": {
-        "ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES if not e.portable],
-    },
+    "rollout": {"ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES if not e.portable]},
     "equality": {"COUNTS": {(1, False): 4}, "WIDTHS": {"dt": (6, 10)}, "SHAPES": ((2, 3, 40), (3, 1, 60))},
     "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
-    "scores": {
-        "GRIDS": dict.fromkeys(scores.GRIDS, _GRIDS),
-        "estimate": lambda *arguments, **options: SimpleNamespace(to_dict=lambda: dict(_ESTIMATE)),
-    },
+    "scores": {"estimate": lambda *arguments, **options: SimpleNamespace(to_dict=lambda: dict(_ESTIMATE))},
     "reproduce": {
         "PLANS": {f"noisy_ce_{x}_{y}": _PLAN for x in ("bcts", "bertsekas") for y in ("10x10", "10x20")},
         **{"PUBLISHED": {"dt20": published("dt20")}, "decisions_for": lambda *told: 640},
