@@ -67,7 +67,7 @@ def test_tables_have_the_lines_that_they_should() -> None:
     assert len(text.splitlines()) == 3 + len(scores)
 
 
-@pytest.mark.parametrize("depth", [0, 8, 24])
+@pytest.mark.parametrize("depth", [0, 24])
 def test_the_panel_of_the_screen_is_text(depth: int) -> None:
     played = decisions(published("dt20"), SMALL, PieceStream(SMALL, 1, 0))
     scene = next(iter(scenes(SMALL, played, None)))
@@ -133,18 +133,15 @@ def test_names_in_files_survive_saving(tmp_path: Path) -> None:
     assert loaded.controller.name == HOSTILE
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-@pytest.mark.parametrize("json_output", [False, True])
-def test_a_path_of_any_bytes_is_no_traceback(tmp_path: Path, encoding: str, json_output: bool) -> None:
+def test_a_path_of_any_bytes_is_no_traceback(tmp_path: Path) -> None:
     path = os.fsencode(tmp_path) + b"/\xff\x1b[31mred\n\xc3\xa9.json"
     published("dt20").save(os.fsdecode(path))
     words: list[Any] = [sys.executable, ROOT / "scripts" / "evaluate_tetris.py", path]
-    words += ["--device", "python", "--board", "6x6", "--decisions", "50", *["--json"] * json_output]
-    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(ROOT)}
+    words += ["--device", "python", "--board", "6x6", "--decisions", "50", "--json"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, env=environment, capture_output=True, check=False)
     assert (done.returncode, b"\x1b" in done.stdout + done.stderr) == (0, False), done.stderr
-    if json_output:
-        assert json.loads(done.stdout)[0]["controller"] == os.fsdecode(path)
+    assert json.loads(done.stdout)[0]["controller"] == os.fsdecode(path)
 
 
 def test_a_replay_of_a_hostile_name_is_watched(tmp_path: Path, script: Callable[..., Any]) -> None:
