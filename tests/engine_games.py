@@ -42,7 +42,7 @@ def features_for(way: dict[str, Any], width: int) -> str:
 
 def every_feature(width: int) -> str:
     """All features, but few of columns and steps: one library for boards of any width."""
-    ends = f"step_0_4, step_{width - 2}_2, step_pair_0_3_2, step_pair_{width - 3}_2_4"
+    ends = f"step_0_4, step_1_5, step_1_6, step_{width - 2}_0, step_pair_0_3_2, step_pair_{width - 3}_0_6"
     columns = "column_height_0, column_height_3, height_difference_0, height_difference_2"
     return ", ".join([*feature_names("dt_full"), "wells", columns, ends])
 

@@ -97,14 +97,15 @@ def test_a_game_kept_is_the_game_that_is_played() -> None:
 
 
 def test_who_looks_ahead_plays_longer() -> None:
-    # 7.7 and 10.1 lines per game; 500 games are within a tenth of it, but for one case in fifty.
+    # 7.7 and 10.1 lines per game. The ratio has a standard error of a tenth, and is below 1 for one seed in a
+    # hundred.
     features = few_features(10)
     one, ahead = (
-        rollout(weights_for(features, 10, 1), Rules(10, 4), 32, 600, 1, features=features, lookahead=each)
+        rollout(weights_for(features, 10, 1), Rules(10, 4), 32, 200, 1, features=features, lookahead=each)
         for each in (False, True)
     )
-    assert ahead.lines / ahead.games > 1.1 * one.lines / one.games
-    assert int(ahead.games) > 500
+    assert ahead.lines / ahead.games > one.lines / one.games
+    assert int(ahead.games) > 150
 
 
 def test_it_is_refused_with_the_next_piece_known_and_as_a_number() -> None:

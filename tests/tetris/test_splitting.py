@@ -36,7 +36,9 @@ def test_boards_are_copied_when_all_pieces_of_a_bag_are_known(
 ) -> None:
     copied = []
     monkeypatch.setattr(Rollout, "branch", lambda games, _: copied.append(games.decisions))
-    split_rollout([DT20], Rules(10, 7, pieces="bag"), 2, 213, pieces_known=known)
+    features = few_features(10)
+    weights = weights_for(features, 10, 1)
+    split_rollout(weights, Rules(10, 7, pieces="bag"), 2, 213, features=features, pieces_known=known)
     assert copied == [7 * bag - (known - 1) for bag in range(1, 31)]
 
 
