@@ -3,62 +3,138 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
+from kernels.build import CompilerMissingError, Extension
 from tetris import native
 from tetris.controller import published
 from tetris.feature_sets import feature_names
-from tetris.rollouts import Rollout
+from tetris.rollouts import ENGINES, Rollout
 from tetris.rules import Rules
+
+_TETRIS = Path(__file__).parent / "tetris"
+_PIECES = "IOTZSJL"
+GAMES: list[tuple[Rules, dict[str, Any]]] = [
+    (Rules(10, 20), {}),
+    (Rules(10, 9, clear_on_overflow=True, pieces="bag"), {"share_streams": False}),
+    (Rules(4, 4), {"first_stream": 1 << 62, "seed": (1 << 64) - 1, "games_per_stream": 2}),
+    (Rules(5, 8, pieces="bag", original=True), {"share_streams": False, "games_per_stream": 3}),
+    (Rules(7, 13, clear_on_overflow=True, pieces="SZ"), {"games_per_stream": 1}),
+    (Rules(10, 24, pieces="IT", original=True), {"first_stream": 5}),
+]
+"""Every rule, kind of pieces and option, on boards of every kind; by pairs, not all together."""
+
+ONE, NEXT, ANY = WAYS = ({}, {"pieces_known": 2}, {"lookahead": True})
+"""What a decision looks at: one piece, the next one too, or all that may come next."""
+
+LANES = {"portable": native._PORTABLE_FLAGS, "avx2": ("-mavx2",)}
+"""Builds of the C++ engine for other processors: both keep low stacks in 16 bits."""
+
+
+def features_for(way: dict[str, Any], width: int) -> str:
+    return few_features(width) if way else every_feature(width)
+
+
+def every_feature(width: int) -> str:
+    """All features, but few of columns and steps: one library for boards of any width."""
+    ends = f"step_0_4, step_1_5, step_1_6, step_{width - 2}_0, step_pair_0_3_2, step_pair_{width - 3}_0_6"
+    columns = "column_height_0, column_height_3, height_difference_0, height_difference_2"
+    return ", ".join([*feature_names("dt_full"), "wells", columns, ends])
+
+
+def few_features(width: int) -> str:
+    """Some of each kind: what two pieces or all next ones do with them does not depend on the feature."""
+    return ", ".join([*feature_names("dellacherie"), f"column_height_3, step_0_4, step_pair_{width - 3}_2_4"])
 
 
 def weights_for(features: str, width: int, population: int = 3) -> torch.Tensor:
-    """Random weights, and a good controller where there is one for the set."""
+    """Random weights, of which the last ones give many placements the same score, after a good controller."""
     names = feature_names(features, width)
-    generator = torch.Generator().manual_seed(len(names) + width)
-    weights = torch.randn(population, len(names), generator=generator)
-    good = {"dt": "dt20", "bcts": "bcts", "dellacherie": "dellacherie"}.get(features)
-    if good is not None:
-        weights[0] = torch.tensor(published(good).weights)
+    weights = torch.randn(population, len(names), generator=torch.Generator().manual_seed(len(names) + width))
+    weights[2:] = weights[2:].round()
+    good = "dt20" if "wells_fast" in names else "dellacherie"
+    known = dict(zip(published(good).names_on(Rules()), published(good).weights, strict=True))
+    weights[0] = torch.tensor([known.get(name, 0.0) for name in names])
     return weights
 
 
-def assert_equal(one: Rollout, *others: Rollout, decisions: int) -> None:
-    first = one.advance(decisions)
-    for other in others:
-        second = other.advance(decisions)
-        assert torch.equal(first.lines, second.lines)
-        assert torch.equal(first.games, second.games)
-        assert torch.equal(first.decisions, second.decisions)
-        assert torch.equal(one.boards, other.boards)
+def stacks(rules: Rules, count: int) -> torch.Tensor:
+    """Stacks of all heights, shape (count, width), as `Rollout.columns` has them."""
+    generator = torch.Generator().manual_seed(count + rules.height)
+    shape = (count, rules.height, rules.width)
+    cells = torch.rand(shape, generator=generator) < torch.rand(count, 1, 1, generator=generator) + 0.2
+    cells.scatter_(2, torch.randint(rules.width, (*shape[:2], 1), generator=generator), False)
+    rows = torch.arange(rules.height)
+    cells &= (rows < torch.randint(rules.height + 1, (count, 1), generator=generator)).unsqueeze(-1)
+    return (cells << rows.unsqueeze(-1)).sum(1, dtype=torch.int32)
 
 
-def all_engines(
-    weights: torch.Tensor, rules: Rules, streams: int, seed: int, **options: Any
-) -> list[Rollout]:
-    """The same games in Python, in the processor's vectors and on the path of any processor."""
-    return [
-        Rollout(weights, rules, streams, seed, "python", **options),
-        Rollout(weights, rules, streams, seed, "cpu", **options),
-        Rollout(weights, rules, streams, seed, "cpu", portable=True, **options),
-    ]
+def rebuilt(library: Extension, ending: str, **changes: Any) -> Any:
+    """The operators of a library that is built in another way; without a compiler the test is skipped."""
+    name = f"{library.name}_{ending}"
+    defines = tuple((key, name if key == "TETRIS_LIBRARY" else value) for key, value in library.defines)
+    try:
+        dataclasses.replace(library, name=name, defines=defines, native=False, **changes).load()
+    except CompilerMissingError as error:
+        pytest.skip(str(error))
+    return getattr(torch.ops, name)
 
 
-def engines_and_avx2(
-    weights: torch.Tensor, rules: Rules, streams: int, seed: int, **options: Any
-) -> list[Rollout]:
-    """The same, and in the lanes of AVX2 where the processor has them: low stacks in 16 bits."""
-    found = all_engines(weights, rules, streams, seed, **options)
-    if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
-        return found
-    games = Rollout(weights, rules, streams, seed, portable=True, **options)
-    portable = native.extension(
-        games.names, native=False, pieces_known=games.pieces_known, lookahead=games.lookahead
-    )
-    name = f"{portable.name}_avx2"
-    defines = tuple((key, name if key == "TETRIS_LIBRARY" else value) for key, value in portable.defines)
-    dataclasses.replace(portable, name=name, defines=defines, flags=("-mavx2",)).load()
-    games._operators = getattr(torch.ops, name)
-    return [*found, games]
+def emulated(library: Extension, kernels: str) -> Any:
+    """The operators of a library by its CUDA kernels, on emulated threads."""
+    folders = (*library.include_dirs, _TETRIS)
+    sources = (_TETRIS / f"emulated_{kernels}.cpp",)
+    return rebuilt(library, "emulated", sources=sources, include_dirs=folders, cuda=False, flags=("-O1",))
+
+
+def played_by(engine: str, *arguments: Any, blocks: int = 2, warps: int = 2, **options: Any) -> Rollout:
+    """A rollout on an engine: a device, one of `LANES`, or emulated, a warp or a thread per game."""
+    device = engine if engine in ENGINES else "cpu"
+    games = Rollout(*arguments, device=device, **options)
+    if device == engine:
+        return games
+    if engine == "avx2" and torch.backends.cpu.get_cpu_capability() != "AVX512":
+        pytest.skip("without AVX-512 the lanes of AVX2 are those of the engine cpu, where there are any")
+    library = native.extension(games.names, pieces_known=games.pieces_known, lookahead=games.lookahead)
+    if engine in LANES:
+        games._operators = rebuilt(library, engine, flags=("-O1", *LANES[engine]))
+        return games
+    operators = emulated(library, "rollout")
+
+    def advance(*tensors: Any) -> None:
+        operators.launch_as(blocks, 0 if engine == "warps" else warps)
+        operators.advance(*tensors)
+
+    games._operators = SimpleNamespace(advance=advance)
+    return games
+
+
+def decide(
+    engine: str, weights: torch.Tensor, rules: Rules, boards: torch.Tensor, pieces: list[int], features: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Columns, lines and games after a decision on each board with its piece: (population, boards, ...)."""
+    shape, falls = (len(weights), len(boards)), torch.tensor(pieces)
+    columns = torch.empty((*shape, rules.width), dtype=torch.int32)
+    lines, games = torch.empty(shape, dtype=torch.int64), torch.empty(shape, dtype=torch.int64)
+    for piece in set(pieces):
+        here = (falls == piece).nonzero()[:, 0]
+        one = dataclasses.replace(rules, pieces=_PIECES[piece])
+        played = played_by(engine, weights, one, len(here), features=features)
+        played._columns[:] = boards[here].to(played._columns.device)
+        played.play_on(1)
+        columns[:, here], lines[:, here], games[:, here], _ = totals(played)
+    return columns, lines, games
+
+
+def totals(games: Rollout) -> list[torch.Tensor]:
+    """All that two engines have in common after the same games."""
+    return [each.cpu().clone() for each in (games._columns, games._lines, games._games, games._made)]
+
+
+def same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return all(torch.equal(first, second) for first, second in zip(one, other, strict=True))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-from kernels.build import CompilerMissingError, Extension
 from tetris import features, native, own_features
 from tetris.envs import native as envs_native
 
@@ -50,7 +47,6 @@ TETRIS_FEATURE(Corners) {
 }
 """
 
-HERE = Path(__file__).parent
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 
 
@@ -93,26 +89,3 @@ def header(tmp_path: Path) -> Path:
     path = tmp_path / "mine.h"
     path.write_text(_HEADER)
     return path
-
-
-@pytest.fixture(scope="session")
-def load_emulated() -> Callable[..., Any]:
-    """Load kernels on emulated threads as operators; where there is no compiler, the test is skipped."""
-
-    def load(kernels: str, include_dirs: tuple[Path, ...], reason: str) -> Any:
-        name = f"tetris_emulated_{kernels}"
-        library = Extension(
-            name=name,
-            sources=(HERE / f"emulated_{kernels}.cpp",),
-            include_dirs=(*include_dirs, HERE),
-            defines=(("TETRIS_LIBRARY", name),),
-            flags=("-O1",),
-            reason=f"{reason} on emulated threads",
-        )
-        try:
-            library.load()
-        except CompilerMissingError as error:
-            pytest.skip(str(error))
-        return getattr(torch.ops, name)
-
-    return load

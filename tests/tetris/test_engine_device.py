@@ -19,14 +19,7 @@ FOLDERS = (ENGINE, Path(kernels.__file__).parent)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("features", "sight"),
-    [
-        ("dt", "PIECE"),
-        ("dt_columns", "PIECE"),
-        ("bertsekas", "PIECE"),
-        ("dt_columns", "NEXT_PIECE"),
-        ("dt_columns", "ANY_NEXT_PIECE"),
-    ],
+    ("features", "sight"), [("dt", "PIECE"), ("dt_columns", "NEXT_PIECE"), ("dt_columns", "ANY_NEXT_PIECE")]
 )
 def test_the_cuda_engine_compiles_for_every_gpu(features: str, sight: str) -> None:
     try:

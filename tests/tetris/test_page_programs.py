@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from kernels import CompilerMissingError
-from tetris import Rules, feature_header, feature_names, play_game, published, training
+from tetris import play_game, published, training
 from tetris.controller import LinearController
-from tetris.training.twins import check_twins
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_ELSEWHERE = {
@@ -45,18 +44,13 @@ def test_every_page_with_programs_is_run() -> None:
 
 
 @pytest.mark.usefixtures("own_features_forgotten")
-def test_the_feature_of_ones_own_plays_and_has_its_twin(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_feature_of_ones_own_plays_and_is_the_one_that_test_twins_compares(
+    header: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = run("features.md")
+    run("features.md")
     assert "PlayedGame of" in capsys.readouterr().out
-    (header,) = (block for block in blocks("features.md", "cpp") if "TETRIS_FEATURE" in block)
-    (tmp_path / "mine.h").write_text(header)
-    feature_header(tmp_path / "mine.h")
-    try:
-        check_twins(feature_names(names["controller"].features), Rules(10, 10), "cpu")
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
+    (shown,) = (block for block in blocks("features.md", "cpp") if "TETRIS_FEATURE" in block)
+    assert shown.removeprefix("// mine.h\n") in header.read_text()
 
 
 def test_a_search_of_one_rank_is_distributed() -> None:

@@ -16,14 +16,7 @@ SHORT = LinearController("holes, max_height", (1.0, 1.0), Rules(6, 6), "lost")
 def test_a_game_is_that_of_the_rollout() -> None:
     game = play_game(SHORT, seed=3, stream=5)
     result = rollout(
-        [SHORT.weights],
-        SHORT.rules,
-        1,
-        len(game.steps),
-        3,
-        "python",
-        features=SHORT.features,
-        first_stream=5,
+        [SHORT.weights], SHORT.rules, 1, len(game.steps), 3, "python", features=SHORT.features, first_stream=5
     )
     assert game.over
     assert (game.lines, 1, len(game.steps)) == (
@@ -70,11 +63,8 @@ def test_a_folder_without_a_controller_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"controller": 3}, TypeError, "LinearController"),
         ({"controller": "dt21"}, ValueError, "did you mean"),
         ({"seed": -1}, ValueError, "seed"),
-        ({"seed": 1.5}, TypeError, "seed"),
-        ({"most_pieces": 0}, ValueError, "most_pieces"),
         ({"rules": "10x10"}, TypeError, "rules"),
     ],
 )

@@ -19,15 +19,13 @@ def test_smallest_and_largest_board_are_accepted(width: int, height: int) -> Non
     assert Rules(width, height).board == f"{width}x{height}"
 
 
-@pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 3, 3), (10, 25, 25)])
+@pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 25, 25)])
 def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> None:
     with pytest.raises(ValueError, match=f"expected the board's (width|height) from .*, got {got}"):
         Rules(width, height)
 
 
-@pytest.mark.parametrize(
-    "values", [{"width": 10.0}, {"height": True}, {"clear_on_overflow": 1}, {"original": 1}, {"pieces": 7}]
-)
+@pytest.mark.parametrize("values", [{"width": 10.0}, {"clear_on_overflow": 1}, {"pieces": 7}])
 def test_values_of_the_wrong_type_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="expected"):
         Rules(**values)
@@ -36,11 +34,8 @@ def test_values_of_the_wrong_type_are_refused(values: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "canonical", "piece_set"),
     [
-        ("uniform", "uniform", (0, 1, 2, 3, 4, 5, 6)),
         ("Bag", "bag", (0, 1, 2, 3, 4, 5, 6)),
         ("sz", "ZS", (3, 4)),
-        ("LI", "IL", (0, 6)),
-        ("O", "O", (1,)),
         ("LJSZTOI", "uniform", (0, 1, 2, 3, 4, 5, 6)),
     ],
 )
@@ -49,7 +44,7 @@ def test_pieces_have_one_canonical_spelling(given: str, canonical: str, piece_se
     assert (rules.pieces, rules.piece_set) == (canonical, piece_set)
 
 
-@pytest.mark.parametrize("pieces", ["", "SX", "random", "S,Z"])
+@pytest.mark.parametrize("pieces", ["", "SX", "random"])
 def test_unknown_pieces_are_refused(pieces: str) -> None:
     with pytest.raises(ValueError, match="uniform, bag or letters of IOTZSJL; got"):
         Rules(pieces=pieces)
@@ -64,7 +59,7 @@ def test_board_is_read_from_text() -> None:
     assert Rules.parse_board(" 8X12 ") == (8, 12)
 
 
-@pytest.mark.parametrize("text", ["", "10", "x20", "10x", "ten x twenty", "10x20x2", "-10x20", "9.5x20"])
+@pytest.mark.parametrize("text", ["", "10", "9.5x20"])
 def test_text_that_is_no_board_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="WIDTHxHEIGHT such as 10x20, got"):
         Rules.parse_board(text)
@@ -75,7 +70,7 @@ def test_board_in_text_must_be_in_range() -> None:
         Rules.parse_board("12x20")
 
 
-@pytest.mark.parametrize("text", ["20x10", "10*20", "10,20", "10 × 20", "20-10"])
+@pytest.mark.parametrize("text", ["20x10", "10*20", "10,20"])
 def test_the_board_that_was_meant_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"; did you mean '10x20'\?$"):
         Rules.parse_board(text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import cast
 
 import pytest
 import torch
+from engine_games import few_features, weights_for
 
 from tetris import Rollout, Rules, published, rollout, split_rollout, splitting
 from tetris.splitting import MOST_STREAMS, StreamWeights, least_rate, levels, resampled, systematic
@@ -17,47 +17,17 @@ DT20 = published("dt20").weights
 
 def test_the_rate_is_that_of_long_play() -> None:
     # Both estimates are unbiased but for some percent; that they are further apart than five standard errors
-    # and that has a probability below 1e-5.
-    rules, repeats = Rules(10, 12), 12
-    played = rollout([DT20], rules, 256, 30_000, 1, features="dt")
-    games = int(played.games)
-    rate = games / int(played.decisions)
-    split = split_rollout([DT20] * repeats, rules, 256, 1200, 2, share_streams=False).rate
-    error = (rate**2 / games + float(split.var()) / repeats) ** 0.5
-    assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
-    # Played without splitting, as many decisions end 4 games, with a standard error of 2.
-    assert float(split.std()) < 0.25 * rate
-
-
-def test_bags_stay_whole() -> None:
-    # Boards that changed bags in the middle ended games half as often again.
+    # and that has a probability below 1e-5. Boards that changed bags in the middle ended games half as often
+    # again.
     rules = Rules(10, 7, pieces="bag")
     played = rollout([DT20], rules, 256, 20_000, 1, features="dt")
     rate = int(played.games) / int(played.decisions)
-    split = split_rollout([DT20] * 8, rules, 256, 1200, 2, share_streams=False).rate
-    error = (rate**2 / int(played.games) + float(split.var()) / 8) ** 0.5
-    assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
-
-
-@pytest.mark.parametrize(
-    "rules", [Rules(10, 5), Rules(6, 5, pieces="bag")], ids=["10x5, uniform", "6x5, bags"]
-)
-def test_the_rate_is_that_of_long_play_where_the_next_piece_is_known(rules: Rules) -> None:
-    # Boards copied without their known piece end half as often again; as above, a probability of 1e-5.
-    repeats = 12
-    played = rollout([DT20], rules, 256, 6000, 1, pieces_known=2)
-    rate = int(played.games) / int(played.decisions)
-    split = split_rollout([DT20] * repeats, rules, 256, 803, 2, share_streams=False, pieces_known=2).rate
-    error = (rate**2 / int(played.games) + float(split.var()) / repeats) ** 0.5
-    assert float(split.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
-
-
-def test_a_rare_end_of_a_game_is_measured() -> None:
-    # 51 million lines a game (docs/results.md): they end a game in one of two hundred rollouts.
-    split = split_rollout([DT20] * 4, Rules(10, 20), 512, 1200, 3, share_streams=False)
-    assert 20e6 < 0.4 / float(split.rate.mean()) < 130e6
+    split = split_rollout([DT20] * 8, rules, 256, 1200, 2, share_streams=False)
+    error = (rate**2 / int(played.games) + float(split.rate.var()) / 8) ** 0.5
+    assert float(split.rate.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
     assert split.lines_per_game.tolist() == pytest.approx((0.4 / split.rate).tolist())
-    assert split.decisions.tolist() == [512 * 1200] * 4
+    assert split.decisions.tolist() == [256 * 1200] * 8
+    assert split.resolved.all()
 
 
 @pytest.mark.parametrize("known", [1, 2])
@@ -66,31 +36,39 @@ def test_boards_are_copied_when_all_pieces_of_a_bag_are_known(
 ) -> None:
     copied = []
     monkeypatch.setattr(Rollout, "branch", lambda games, _: copied.append(games.decisions))
-    split_rollout([DT20], Rules(10, 7, pieces="bag"), 2, 213, pieces_known=known)
+    features = few_features(10)
+    weights = weights_for(features, 10, 1)
+    split_rollout(weights, Rules(10, 7, pieces="bag"), 2, 213, features=features, pieces_known=known)
     assert copied == [7 * bag - (known - 1) for bag in range(1, 31)]
 
 
-@pytest.mark.parametrize("pieces", ["uniform", "bag"])
 @pytest.mark.parametrize(
-    ("rules", "streams", "known"), [(Rules(6, 8), 8, 1), (Rules(4, 4), 3, 2)], ids=["one known", "two known"]
+    ("rules", "streams", "known"),
+    [
+        (Rules(6, 8), 8, 1),
+        (Rules(4, 4, pieces="bag"), 3, 2),
+        (Rules(6, 6, pieces="bag", original=True), 4, 1),
+    ],
+    ids=["one known", "two known", "original"],
 )
-def test_the_engines_find_the_same(rules: Rules, streams: int, known: int, pieces: str) -> None:
-    rules = replace(rules, pieces=pieces)
-    weights = torch.randn(2, 9, generator=torch.Generator().manual_seed(1))
-    weights[0] = torch.tensor(DT20)
+def test_the_engines_find_the_same(rules: Rules, streams: int, known: int) -> None:
+    features = few_features(rules.width)
+    weights = weights_for(features, rules.width, 2)
     one, other = (
-        split_rollout(weights, rules, streams, 260, 4, device, first_stream=5, pieces_known=known)
+        split_rollout(
+            *(weights, rules, streams, 213, 4, device), features=features, first_stream=5, pieces_known=known
+        )
         for device in ("cpu", "python")
     )
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name))
-    assert one.games.min() > 0
+    assert one.games.sum() > 0
 
 
 def test_seed_and_first_stream_choose_pieces_and_resampling() -> None:
     found = {
-        float(split_rollout([DT20], Rules(10, 10), 64, 400, seed, first_stream=first).rate)
-        for seed, first in ((0, 0), (0, 64), (1, 0))
+        float(split_rollout([DT20], Rules(10, 6), 16, 213, seed, first_stream=first).rate)
+        for seed, first in ((0, 0), (0, 16), (1, 0))
     }
     assert len(found) == 3
 
@@ -101,20 +79,13 @@ def test_where_no_game_ends_the_rate_is_zero() -> None:
     assert not split.resolved.any()
 
 
-@pytest.mark.parametrize(
-    ("bits", "parts", "bias"), [(50, 40, 1.0), (26, 0, 1.0), (20, 0, 0.64), (16, 0, 8.3), (16, 40, 1.0)]
-)
-def test_a_rate_that_rounded_weights_bias_is_marked(
-    monkeypatch: pytest.MonkeyPatch, bits: int, parts: int, bias: float
-) -> None:
-    # The rate of DT-20 on 10x12 is 1.32e-5 (benchmarks/notes/splitting-weights.md). The standard error of the
-    # mean is 4 % of it.
-    monkeypatch.setattr(splitting, "_WEIGHT", 1 << bits)
-    monkeypatch.setattr(splitting, "_PARTS", 1 << parts)
-    split = split_rollout([DT20] * 32, Rules(10, 12), 264, 803, 2, share_streams=False)
-    assert float(split.rate.mean()) == pytest.approx(bias * 1.32e-5, rel=0.2)
-    assert split.resolved.all() == (parts == 40)
-    assert not split.resolved.any() or (bits, parts) not in ((20, 0), (16, 0))
+def test_a_rate_that_rounded_weights_bias_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It is 1.32e-5 for DT-20 on 10x12 (benchmarks/notes/splitting-weights.md), and here 8.3 times as much.
+    monkeypatch.setattr(splitting, "_WEIGHT", 1 << 16)
+    monkeypatch.setattr(splitting, "_PARTS", 1)
+    split = split_rollout([DT20] * 8, Rules(10, 12), 264, 803, 2, share_streams=False)
+    assert float(split.rate.mean()) > 4 * 1.32e-5
+    assert not split.resolved.any()
 
 
 class Walk:
@@ -148,7 +119,7 @@ class Walk:
 
 def test_a_rate_of_one_in_ten_thousand_million_million_million_is_measured() -> None:
     # The mean is further away than five standard errors with a probability below 1e-3: the spread is skew.
-    games, steps, burn_in, bits = Walk(32, 2048), 800, 300, random.Random(1)
+    games, steps, burn_in, bits = Walk(32, 1024), 600, 300, random.Random(1)
     weights = StreamWeights(cast("Rollout", games))
     for step in range(steps):
         games.play_on()
@@ -156,9 +127,9 @@ def test_a_rate_of_one_in_ten_thousand_million_million_million_is_measured() -> 
         games.heights = games.heights.gather(1, source)
     rates = weights.ended / (steps - burn_in)
     error = float(rates.std()) / 32**0.5
-    assert error < 0.1 * games.rate()
+    assert error < 0.15 * games.rate()
     assert float(rates.mean()) == pytest.approx(games.rate(), abs=5 * error)
-    assert games.rate() > least_rate(2048)
+    assert games.rate() > least_rate(1024)
 
 
 def test_streams_are_taken_in_proportion_to_their_copies() -> None:

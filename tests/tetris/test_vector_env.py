@@ -68,19 +68,24 @@ def play_beside(fast: Any, slow: Any, steps: int, seeds: list[int]) -> tuple[int
     return ended, rewards
 
 
-@pytest.mark.parametrize("limit", [None, 7])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("rules", RULES, ids=str)
+@pytest.mark.parametrize(
+    ("rules", "mode", "limit"),
+    [
+        (RULES[0], MODES[0], 7),
+        (RULES[1], MODES[1], None),
+        (RULES[2], MODES[2], None),
+        (RULES[2], MODES[0], None),
+        (RULES[3], MODES[2], 7),
+        (RULES[4], MODES[1], 7),
+    ],
+    ids=str,
+)
 def test_it_plays_as_single_environments_do(rules: Rules, mode: AutoresetMode, limit: int | None) -> None:
     options: dict[str, Any] = {**rules.to_dict(), "max_episode_steps": limit}
     fast = gymnasium.make_vec("CemTetris/Tetris-v0", 5, autoreset_mode=mode, **options)
     assert isinstance(fast, TetrisVectorEnv)
     slow = gymnasium.make_vec(
-        "CemTetris/Tetris-v0",
-        5,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": mode},
-        **options,
+        "CemTetris/Tetris-v0", 5, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **options
     )
     assert isinstance(slow, SyncVectorEnv)
     assert fast.observation_space == slow.observation_space
@@ -89,17 +94,16 @@ def test_it_plays_as_single_environments_do(rules: Rules, mode: AutoresetMode, l
     assert ended > 5
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("rules", [Rules(6, 6), Rules(10, 20, pieces="bag")], ids=str)
+@pytest.mark.parametrize(
+    ("rules", "mode"),
+    [(Rules(6, 6), MODES[0]), (Rules(10, 20, pieces="bag"), MODES[1]), (Rules(6, 6), MODES[2])],
+    ids=str,
+)
 def test_it_shows_the_pieces_that_single_environments_show(rules: Rules, mode: AutoresetMode) -> None:
     options: dict[str, Any] = {**rules.to_dict(), "pieces_known": 4, "max_episode_steps": 30}
     fast = TetrisVectorEnv(7, **options, autoreset_mode=mode)
     slow = gymnasium.make_vec(
-        "CemTetris/Tetris-v0",
-        7,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": mode},
-        **options,
+        "CemTetris/Tetris-v0", 7, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **options
     )
     assert fast.observation_space == slow.observation_space
     ended, _ = play_beside(fast, slow, 70, list(range(7)))
@@ -116,8 +120,7 @@ def test_its_pictures_show_the_pieces_that_follow() -> None:
     assert pictures[1] == env.render()
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("reward", REWARDS)
+@pytest.mark.parametrize(("reward", "mode"), [*zip(REWARDS, (*MODES, MODES[0]), strict=True)])
 def test_its_rewards_are_those_of_single_environments(reward: str, mode: AutoresetMode) -> None:
     rules = Rules(4, 8, clear_on_overflow=True, pieces="IJ")
     options: dict[str, Any] = {**rules.to_dict(), "reward": reward, "max_episode_steps": 9}
@@ -139,7 +142,7 @@ def test_its_rewards_are_those_of_single_environments(reward: str, mode: Autores
     assert seen == expected[reward]
 
 
-@pytest.mark.parametrize("rules", RULES[:4], ids=str)
+@pytest.mark.parametrize("rules", RULES[1:3], ids=str)
 def test_its_games_are_those_of_a_rollout_when_the_same_placements_are_chosen(rules: Rules) -> None:
     controller = published("dellacherie")
     weights = controller.played_weights
@@ -161,14 +164,14 @@ def test_its_games_are_those_of_a_rollout_when_the_same_placements_are_chosen(ru
         observation, rewards, terminations, _, _ = envs.step(actions)
         lines += rewards
         games += terminations
-    played = Rollout([weights], rules, count, seed, "cpu", features="dellacherie", first_stream=first)
+    played = Rollout([weights], rules, count, seed, "python", features="dellacherie", first_stream=first)
     result = played.advance(decisions)
     assert (int(result.lines), int(result.games)) == (lines.sum(), games.sum())
     columns = 1 << np.arange(rules.width)
     assert (observation["board"] @ columns).tolist() == played.boards[0].tolist()
 
 
-@pytest.mark.parametrize("count", [1, 255, 1025])
+@pytest.mark.parametrize("count", [1, 300])
 def test_any_number_of_environments_on_any_number_of_threads(count: int) -> None:
     before = torch.get_num_threads()
     seen = []
@@ -341,23 +344,12 @@ def test_every_game_is_drawn() -> None:
     [
         ({"num_envs": 0}, ValueError, "expected num_envs from 1 to 2147483648, got 0"),
         ({"num_envs": 1.5}, TypeError, "expected num_envs to be an int, got 1.5"),
-        ({"height": 30}, ValueError, "expected the board's height from 4 to 24, got 30"),
         ({"reward": "line"}, ValueError, "did you mean 'lines'"),
-        ({"device": "meta"}, ValueError, "expected a device among cpu, cuda; got 'meta'"),
         ({"device": "gpu"}, ValueError, "got 'gpu'; did you mean 'cuda'"),
-        ({"device": "cdua:0"}, ValueError, "got 'cdua:0'; did you mean 'cuda'"),
         ({"output": "jax"}, ValueError, "expected output on cpu to be numpy or torch, got 'jax'"),
         ({"autoreset_mode": "Never"}, ValueError, "among NextStep, SameStep, Disabled; got 'Never'"),
-        ({"autoreset_mode": "SAMESTEP"}, ValueError, "got 'SAMESTEP'; did you mean 'SameStep'"),
-        ({"max_episode_steps": 0}, ValueError, "expected max_episode_steps from 1 to"),
-        ({"first_stream": -1}, ValueError, "expected first_stream from 0 to"),
-        (
-            {"render_mode": "human"},
-            ValueError,
-            'shows one, gymnasium.make\\(..., render_mode="human"',
-        ),
+        ({"render_mode": "human"}, ValueError, 'shows one, gymnasium.make\\(..., render_mode="human"'),
         ({"hold": True}, ValueError, 'expected no hold, got True.*make_vec.*vectorization_mode="sync"'),
-        ({"garbage_every": 5}, ValueError, 'no garbage_every, got 5.*make_vec.*vectorization_mode="sync"'),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from engine_games import emulated
 from gymnasium.vector import AutoresetMode
 
 from kernels.build import CompilerMissingError, compile_check
@@ -21,9 +21,9 @@ THREADS = 128
 
 
 @pytest.fixture(scope="module")
-def emulated(load_emulated: Callable[..., Any]) -> Any:
+def step_operators() -> Any:
     """The operators of emulated_step.cpp."""
-    return load_emulated("step", native.extension().include_dirs, "step kernels")
+    return emulated(native.extension(), "step")
 
 
 def same(one: Any, other: Any) -> bool:
@@ -33,27 +33,27 @@ def same(one: Any, other: Any) -> bool:
     return all(same(*pair) for pair in pairs)
 
 
-def make_both(emulated: Any, count: int, rules: Rules, **options: Any) -> list[TetrisVectorEnv]:
+def make_both(step_operators: Any, count: int, rules: Rules, **options: Any) -> list[TetrisVectorEnv]:
     both = [TetrisVectorEnv(count, **rules.to_dict(), output="torch", **options) for _ in range(2)]
-    both[1]._operators = emulated
+    both[1]._operators = step_operators
     return both
 
 
-@pytest.mark.parametrize("mode", AutoresetMode)
 @pytest.mark.parametrize(
-    ("rules", "count"),
+    ("rules", "count", "mode"),
     [
-        (Rules(10, 20), THREADS + 1),
-        (Rules(10, 24, clear_on_overflow=True), 33),
-        (Rules(5, 5, clear_on_overflow=True), 2 * THREADS + 3),  # boards of 25 bytes
-        (Rules(7, 7, pieces="bag"), THREADS),
-        (Rules(9, 13, pieces="SZ"), 7),
-        (Rules(4, 4), 1),
+        (Rules(10, 20), THREADS + 1, AutoresetMode.NEXT_STEP),
+        (Rules(5, 5, clear_on_overflow=True), 2 * THREADS + 3, AutoresetMode.SAME_STEP),  # boards of 25 bytes
+        (Rules(7, 7, pieces="bag"), THREADS, AutoresetMode.DISABLED),
+        (Rules(9, 13, pieces="SZ"), 7, AutoresetMode.SAME_STEP),
+        (Rules(4, 4), 1, AutoresetMode.NEXT_STEP),
     ],
 )
-def test_it_plays_what_the_cpu_plays(emulated: Any, rules: Rules, count: int, mode: AutoresetMode) -> None:
+def test_it_plays_what_the_cpu_plays(
+    step_operators: Any, rules: Rules, count: int, mode: AutoresetMode
+) -> None:
     both = make_both(
-        emulated,
+        step_operators,
         count,
         rules,
         autoreset_mode=mode,
@@ -76,8 +76,8 @@ def test_it_plays_what_the_cpu_plays(emulated: Any, rules: Rules, count: int, mo
 
 
 @pytest.mark.parametrize("reward", REWARDS)
-def test_its_rewards_are_those_of_the_cpu(emulated: Any, reward: str) -> None:
-    both = make_both(emulated, 200, Rules(4, 8, pieces="IJ"), reward=reward)
+def test_its_rewards_are_those_of_the_cpu(step_operators: Any, reward: str) -> None:
+    both = make_both(step_operators, 200, Rules(4, 8, pieces="IJ"), reward=reward)
     for envs in both:
         envs.reset(seed=1)
     generator = torch.Generator().manual_seed(0)
@@ -91,9 +91,9 @@ def test_its_rewards_are_those_of_the_cpu(emulated: Any, reward: str) -> None:
 
 
 def test_an_action_outside_the_space_is_the_nearest_in_it(
-    emulated: Any, monkeypatch: pytest.MonkeyPatch
+    step_operators: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = make_both(emulated, 3, Rules(6, 8))
+    both = make_both(step_operators, 3, Rules(6, 8))
     for envs in both:
         envs.reset(seed=0)
     # A GPU does not look at them before.
@@ -116,8 +116,9 @@ def test_the_cuda_kernels_compile_for_every_gpu() -> None:
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("reward", REWARDS)
-@pytest.mark.parametrize("mode", AutoresetMode)
+@pytest.mark.parametrize(
+    ("reward", "mode"), [*zip(REWARDS, (*AutoresetMode, AutoresetMode.SAME_STEP), strict=True)]
+)
 def test_a_gpu_plays_what_the_cpu_plays_and_nothing_waits_for_it(mode: AutoresetMode, reward: str) -> None:
     count = 10_000
     cpu, gpu = (

@@ -23,16 +23,9 @@ needs_gymnasium_1_4 = pytest.mark.skipif(
     tuple(map(int, gymnasium.__version__.split(".")[:2])) < (1, 4),
     reason="Gymnasium's own wrappers know the autoreset modes since 1.4",
 )
-DEVICES = (
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.cuda,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-        ],
-    ),
-)
+ON_A_GPU = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+DEVICES = ("cpu", pytest.param("cuda", marks=ON_A_GPU))
+PLACES = [*((mode, "cpu") for mode in MODES), pytest.param(AutoresetMode.SAME_STEP, "cuda", marks=ON_A_GPU)]
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +60,7 @@ def play(ours: Any, theirs: Any, steps: int = 150) -> Iterator[tuple[Any, Any]]:
 
 
 @needs_gymnasium_1_4
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "device"), PLACES)
 def test_statistics_are_those_of_gymnasium(mode: AutoresetMode, device: str) -> None:
     ours, theirs = EpisodeStatistics(make(mode, device=device)), RecordEpisodeStatistics(make(mode, "numpy"))
     ended, lines = 0, 0.0
@@ -90,8 +82,7 @@ def test_statistics_are_those_of_gymnasium(mode: AutoresetMode, device: str) -> 
 
 
 @needs_gymnasium_1_4
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "device"), PLACES)
 def test_normalized_rewards_are_those_of_gymnasium(mode: AutoresetMode, device: str) -> None:
     ours: Any = NormalizedReward(make(mode, device=device), gamma=0.9, epsilon=1e-3)
     theirs = NormalizeReward(make(mode, "numpy"), gamma=0.9, epsilon=1e-3)
@@ -167,8 +158,7 @@ def test_nothing_waits_for_a_gpu(mode: AutoresetMode) -> None:
     assert infos["episode"]["r"].is_cuda
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "device"), PLACES)
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -190,8 +180,10 @@ def test_wrappers_of_gymnasium_that_the_page_names_work_on_tensors(
         assert found[0]["board"].tolist() == expected[0]["board"].tolist()
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+@pytest.mark.parametrize(
+    ("mode", "device"),
+    [(AutoresetMode.NEXT_STEP, "cpu"), pytest.param(AutoresetMode.DISABLED, "cuda", marks=ON_A_GPU)],
+)
 def test_observations_on_tensors_are_transformed(mode: AutoresetMode, device: str) -> None:
     envs: Any = make(mode, device=device)
     boards: Any = vector.TransformObservation(envs, lambda observation: observation["board"].float())
@@ -200,8 +192,10 @@ def test_observations_on_tensors_are_transformed(mode: AutoresetMode, device: st
 
 
 @needs_gymnasium_1_4
-@pytest.mark.parametrize("wrapper", [RecordEpisodeStatistics, NormalizeReward])
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED])
+@pytest.mark.parametrize(
+    ("wrapper", "mode"),
+    [(RecordEpisodeStatistics, AutoresetMode.NEXT_STEP), (NormalizeReward, AutoresetMode.DISABLED)],
+)
 def test_gymnasium_s_own_conversion_makes_tensors_of_arrays(wrapper: Any, mode: AutoresetMode) -> None:
     pytest.importorskip("array_api_compat")
     envs: Any = vector.NumpyToTorch(wrapper(make(mode, "numpy")))

@@ -54,11 +54,9 @@ def test_each_candidate_is_rounded_on_its_own() -> None:
     ("weights", "whole"),
     [
         ((0.0, 0.0), (0, 0)),
-        ((1e-45, 0.0), (1 << 14, 0)),  # the least float32
+        ((1e-45, 0.0), (1 << 14, 0)),
         ((3e38, -3e38), (28889, -28889)),
-        ((1.0, 2.0**-20), (1 << 14, 0)),
-        ((1.99999, -1.0), (32767, -(1 << 14))),  # rounded up it would be 2^15
-        ((3.0, 0.0), (24576, 0)),
+        ((1.99999, -1.0), (32767, -(1 << 14))),
     ],
 )
 def test_the_greatest_weight_has_15_bits(weights: tuple[float, ...], whole: tuple[int, ...]) -> None:

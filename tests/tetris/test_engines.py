@@ -1,0 +1,200 @@
+"""The engines agree bit for bit: Python, the C++ engine's lanes, and the CUDA engine on emulated threads."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_games import (
+    ANY,
+    GAMES,
+    NEXT,
+    ONE,
+    WAYS,
+    decide,
+    every_feature,
+    features_for,
+    played_by,
+    same,
+    stacks,
+    totals,
+    weights_for,
+)
+
+from tetris import Rollout, feature, feature_header
+from tetris.feature_sets import feature_names
+from tetris.features import AfterState, feature_values
+from tetris.game import after_states, weighted_sums
+from tetris.rules import Rules
+from tetris.whole_weights import played_weights
+
+BOARDS = [Rules(10, 20), Rules(4, 24, clear_on_overflow=True), Rules(10, 12), Rules(7, 5)]
+SLOW = pytest.mark.slow
+PLAYED = [
+    *((ONE, engine) for engine in ("cpu", "portable", "warps", "threads")),
+    *((NEXT, engine) for engine in ("cpu", "avx2", "warps")),
+    *((ANY, engine) for engine in ("cpu", "portable", "threads")),
+    *(
+        pytest.param(way, engine, marks=SLOW)
+        for way, engine in ((ONE, "avx2"), (NEXT, "portable"), (ANY, "avx2"))
+    ),
+]
+"""Every way to look ahead on every kind of engine, and every kind of lanes by one of the ways."""
+
+
+def rows_of(columns: list[int]) -> tuple[int, ...]:
+    height = max(columns).bit_length()
+    return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
+
+
+@functools.cache
+def chosen(rules: Rules) -> tuple[torch.Tensor, torch.Tensor, list[int], list[Any]]:
+    """Weights, boards and pieces, and what the features of all placements in Python say of them.
+
+    Each feature alone decides, as many as possible and as few as possible of it, and several together.
+    """
+    features = feature_names(every_feature(rules.width), rules.width)
+    alone = torch.eye(len(features))
+    weights = torch.cat([alone, -alone, weights_for(every_feature(rules.width), rules.width)])
+    stacked, pieces = stacks(rules, 35), 5 * [*range(7)]
+    found = []
+    for board, piece in zip(stacked.tolist(), pieces, strict=True):
+        after = list(after_states(rows_of(board), piece, rules))
+        alive = [each for each in after if not each.game_over] or after[:1]
+        values = np.array([feature_values(each, features) for each in alive], dtype=np.float64)
+        best = [int(weighted_sums(values, row).argmax()) for row in played_weights(weights, features).numpy()]
+        found.append([(alive[i].rows, alive[i].lines, alive[i].game_over) for i in best])
+    return weights, stacked, pieces, found
+
+
+@pytest.mark.parametrize("engine", ["cpu", "portable", "warps", "threads", pytest.param("avx2", marks=SLOW)])
+@pytest.mark.parametrize("rules", BOARDS, ids=str)
+def test_a_decision_on_any_board_is_that_of_every_placement_tried(rules: Rules, engine: str) -> None:
+    weights, boards, pieces, expected = chosen(rules)
+    count = 7 if engine == "warps" else len(pieces)  # which takes 32 emulated threads per game
+    columns, lines, games = decide(
+        engine, weights, rules, boards[:count], pieces[:count], every_feature(rules.width)
+    )
+    for board, outcomes in enumerate(expected[:count]):
+        for candidate, (rows, cleared, over) in enumerate(outcomes):
+            found = rows_of(columns[candidate, board].tolist()), int(games[candidate, board])
+            assert found == (((), 1) if over else (rows, 0)), (board, candidate)
+            assert int(lines[candidate, board]) == cleared
+
+
+def play(engine: str, case: int, way: dict[str, Any]) -> list[list[torch.Tensor]]:
+    """What games became, part by part; some begin on stacks, and streams change boards before each part."""
+    rules, options = GAMES[case]
+    features = features_for(way, rules.width)
+    weights = weights_for(features, rules.width)
+    games = played_by(engine, weights, rules, 3, features=features, **way, **options)
+    games._columns[:, 1:] = stacks(rules, 2)
+    found = []
+    for decisions in (1, 0, 4 if way else 25):
+        games.branch(torch.tensor([1, 2, 0]).expand(3, -1))
+        games.play_on(decisions)
+        found.append(totals(games))
+    return found
+
+
+@functools.cache
+def reference(case: int, way: int) -> list[list[torch.Tensor]]:
+    return play("python", case, WAYS[way])
+
+
+@pytest.mark.parametrize(("way", "engine"), PLAYED, ids=str)
+def test_games_are_those_of_python(way: dict[str, Any], engine: str) -> None:
+    for case in range(len(GAMES)):
+        expected = reference(case, WAYS.index(way))
+        for one, other in zip(play(engine, case, way), expected, strict=True):
+            assert same(one, other), GAMES[case]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_the_cases_end_games_and_clear_lines(way: dict[str, Any]) -> None:
+    last = [reference(case, WAYS.index(way))[-1] for case in range(len(GAMES))]
+    assert sum(int(lines.sum()) for _, lines, _, _ in last) > 10
+    assert sum(int(games.sum()) for _, _, games, _ in last) > 10
+    assert any(made.min() < made.max() for *_, made in last)  # some streams have stopped
+
+
+@pytest.mark.parametrize(("way", "engine"), [(ONE, "portable"), (NEXT, "avx2"), (ANY, "portable")], ids=str)
+@pytest.mark.parametrize(
+    "rules", [Rules(10, 20), Rules(10, 11, original=True), Rules(6, 22, clear_on_overflow=True)], ids=str
+)
+def test_lanes_of_every_width_agree_for_long(rules: Rules, way: dict[str, Any], engine: str) -> None:
+    """Stacks that rise and fall go from lanes of 16 bits to others and back."""
+    weights, features = (
+        weights_for(features_for(way, rules.width), rules.width, 5),
+        features_for(way, rules.width),
+    )
+    one, other = (played_by(each, weights, rules, 3, features=features, **way) for each in ("cpu", engine))
+    for _ in range(2):
+        for games in (one, other):
+            games._columns[:, 1:] = stacks(rules, 2)
+            games.play_on(100 if way else 2000)
+        assert same(totals(one), totals(other))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_the_greatest_weights_are_added_up_alike(way: dict[str, Any]) -> None:
+    features = features_for(way, 5)
+    weights = torch.full((2, len(feature_names(features, 5))), 3e38)
+    weights[1, ::2] *= -1
+    one, other = (
+        played_by(each, weights, Rules(5, 9), 1, features=features, **way) for each in ("python", "cpu")
+    )
+    for games in (one, other):
+        games.play_on(15)
+    assert same(totals(one), totals(other))
+
+
+@pytest.mark.parametrize(
+    ("warps", "blocks", "streams"),
+    [(2, 1, 2100), (7, 1, 300), (3, 1, 1600)],
+    ids=["more games than a block has in hand", "a warp of the last group", "groups of warps"],
+)
+def test_warps_share_out_the_games_of_a_block(warps: int, blocks: int, streams: int) -> None:
+    rules, features = Rules(4, 4), every_feature(4)
+    weights = weights_for(features, 4, 1)
+    one, other = (
+        played_by(each, weights, rules, streams, features=features, blocks=blocks, warps=warps)
+        for each in ("cpu", "threads")
+    )
+    for games in (one, other):
+        games.play_on(1)
+        games.play_on(9)
+    assert same(totals(one), totals(other))
+
+
+@SLOW
+@pytest.mark.parametrize("engine", ["warps", "threads"])
+def test_a_feature_of_ones_own_is_played_alike(
+    engine: str, tmp_path: Path, own_features_forgotten: None
+) -> None:
+    header = tmp_path / "own.h"
+    header.write_text(
+        "TETRIS_FEATURE(LastColumn) { return board.column_height(board.width - 1) + board.cell(0, 0); }"
+    )
+
+    def last_column(after: AfterState) -> int:
+        return after.heights[-1] + (after.rows[0] & 1 if after.rows else 0)
+
+    feature(last_column)
+    feature_header(header)
+    weights, features = torch.tensor([[-1.0, -1.0], [-1.0, 1.0]]), "holes, last_column"
+    one, other = (played_by(each, weights, Rules(6, 8), 3, features=features) for each in ("python", engine))
+    for games in (one, other):
+        games.play_on(41)
+    assert same(totals(one), totals(other))
+
+
+def test_an_engine_without_a_rule_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    games: Any = Rollout(torch.zeros(1, 9), Rules(4, 4), 1)
+    monkeypatch.setattr("tetris.rollouts.RULES", ("", "", "", "published"))
+    with pytest.raises(RuntimeError, match="expected a rule from 0 to 2"):
+        games.play_on(1)
