@@ -250,11 +250,13 @@ class TestExtraVariance:
         assert seen == list(range(len(seen)))
         assert len(seen) >= 200
 
-    @pytest.mark.parametrize("schedule", ["linear:5,10", "hyperbolic:3"])
-    def test_later_generations_have_their_own_variance(self, schedule):
+    @pytest.mark.parametrize(
+        ("schedule", "covariance"), [("linear:5,10", "diagonal"), ("hyperbolic:3", "full")]
+    )
+    def test_later_generations_have_their_own_variance(self, schedule, covariance):
         search = make(
-            [0.0], population_size=2, num_elites=2, extra_variance=schedule, dtype=torch.float64,
-            weights="equal", variance_about="new_mean", std_smoothing=1.0,
+            [0.0], population_size=2, num_elites=2, extra_variance=schedule, covariance=covariance,
+            weights="equal", variance_about="new_mean", std_smoothing=1.0, dtype=torch.float64,
         )  # fmt: skip
         for t in range(150):
             search.tell([0.0, 0.0], [[-1.0], [1.0]])

@@ -27,7 +27,7 @@ def rules(draw: Any) -> Rules:
 
 @pytest.mark.parametrize(
     ("shard", "least"),
-    [(0, 500), (1, 500), *(pytest.param(shard, 125_000, marks=pytest.mark.slow) for shard in (2, 3))],
+    [(0, 500), *(pytest.param(shard, 125_000, marks=pytest.mark.slow) for shard in (2, 3))],
 )
 def test_games_are_the_same_in_cpp_and_python(shard: int, least: int) -> None:
     """The slow shards play a quarter of a million decisions."""
@@ -47,7 +47,9 @@ def test_games_are_the_same_in_cpp_and_python(shard: int, least: int) -> None:
             "games_per_stream": data.draw(st.sampled_from([None, None, 1, 5])),
             "share_streams": data.draw(st.booleans()),
             "features": features,
-            "pieces_known": data.draw(st.sampled_from([1, 1, 1, 2] if features == "dt" else [1])),
+            "pieces_known": data.draw(
+                st.sampled_from([1, 1, 1, 2] if features == "dt" and least > 1000 else [1])
+            ),
         }
         longest = length if options["pieces_known"] == 1 else length // 20  # which takes as long
         parts = data.draw(st.lists(st.integers(0, longest), min_size=1, max_size=3))
