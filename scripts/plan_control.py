@@ -123,25 +123,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: 3)")
     parser.add_argument("--horizon", type=up_to(1_000), help="actions a plan (default: 30)")
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
-    parser.add_argument("--plot", type=path_ending(".png"), metavar="FILE", help="draw the rewards")
     arguments = parser.parse_args(argv)
     if arguments.task not in TASKS:
         parser.error(str(unknown_name("task", arguments.task, TASKS)))
     from gymnasium.error import DependencyNotInstalled
 
     from cem import Planner
-    from tetris.report.figures import check_picture
     from tetris.view.movies import check_gif
 
     rewards: list[float] = []
     frames: list[Any] = []
     with one_line_errors():
-        for file in filter(None, (arguments.gif, arguments.plot)):
-            check_writable(file)
         if arguments.gif:
+            check_writable(arguments.gif)
             check_gif(FRAMES_PER_SECOND)
-        if arguments.plot:
-            check_picture(arguments.plot)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
         options = {
             name: getattr(arguments, name) for name in ("seed", "iterations", "num_samples", "horizon")
@@ -159,8 +154,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{arguments.task}: return {sum(rewards):,.1f} in {len(rewards)} steps")
     if arguments.gif:
         write_movie(frames, arguments.gif)
-    if arguments.plot:
-        draw_rewards(rewards, arguments.task, arguments.plot)
     return 0
 
 
@@ -177,18 +170,6 @@ def write_movie(frames: Sequence[Any], path: Path) -> None:
     duration = round(1000 / FRAMES_PER_SECOND)
     images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0)
     write_bytes(path, file.getvalue())
-
-
-def draw_rewards(rewards: Sequence[float], task: str, picture: Path) -> None:
-    """Draw the reward of every step."""
-    from tetris.report.figures import COLORS, new_figure, save_figure
-
-    figure = new_figure(6.0, 3.0)
-    axes = figure.add_subplot()
-    axes.plot(range(1, len(rewards) + 1), rewards, color=COLORS[2])
-    axes.set(xlabel="step", ylabel="reward", title=f"{task}: return {sum(rewards):,.1f}")
-    axes.grid(color="0.9")
-    save_figure(figure, picture)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,6 @@ _TABLE = (
     Measurement("published", "reproduce", BOTH, 3600.0, "published"),
     *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
     Measurement("peers", "peers", CPU, None),
-    Measurement("mdptetris", "mdptetris", CPU, None),
     Measurement("sanitizers", "sanitizers", GPU, None),
     *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in ("tests", *TOOLS)),
 )
@@ -127,11 +126,6 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),
         "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
-    },
-    "mdptetris": {
-        "folder": {"type": Path, "metavar": "FOLDER", "help": "a built copy of MDPTetris"},
-        "--games": _number(100, "of theirs in a round"),
-        "--rounds": _number(7, "of both"),
     },
 }
 """The arguments of each module, as `argparse` takes them."""

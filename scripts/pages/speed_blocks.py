@@ -11,7 +11,7 @@ from measure.sampling import LABELS, median, speedups
 from measure.table import TOOLS
 
 from pages.result_files import Cell, Result, columns, crossed, figures, load, load_all, with_provenance
-from pages.wording import count, digits, markdown, score
+from pages.wording import count, digits, markdown
 
 _CPU, _GPU = "epyc-2core", "h200"
 _CLOCKS = ("latency", "graph", "host")
@@ -180,19 +180,6 @@ def speed_claim() -> str:
         f"One {gpu.hardware} makes {count(gpu.figures[f'rollout.cuda.dt.{_PER_SECOND}'])}."
     )
     return with_provenance(words, cpu, gpu, peer)
-
-
-def mdptetris() -> str:
-    """Return the C++ engine beside MDPTetris, played in one run on one machine."""
-    result = load_all("mdptetris")[0]
-    rows = []
-    for name, label, side in (("mdptetris", "MDPTetris", ""), ("ours", "C++ engine", "ours.")):
-        middle = count(result.figures[f"mdptetris.{side}bcts.10x10.decisions_per_second_per_core"])
-        rows.append([label, middle, _range(result, name), score(result.data["scores"][name])])
-    header = ["bcts on 10x10, one core", "decisions/s, median", "range", "lines a game (95 % interval)"]
-    factor = result.figures["mdptetris.speedup"]
-    words = f"The C++ engine makes {factor:.0f} times as many decisions a second."
-    return with_provenance(f"{markdown(header, rows)}\n\n{words}", result)
 
 
 def peers() -> str:
