@@ -43,11 +43,9 @@ class Task(NamedTuple):
 
 
 def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
-    """Return the cost of plans by the equations of Pendulum-v1: minus the sum of rewards, shape ([B,] N).
+    """Return the cost of plans, shape ([B,] N): minus the sum of rewards, by the equations of Pendulum-v1.
 
-    Args:
-        state: Angle and angular velocity, shape ([B,] 2).
-        plans: Torques, shape ([B,] N, horizon, 1).
+    The state is angle and angular velocity, shape ([B,] 2), plans are torques, shape ([B,] N, horizon, 1).
     """
     import torch
 

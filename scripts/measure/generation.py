@@ -142,32 +142,34 @@ def _numpy(population: int, dim: int) -> Run:
     return run
 
 
+def _peer(start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]) -> Run:
+    """Return generations of a search that begins anew before it drifts off; NumPy's arrays."""
+
+    def run(count: int) -> None:
+        for generation in range(count):
+            if generation % _LONGEST == 0:
+                search = start()
+            x = ask(search)
+            tell(search, x, (np.asarray(x) ** 2).sum(-1).tolist())
+
+    return run
+
+
 def _cmaes(population: int, dim: int) -> Run:
     from cmaes import SepCMA
 
-    def run(count: int) -> None:
-        for generation in range(count):
-            if generation % _LONGEST == 0:
-                search = SepCMA(np.ones(dim), 1.0, population_size=population, seed=1)
-            x = np.array([search.ask() for _ in range(population)])
-            search.tell(list(zip(x, (x * x).sum(-1).tolist(), strict=True)))
-
-    return run
+    return _peer(
+        lambda: SepCMA(np.ones(dim), 1.0, population_size=population, seed=1),
+        lambda search: np.array([search.ask() for _ in range(population)]),
+        lambda search, x, fitness: search.tell(list(zip(x, fitness, strict=True))),
+    )
 
 
 def _pycma(population: int, dim: int) -> Run:
-    import cma
+    from cma import CMAEvolutionStrategy as Search
 
     options = {"popsize": population, "seed": 1, "CMA_diagonal": True, "verbose": -9, "verb_log": 0}
-
-    def run(count: int) -> None:
-        for generation in range(count):
-            if generation % _LONGEST == 0:
-                search = cma.CMAEvolutionStrategy(np.ones(dim), 1.0, options)
-            x = search.ask()
-            search.tell(x, (np.asarray(x) ** 2).sum(-1).tolist())
-
-    return run
+    return _peer(lambda: Search(np.ones(dim), 1.0, options), Search.ask, Search.tell)
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:

@@ -117,9 +117,7 @@ def run_experiment(
     return {**told, "decisions": decisions, "seconds": seconds}
 
 
-def _play_once(
-    plan: Plan, device: str, rows: Sequence[Tensor], first_stream: int
-) -> tuple[Tensor, Tensor, int]:
+def _play_once(plan: Plan, device: str, rows: list[Tensor], first_stream: int) -> tuple[Tensor, Tensor, int]:
     """Play one game with every row of every search's weights; lines and games ended, and all decisions."""
     weights = torch.cat(list(rows))
     own = ranks.share(len(weights))

@@ -163,17 +163,13 @@ SEARCHES: Mapping[str, Search] = {
 """By name; peers with the population they choose themselves, but for evotorch's, which have to be told."""
 
 
-class Run(NamedTuple):
-    """How a run ended: the share of targets that were reached, whether it collapsed, the best value."""
+def run(search: str, dim: int, function: int, instance: int) -> dict[str, Any]:
+    """Run a search on an instance of a function until the last target or the end of its budget.
 
-    function: int
-    solved: float
-    collapsed: bool | None  # None for a search that restarts
-    gap: float  # above the optimum
-
-
-def run(search: str, dim: int, function: int, instance: int) -> Run:
-    """Run a search on an instance of a function until the last target or the end of its budget."""
+    Returns:
+        The function, the share of targets that were reached, whether it collapsed, and the best value above
+        the optimum.
+    """
     from cocoex import BareProblem
 
     problem = BareProblem("bbob", function, dim, instance)
@@ -183,22 +179,21 @@ def run(search: str, dim: int, function: int, instance: int) -> Run:
         SEARCHES[search].run(objective, 1_000_000 + 10_000 * dim + 100 * function + instance)
     gap, std = objective.best - optimum, objective.std
     collapsed = None if std is None else std < COLLAPSED_STD and gap > COLLAPSED_GAP
-    return Run(function, statistics.fmean(gap <= target for target in TARGETS), collapsed, gap)
+    solved = statistics.fmean(gap <= target for target in TARGETS)
+    return {"function": function, "solved": solved, "collapsed": collapsed, "gap": gap}
 
 
-def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the shares over all runs, and the gaps by function."""
-    by_function = {f: [each for each in runs if each.function == f] for f in FUNCTIONS}
-    known = [each.collapsed for each in runs if each.collapsed is not None]
-    error = None
-    if min(map(len, by_function.values())) > 1:  # from the spread within each function
-        spread = (len(v) * statistics.variance(each.solved for each in v) for v in by_function.values())
-        error = math.sqrt(sum(spread)) / len(runs)
+def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the shares over all runs; the standard error is from the spread within each function."""
+    by_function = [[x["solved"] for x in runs if x["function"] == function] for function in FUNCTIONS]
+    known, error = [x["collapsed"] for x in runs if x["collapsed"] is not None], None
+    if min(map(len, by_function)) > 1:
+        error = math.sqrt(sum(len(each) * statistics.variance(each) for each in by_function)) / len(runs)
     return {
-        "solved": statistics.fmean(each.solved for each in runs),
+        "solved": statistics.fmean(x["solved"] for x in runs),
         "standard_error": error,
         "collapsed": statistics.fmean(known) if known else None,
-        "gaps": {str(f): [each.gap for each in v] for f, v in by_function.items()},
+        "gaps": [x["gap"] for x in runs],
     }
 
 

@@ -85,8 +85,7 @@ def commit() -> tuple[str | None, bool]:
 
     Without git the variable `COMMIT` tells it, with a ``+`` where files differ; None where nobody does.
     """
-    told = os.environ.get(COMMIT)
-    if told:
+    if told := os.environ.get(COMMIT):
         return told.rstrip("+"), told.endswith("+")
     try:
         changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")

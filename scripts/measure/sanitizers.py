@@ -104,14 +104,8 @@ def run_tool(tool: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
         named = [(name, Path(folder, f"{i}.log")) for i, (name, _) in enumerate(tests.most_common())]
         found = list(pool.map(lambda each: run_file(tool, each[1], each[0]), named))
-    kinds: dict[str, Any] = {
-        "errors": 0,
-        "elsewhere": 0,
-        "passed": 0,
-        "failed": 0,
-        "records": [],
-        "failures": [],
-    }
+    kinds: dict[str, Any] = {**dict.fromkeys(("errors", "elsewhere", "passed", "failed"), 0)}
+    kinds |= {"records": [], "failures": []}
     return {"tool": tool, **{kind: sum((each[kind] for each in found), none) for kind, none in kinds.items()}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -90,13 +90,19 @@ def sampling_range() -> str:
     """Return the article's range as a table, a size a column, the clocks in a cell."""
     result = load(f"{_GPU}/sampling")
     sizes = [size for size in result.data["article"] if size["dim"] in _SHOWN]
-    return _times(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE, _CLOCKS)
+    return _by_size(
+        *(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE),
+        lambda size, name: " / ".join(digits(median(size, clock, name)) for clock in _CLOCKS),
+    )
 
 
 def sampling_cpu() -> str:
     """Return the sizes of a processor as a table: microseconds."""
     result = load(f"{_CPU}/sampling")
-    return _times(result, "us", result.data["sizes"], result.data["sizes"][0]["wall"], ("wall",))
+    sizes = result.data["sizes"]
+    return _by_size(
+        result, "us", sizes, sizes[0]["wall"], lambda size, name: digits(median(size, "wall", name))
+    )
 
 
 def sampling_large() -> str:
@@ -104,25 +110,19 @@ def sampling_large() -> str:
     result = load(f"{_GPU}/sampling")
     sizes = result.data["large"]
 
-    def cell(name: str, size: int) -> str:
-        own, floor = median(sizes[size], "event", name), median(sizes[size], "event", "fill")
-        return f"{sizes[size]['bytes'] / own / 1e3:,.0f} ({floor / own:.0%})"
+    def cell(size: Any, name: str) -> str:
+        own, floor = median(size, "event", name), median(size, "event", "fill")
+        return f"{size['bytes'] / own / 1e3:,.0f} ({floor / own:.0%})"
 
-    labels = {name: LABELS[name] for name in sizes[0]["event"]}
-    return crossed("GB/s written (share of fill_)", _dimensions(sizes), labels, cell, result)
+    return _by_size(result, "GB/s written (share of fill_)", sizes, sizes[0]["event"], cell)
 
 
-def _times(
-    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], clocks: Sequence[str]
+def _by_size(
+    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], cell: Callable[[Any, str], str]
 ) -> str:
-    def cell(name: str, size: int) -> str:
-        return " / ".join(digits(median(sizes[size], clock, name)) for clock in clocks)
-
-    return crossed(title, _dimensions(sizes), {name: LABELS[name] for name in methods}, cell, result)
-
-
-def _dimensions(sizes: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    return {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
+    header = {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
+    labels = {name: LABELS[name] for name in methods}
+    return crossed(title, header, labels, lambda name, place: cell(sizes[place], name), result)
 
 
 def elementwise(machine: str) -> str:
