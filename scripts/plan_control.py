@@ -136,10 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.gif)
             check_gif(FRAMES_PER_SECOND)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
-        options = {
-            name: getattr(arguments, name) for name in ("seed", "iterations", "num_samples", "horizon")
-        }
-        told = {name: value for name, value in options.items() if value is not None}
+        names = {*vars(arguments)} - {"task", "steps", "gif"}
+        told = {name: value for name in names if (value := getattr(arguments, name)) is not None}
         planner = Planner(task.cost, **{**task.planner, **told})
         while len(rewards) < arguments.steps:
             rewards.append(float(task.env.step(planner.plan(task.state()))[1]))

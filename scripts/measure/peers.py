@@ -27,9 +27,9 @@ import torch
 import tetris.envs
 from cem import CrossEntropyMethod
 from measure.provenance import Measured
-from measure.rollout import Course, measure_courses
+from measure.rollout import SEED, Course, measure_courses
 
-SEED, SCAN = 12345, 32
+SCAN = 32
 SHAPES = ((128, 20), (1000, 100))
 """Population and parameters of the generations."""
 

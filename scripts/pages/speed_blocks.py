@@ -74,14 +74,14 @@ def sampling_summary() -> str:
     result = load(f"{_GPU}/sampling")
     article, of = result.data["article"], figures(result, "sampling.")
     times = {name: f"{value:.2f}" for name, value in figures(result, "sampling.article.").items()}
+    hosts = [digits(of[name]) for name in ("host_us", "compile.host_us", "eager.host_us")]
     words = (
         f"Over d = {article[0]['dim']} to {article[-1]['dim']:,} `sample_normal` is "
         f"{times['mean_speedup_over_compile']} times as fast as `torch.compile` on average, never less than "
         f"{times['min_speedup_over_compile']} (`fill_`: {times['fill.mean_speedup_over_compile']}). Inside "
         f"CUDA graphs it is {times['mean_speedup_over_compile_graph']} times as fast, as (N, d) "
         f"{fmean(speedups(article, 'graph', 'compile', 'rows')):.2f}. A call keeps the host busy for "
-        f"{digits(of['host_us'])} us, `torch.compile`'s for {digits(of['compile.host_us'])} us, the eager "
-        f"one for {digits(of['eager.host_us'])} us."
+        f"{hosts[0]} us, `torch.compile`'s for {hosts[1]} us, the eager one for {hosts[2]} us."
     )
     return with_provenance(words, result)
 
