@@ -81,10 +81,8 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     except ImportError as error:
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
     mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # by default it writes a file, too
-    options: dict[str, Any] = (
-        {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360} if render else {}
-    )
-    env: Any = gymnasium.make("HalfCheetah-v5", **options).unwrapped
+    view = {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360}
+    env: Any = gymnasium.make("HalfCheetah-v5", **(view if render else {})).unwrapped
     env.reset(seed=seed)
     model, threads = env.model, len(os.sched_getaffinity(0))
     everything = mujoco.mjtState.mjSTATE_FULLPHYSICS

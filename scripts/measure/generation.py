@@ -109,11 +109,6 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
     return lambda all_of_them: [replay() for _ in range(all_of_them // count)]
 
 
-def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    torch.compiler.reset()
-    return torch.compile(_step, dynamic=False)
-
-
 def _evotorch(shape: Shape, device: str) -> Run:
     from evotorch.algorithms.functional import cem, cem_ask, cem_tell
 
@@ -184,10 +179,11 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         found |= {name: make(*shape) for name, module, make in peers if find_spec(module)}
     runs = {f"{name}.generation.eager": run for name, run in found.items()}
     if device == "cuda":
+        torch.compiler.reset()
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
-            "torch.generation.compile": _ten_lines(shape, device, _compiled()),
+            "torch.generation.compile": _ten_lines(shape, device, torch.compile(_step, dynamic=False)),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
     return runs

@@ -36,6 +36,8 @@ PIECE_SEED = int.from_bytes(sha256(b"cem-tetris noisy cross-entropy pieces").dig
 """Of the pieces; no score is played on them."""
 
 _GENERATION_STREAMS, _LAST_STREAMS = 1 << 32, 1 << 31
+_METHOD = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE, "games_of_the_mean": MEAN_GAMES}
+_METHOD |= {"piece_seed": PIECE_SEED}
 
 
 class Plan(NamedTuple):
@@ -112,9 +114,7 @@ def run_experiment(plan: Plan, device: str, progress: Progress = lambda searches
         {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
         for (noise, seed, optimizer, curves), score in zip(searches, scores, strict=True)
     ]
-    method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
-    method |= {"games_of_the_mean": MEAN_GAMES, "piece_seed": PIECE_SEED}
-    told = {"plan": plan._asdict(), "method": method, "searches": found}
+    told = {"plan": plan._asdict(), "method": _METHOD, "searches": found}
     return {**told, "decisions": decisions, "seconds": seconds}
 
 

@@ -54,26 +54,18 @@ class Spent(Exception):  # noqa: N818 - not an error: a search has reached its t
 
 
 class Objective:
-    """A function to minimise, with a budget and a target: it counts and remembers the best.
-
-    Attributes:
-        dim: Dimensions.
-        budget: The most evaluations.
-        best: The least value found.
-        std: The greatest standard deviation of the search, which sets it; None: not told.
-    """
+    """A function to minimise, with a budget and a target: it counts, and remembers the best value."""
 
     def __init__(self, function: Callable[[Any], Any], dim: int, budget: int, target: float) -> None:
         """Set the function, (N, dim) to (N,); ``target`` is a value at which the search ends."""
         self.dim, self.budget, self.best = dim, budget, math.inf
-        self.std: float | None = None
+        self.std: float | None = None  # the greatest one of the search, which sets it
         self._function, self._target, self._left = function, target, budget
 
     def __call__(self, candidates: Any) -> Any:
         """Evaluate candidates, shape (N, dim), float64.
 
-        Raises:
-            Spent: If the target is reached or the budget is at its end: candidates beyond it do not count.
+        It raises Spent at the target and at the end of the budget: candidates beyond it do not count.
         """
         counted = candidates[: self._left]
         values = np.asarray(self._function(np.array(counted, dtype=np.float64, order="C")))
@@ -164,12 +156,7 @@ SEARCHES: Mapping[str, Search] = {
 
 
 def run(search: str, dim: int, function: int, instance: int) -> dict[str, Any]:
-    """Run a search on an instance of a function until the last target or the end of its budget.
-
-    Returns:
-        The function, the share of targets that were reached, whether it collapsed, and the best value above
-        the optimum.
-    """
+    """Run a search on an instance of a function until the last target or the end of its budget."""
     from cocoex import BareProblem
 
     problem = BareProblem("bbob", function, dim, instance)
@@ -198,11 +185,7 @@ def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[int], jobs: int) -> Measured:
-    """Return the shares of every search in every dimension, as figures and with their details.
-
-    Raises:
-        ValueError: If a search is unknown, or what it needs is not installed.
-    """
+    """Return the shares of every search in every dimension; ValueError where a search is not there."""
     if unknown := next((name for name in searches if name not in SEARCHES), None):
         raise unknown_name("search", unknown, SEARCHES)
     found = [name for name in searches or SEARCHES if find_spec(SEARCHES[name].module)]
