@@ -1,11 +1,6 @@
 """The measurement compare_optimizers of scripts/measure."""
 
-from kernels.interrupts import one_line_interrupts
-
-with one_line_interrupts():
-    from measure.table import command
-
-    from tetris.commands.command_line import run
+from measure.start import command, run
 
 main = command("compare_optimizers")
 

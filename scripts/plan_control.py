@@ -43,11 +43,9 @@ class Task(NamedTuple):
 
 
 def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
-    """Return the cost of plans by the equations of Pendulum-v1: minus the sum of rewards, shape ([B,] N).
+    """Return the cost of plans, shape ([B,] N): minus the sum of rewards, by the equations of Pendulum-v1.
 
-    Args:
-        state: Angle and angular velocity, shape ([B,] 2).
-        plans: Torques, shape ([B,] N, horizon, 1).
+    The state is angle and angular velocity, shape ([B,] 2), plans are torques, shape ([B,] N, horizon, 1).
     """
     import torch
 
@@ -83,10 +81,8 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     except ImportError as error:
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
     mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)  # by default it writes a file, too
-    options: dict[str, Any] = (
-        {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360} if render else {}
-    )
-    env: Any = gymnasium.make("HalfCheetah-v5", **options).unwrapped
+    view = {"render_mode": "rgb_array", "camera_name": "track", "width": 640, "height": 360}
+    env: Any = gymnasium.make("HalfCheetah-v5", **(view if render else {})).unwrapped
     env.reset(seed=seed)
     model, threads = env.model, len(os.sched_getaffinity(0))
     everything = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -123,30 +119,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--iterations", type=up_to(1_000), default=3, help="a step (default: 3)")
     parser.add_argument("--horizon", type=up_to(1_000), help="actions a plan (default: 30)")
     parser.add_argument("--gif", type=path_ending(".gif"), metavar="FILE", help="write a movie")
-    parser.add_argument("--plot", type=path_ending(".png"), metavar="FILE", help="draw the rewards")
     arguments = parser.parse_args(argv)
     if arguments.task not in TASKS:
         parser.error(str(unknown_name("task", arguments.task, TASKS)))
     from gymnasium.error import DependencyNotInstalled
 
     from cem import Planner
-    from tetris.report.figures import check_picture
     from tetris.view.movies import check_gif
 
     rewards: list[float] = []
     frames: list[Any] = []
     with one_line_errors():
-        for file in filter(None, (arguments.gif, arguments.plot)):
-            check_writable(file)
         if arguments.gif:
+            check_writable(arguments.gif)
             check_gif(FRAMES_PER_SECOND)
-        if arguments.plot:
-            check_picture(arguments.plot)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
-        options = {
-            name: getattr(arguments, name) for name in ("seed", "iterations", "num_samples", "horizon")
-        }
-        told = {name: value for name, value in options.items() if value is not None}
+        names = {*vars(arguments)} - {"task", "steps", "gif"}
+        told = {name: value for name in names if (value := getattr(arguments, name)) is not None}
         planner = Planner(task.cost, **{**task.planner, **told})
         while len(rewards) < arguments.steps:
             rewards.append(float(task.env.step(planner.plan(task.state()).numpy())[1]))
@@ -159,8 +148,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{arguments.task}: return {sum(rewards):,.1f} in {len(rewards)} steps")
     if arguments.gif:
         write_movie(frames, arguments.gif)
-    if arguments.plot:
-        draw_rewards(rewards, arguments.task, arguments.plot)
     return 0
 
 
@@ -177,18 +164,6 @@ def write_movie(frames: Sequence[Any], path: Path) -> None:
     duration = round(1000 / FRAMES_PER_SECOND)
     images[0].save(file, "GIF", save_all=True, append_images=images[1:], duration=duration, loop=0)
     write_bytes(path, file.getvalue())
-
-
-def draw_rewards(rewards: Sequence[float], task: str, picture: Path) -> None:
-    """Draw the reward of every step."""
-    from tetris.report.figures import COLORS, new_figure, save_figure
-
-    figure = new_figure(6.0, 3.0)
-    axes = figure.add_subplot()
-    axes.plot(range(1, len(rewards) + 1), rewards, color=COLORS[2])
-    axes.set(xlabel="step", ylabel="reward", title=f"{task}: return {sum(rewards):,.1f}")
-    axes.grid(color="0.9")
-    save_figure(figure, picture)
 
 
 if __name__ == "__main__":

@@ -31,12 +31,9 @@ ACTOR_RATE, CRITIC_RATE = 0.03, 0.001
 BOARD = "10x10"
 SCORED_EVERY, STREAMS, DECISIONS = 10.0, 50, 40_000  # seconds; streams of games, and pieces of each
 
-Curve = list[dict[str, float]]
-"""Points of a learning curve: seconds, placements, lines a game."""
 
-
-def learn(features: str, seconds: float, seed: int) -> tuple[LinearController, Curve]:
-    """Learn for so many seconds; the controller and its learning curve."""
+def learn(features: str, seconds: float, seed: int) -> LinearController:
+    """Learn for so many seconds, and print the learning curve."""
     import gymnasium
     import torch
     from torch import Tensor, nn
@@ -48,13 +45,8 @@ def learn(features: str, seconds: float, seed: int) -> tuple[LinearController, C
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # so small a network is fastest so
     rules = Rules(*Rules.parse_board(BOARD))
-    envs = gymnasium.make_vec(
-        f"tetris.envs:CemTetris/Tetris-{BOARD}-v0",
-        num_envs=GAMES,
-        features=features,
-        output="torch",
-        autoreset_mode="SameStep",
-    )
+    told = {"num_envs": GAMES, "features": features, "output": "torch", "autoreset_mode": "SameStep"}
+    envs = gymnasium.make_vec(f"tetris.envs:CemTetris/Tetris-{BOARD}-v0", **told)
     observation, infos = envs.reset(seed=seed)
     count = observation["features"].shape[-1]
     actor = nn.Linear(count, 1, bias=False)
@@ -94,14 +86,11 @@ def learn(features: str, seconds: float, seed: int) -> tuple[LinearController, C
         weights = (actor.weight.detach()[0] / deviation).tolist()
         return LinearController(features, tuple(weights), rules, name=f"PPO, {features}")
 
-    curve: Curve = []
-
     def score(placements: int) -> None:
         """Lines a game of the best placement by the policy, on other pieces than it learns from."""
         weights = torch.tensor([controller().weights])
         played = rollout(weights, rules, STREAMS, DECISIONS, seed + (1 << 32), features=features)
         lines = float(played.lines[0]) / max(1, int(played.games[0]))
-        curve.append({"seconds": learned, "placements": placements, "lines_per_game": lines})
         print(f"{learned:4.0f} s {placements:12,} placements {lines:10,.1f} lines a game", flush=True)
 
     learned, placements, next_score = 0.0, 0, 0.0  # seconds of learning; scoring does not count
@@ -110,7 +99,7 @@ def learn(features: str, seconds: float, seed: int) -> tuple[LinearController, C
             score(placements)
             next_score += SCORED_EVERY
         if learned >= seconds:
-            return controller(), curve
+            return controller()
         start = time.perf_counter()
         steps = []
         for _ in range(STEPS):
@@ -163,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with one_line_errors():
         if arguments.out:
             check_writable(arguments.out)
-        controller, _ = learn(arguments.features, arguments.seconds, arguments.seed)
+        controller = learn(arguments.features, arguments.seconds, arguments.seed)
         if arguments.out:
             controller.save(arguments.out)
     return 0

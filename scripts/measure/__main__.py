@@ -9,12 +9,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.interrupts import one_line_interrupts
-
-with one_line_interrupts():
-    from kernels.names import unknown_name
-    from measure import table
-    from tetris.commands.command_line import fail, run
+from kernels.names import unknown_name
+from measure import table
+from measure.start import run
+from tetris.commands.command_line import fail
 
 
 def main() -> int:

@@ -109,11 +109,6 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
     return lambda all_of_them: [replay() for _ in range(all_of_them // count)]
 
 
-def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    torch.compiler.reset()
-    return torch.compile(_step, dynamic=False)
-
-
 def _evotorch(shape: Shape, device: str) -> Run:
     from evotorch.algorithms.functional import cem, cem_ask, cem_tell
 
@@ -142,32 +137,34 @@ def _numpy(population: int, dim: int) -> Run:
     return run
 
 
+def _peer(start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]) -> Run:
+    """Return generations of a search that begins anew before it drifts off; NumPy's arrays."""
+
+    def run(count: int) -> None:
+        for generation in range(count):
+            if generation % _LONGEST == 0:
+                search = start()
+            x = ask(search)
+            tell(search, x, (np.asarray(x) ** 2).sum(-1).tolist())
+
+    return run
+
+
 def _cmaes(population: int, dim: int) -> Run:
     from cmaes import SepCMA
 
-    def run(count: int) -> None:
-        for generation in range(count):
-            if generation % _LONGEST == 0:
-                search = SepCMA(np.ones(dim), 1.0, population_size=population, seed=1)
-            x = np.array([search.ask() for _ in range(population)])
-            search.tell(list(zip(x, (x * x).sum(-1).tolist(), strict=True)))
-
-    return run
+    return _peer(
+        lambda: SepCMA(np.ones(dim), 1.0, population_size=population, seed=1),
+        lambda search: np.array([search.ask() for _ in range(population)]),
+        lambda search, x, fitness: search.tell(list(zip(x, fitness, strict=True))),
+    )
 
 
 def _pycma(population: int, dim: int) -> Run:
-    import cma
+    from cma import CMAEvolutionStrategy as Search
 
     options = {"popsize": population, "seed": 1, "CMA_diagonal": True, "verbose": -9, "verb_log": 0}
-
-    def run(count: int) -> None:
-        for generation in range(count):
-            if generation % _LONGEST == 0:
-                search = cma.CMAEvolutionStrategy(np.ones(dim), 1.0, options)
-            x = search.ask()
-            search.tell(x, (np.asarray(x) ** 2).sum(-1).tolist())
-
-    return run
+    return _peer(lambda: Search(np.ones(dim), 1.0, options), Search.ask, Search.tell)
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
@@ -182,10 +179,11 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         found |= {name: make(*shape) for name, module, make in peers if find_spec(module)}
     runs = {f"{name}.generation.eager": run for name, run in found.items()}
     if device == "cuda":
+        torch.compiler.reset()
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, 1),
-            "torch.generation.compile": _ten_lines(shape, device, _compiled()),
+            "torch.generation.compile": _ten_lines(shape, device, torch.compile(_step, dynamic=False)),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
     return runs

@@ -35,6 +35,8 @@ PIECE_SEED = int.from_bytes(sha256(b"cem-tetris noisy cross-entropy pieces").dig
 """Of the pieces; no score is played on them."""
 
 _GENERATION_STREAMS, _LAST_STREAMS = 1 << 32, 1 << 31
+_METHOD = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE, "games_of_the_mean": MEAN_GAMES}
+_METHOD |= {"piece_seed": PIECE_SEED}
 
 
 class Plan(NamedTuple):
@@ -66,6 +68,9 @@ class Search(NamedTuple):
     curves: dict[str, list[float]]  # by `BY_GENERATION`
 
 
+Progress = Callable[[Sequence[Search]], object]
+
+
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches at their start: every noise schedule for seed 1, then for seed 2, and so on."""
     start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
@@ -77,9 +82,7 @@ def make_searches(plan: Plan) -> list[Search]:
     ]
 
 
-def run_experiment(
-    plan: Plan, device: str, progress: Callable[[Sequence[Search]], object] = lambda searches: None
-) -> dict[str, Any]:
+def run_experiment(plan: Plan, device: str, progress: Progress = lambda searches: None) -> dict[str, Any]:
     """Run the searches of a plan, with a call of ``progress`` after every generation.
 
     But for the seconds the result is a function of the plan alone: the searches are on the CPU, and the
@@ -110,15 +113,11 @@ def run_experiment(
         {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
         for (noise, seed, optimizer, curves), score in zip(searches, scores, strict=True)
     ]
-    method = {"population": POPULATION, "elites": ELITES, "variance": VARIANCE}
-    method |= {"games_of_the_mean": MEAN_GAMES, "piece_seed": PIECE_SEED}
-    told = {"plan": plan._asdict(), "method": method, "searches": found}
+    told = {"plan": plan._asdict(), "method": _METHOD, "searches": found}
     return {**told, "decisions": decisions, "seconds": seconds}
 
 
-def _play_once(
-    plan: Plan, device: str, rows: Sequence[Tensor], first_stream: int
-) -> tuple[Tensor, Tensor, int]:
+def _play_once(plan: Plan, device: str, rows: list[Tensor], first_stream: int) -> tuple[Tensor, Tensor, int]:
     """Play one game with every row of every search's weights; lines and games ended, and all decisions."""
     weights = torch.cat(list(rows))
     own = ranks.share(len(weights))

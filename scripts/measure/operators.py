@@ -67,16 +67,13 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
     timed, calls = (event_times, 10) if device == "cuda" else (wall_times, 3)
     times = timed(functions, Plan(ROUNDS, calls, 1))
     rows: list[dict[str, Any]] = []
+    row: dict[str, Any]
     for name, tensors in [("copy", 2), *((name, case[2]) for name, case in known.items())]:
         found = times[name]
-        row: dict[str, Any] = {
-            "operator": name,
-            "dtype": str(dtype).removeprefix("torch."),
-            "elements": ELEMENTS[device],
-            "us": found["median"],
-            "spread": (found["most"] - found["least"]) / found["median"],
-            "gb_per_s": tensors * a.nbytes / found["median"] / 1e3,
-        }
+        spread = (found["most"] - found["least"]) / found["median"]
+        row = {"operator": name, "dtype": str(dtype).removeprefix("torch."), "elements": ELEMENTS[device]}
+        row |= {"us": found["median"], "spread": spread}
+        row["gb_per_s"] = tensors * a.nbytes / found["median"] / 1e3
         if name != "copy":
             row["torch_us"] = times[f"torch {name}"]["median"]
             row["fraction_of_copy"] = row["gb_per_s"] / rows[0]["gb_per_s"]

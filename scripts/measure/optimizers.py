@@ -54,26 +54,18 @@ class Spent(Exception):  # noqa: N818 - not an error: a search has reached its t
 
 
 class Objective:
-    """A function to minimise, with a budget and a target: it counts and remembers the best.
-
-    Attributes:
-        dim: Dimensions.
-        budget: The most evaluations.
-        best: The least value found.
-        std: The greatest standard deviation of the search, which sets it; None: not told.
-    """
+    """A function to minimise, with a budget and a target: it counts, and remembers the best value."""
 
     def __init__(self, function: Callable[[Any], Any], dim: int, budget: int, target: float) -> None:
         """Set the function, (N, dim) to (N,); ``target`` is a value at which the search ends."""
         self.dim, self.budget, self.best = dim, budget, math.inf
-        self.std: float | None = None
+        self.std: float | None = None  # the greatest one of the search, which sets it
         self._function, self._target, self._left = function, target, budget
 
     def __call__(self, candidates: Any) -> Any:
         """Evaluate candidates, shape (N, dim), float64.
 
-        Raises:
-            Spent: If the target is reached or the budget is at its end: candidates beyond it do not count.
+        It raises Spent at the target and at the end of the budget: candidates beyond it do not count.
         """
         counted = candidates[: self._left]
         values = np.asarray(self._function(np.array(counted, dtype=np.float64, order="C")))
@@ -163,16 +155,7 @@ SEARCHES: Mapping[str, Search] = {
 """By name; peers with the population they choose themselves, but for evotorch's, which have to be told."""
 
 
-class Run(NamedTuple):
-    """How a run ended: the share of targets that were reached, whether it collapsed, the best value."""
-
-    function: int
-    solved: float
-    collapsed: bool | None  # None for a search that restarts
-    gap: float  # above the optimum
-
-
-def run(search: str, dim: int, function: int, instance: int) -> Run:
+def run(search: str, dim: int, function: int, instance: int) -> dict[str, Any]:
     """Run a search on an instance of a function until the last target or the end of its budget."""
     from cocoex import BareProblem
 
@@ -183,31 +166,26 @@ def run(search: str, dim: int, function: int, instance: int) -> Run:
         SEARCHES[search].run(objective, 1_000_000 + 10_000 * dim + 100 * function + instance)
     gap, std = objective.best - optimum, objective.std
     collapsed = None if std is None else std < COLLAPSED_STD and gap > COLLAPSED_GAP
-    return Run(function, statistics.fmean(gap <= target for target in TARGETS), collapsed, gap)
+    solved = statistics.fmean(gap <= target for target in TARGETS)
+    return {"function": function, "solved": solved, "collapsed": collapsed, "gap": gap}
 
 
-def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the shares over all runs, and the gaps by function."""
-    by_function = {f: [each for each in runs if each.function == f] for f in FUNCTIONS}
-    known = [each.collapsed for each in runs if each.collapsed is not None]
-    error = None
-    if min(map(len, by_function.values())) > 1:  # from the spread within each function
-        spread = (len(v) * statistics.variance(each.solved for each in v) for v in by_function.values())
-        error = math.sqrt(sum(spread)) / len(runs)
+def summary(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the shares over all runs; the standard error is from the spread within each function."""
+    by_function = [[x["solved"] for x in runs if x["function"] == function] for function in FUNCTIONS]
+    known, error = [x["collapsed"] for x in runs if x["collapsed"] is not None], None
+    if min(map(len, by_function)) > 1:
+        error = math.sqrt(sum(len(each) * statistics.variance(each) for each in by_function)) / len(runs)
     return {
-        "solved": statistics.fmean(each.solved for each in runs),
+        "solved": statistics.fmean(x["solved"] for x in runs),
         "standard_error": error,
         "collapsed": statistics.fmean(known) if known else None,
-        "gaps": {str(f): [each.gap for each in v] for f, v in by_function.items()},
+        "gaps": [x["gap"] for x in runs],
     }
 
 
 def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[int], jobs: int) -> Measured:
-    """Return the shares of every search in every dimension, as figures and with their details.
-
-    Raises:
-        ValueError: If a search is unknown, or what it needs is not installed.
-    """
+    """Return the shares of every search in every dimension; ValueError where a search is not there."""
     if unknown := next((name for name in searches if name not in SEARCHES), None):
         raise unknown_name("search", unknown, SEARCHES)
     found = [name for name in searches or SEARCHES if find_spec(SEARCHES[name].module)]

@@ -27,9 +27,9 @@ import torch
 import tetris.envs
 from cem import CrossEntropyMethod
 from measure.provenance import Measured
-from measure.rollout import Course, measure_courses
+from measure.rollout import SEED, Course, measure_courses
 
-SEED, SCAN = 12345, 32
+SCAN = 32
 SHAPES = ((128, 20), (1000, 100))
 """Population and parameters of the generations."""
 
@@ -85,14 +85,10 @@ def tetris_gymnasium_games() -> Iterator[Course]:
 
 
 def jitted(figure: str, start: Callable[[], Any], one: Any, inputs: Any, of_each: int) -> Iterator[Course]:
-    """Yield courses of a step of JAX, jitted step by step and as a scan over all inputs.
+    """Yield courses of a step of JAX, jitted step by step and as a scan over the inputs of `SCAN` steps.
 
-    Args:
-        figure: Its name, with {way}.
-        start: Returns the carry at the beginning.
-        one: Maps a carry and an input to a carry and what is dropped.
-        inputs: Stacked inputs of `SCAN` steps.
-        of_each: What a step counts.
+    The figure has {way}; ``one`` maps a carry and an input to a carry and what is dropped; a step counts as
+    ``of_each``.
     """
     jax: Any = importlib.import_module("jax")
     once = jax.jit(lambda carry, one_input: one(carry, one_input)[0])

@@ -37,17 +37,11 @@ _SMI_FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "po
 
 
 class Measured(NamedTuple):
-    """What a measurement returns.
+    """What a measurement returns."""
 
-    Attributes:
-        figures: Numbers by name.
-        data: The details, as plain values. ``ranges`` has least and most of figures.
-        series: Records by the end of their file's name: those of ``-seed1`` go to ``NAME-seed1.jsonl``.
-    """
-
-    figures: Mapping[str, float]
-    data: Mapping[str, Any]
-    series: Mapping[str, Iterable[Mapping[str, Any]]] = {}
+    figures: Mapping[str, float]  # numbers by name
+    data: Mapping[str, Any]  # details, as plain values; "ranges" has least and most of figures
+    series: Mapping[str, Iterable[Mapping[str, Any]]] = {}  # records by the end of their file's name
 
 
 def write_result(path: Path, found: Measured, device: str) -> None:
@@ -85,8 +79,7 @@ def commit() -> tuple[str | None, bool]:
 
     Without git the variable `COMMIT` tells it, with a ``+`` where files differ; None where nobody does.
     """
-    told = os.environ.get(COMMIT)
-    if told:
+    if told := os.environ.get(COMMIT):
         return told.rstrip("+"), told.endswith("+")
     try:
         changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")

@@ -34,9 +34,7 @@ class Course(NamedTuple):
 def measure_courses(courses: Sequence[Course], repeats: int, seconds: float, **data: Any) -> Measured:
     """Measure all of them, interleaved: what disturbs the machine for a moment then hits none alone.
 
-    Returns:
-        By figure the median; in the details the least and most, and placements in a second of the processor
-        time of all threads.
+    Figures are medians; the details have ranges, and placements per second of all threads' processor time.
     """
     steps = [_steps(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}

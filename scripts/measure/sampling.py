@@ -169,10 +169,9 @@ def on_gpu() -> Measured:
     article = [measure_article(dim) for dim in ARTICLE]
     large = [each for each in map(measure_large, LARGE) if each is not None]
     figures: dict[str, float] = {}
+    clocks, overs = {"latency": "", "event": "_busy", "graph": "_graph"}, ("compile", "eager")
     for over, (clock, suffix), of in itertools.product(
-        ("compile", "eager"),
-        (("latency", ""), ("event", "_busy"), ("graph", "_graph")),
-        ("ours", "rows", "unseeded", "fill"),
+        overs, clocks.items(), ("ours", "rows", "unseeded", "fill")
     ):
         ratios, infix = speedups(article, clock, over, of), "" if of == "ours" else f"{of}."
         figures[f"sampling.article.{infix}mean_speedup_over_{over}{suffix}"] = statistics.fmean(ratios)

@@ -104,9 +104,9 @@ def run_tool(tool: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
         named = [(name, Path(folder, f"{i}.log")) for i, (name, _) in enumerate(tests.most_common())]
         found = list(pool.map(lambda each: run_file(tool, each[1], each[0]), named))
-    totals = {key: sum(each[key] for each in found) for key in ("errors", "elsewhere", "passed", "failed")}
-    texts = {key: [text for each in found for text in each[key]] for key in ("records", "failures")}
-    return {"tool": tool, **totals, **texts}
+    kinds: dict[str, Any] = {**dict.fromkeys(("errors", "elsewhere", "passed", "failed"), 0)}
+    kinds |= {"records": [], "failures": []}
+    return {"tool": tool, **{kind: sum((each[kind] for each in found), none) for kind, none in kinds.items()}}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

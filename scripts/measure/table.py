@@ -31,21 +31,13 @@ CPU, GPU, BOTH, ALL = ("cpu",), ("cuda",), ("cpu", "cuda"), ("cpu", "cuda", "pyt
 
 
 class Measurement(NamedTuple):
-    """A row of the table.
+    """A row of the table."""
 
-    Attributes:
-        name: Of the measurement and its result file.
-        module: The module of this package that measures.
-        devices: On which it can be measured.
-        timeout_s: The most seconds it may take; None: it is not made with all others.
-        words: Arguments that the name stands for.
-    """
-
-    name: str
-    module: str
-    devices: tuple[str, ...] = BOTH
-    timeout_s: float | None = 3600.0
-    words: str = ""
+    name: str  # of the measurement and its result file
+    module: str  # of this package, that measures
+    devices: tuple[str, ...] = BOTH  # on which it can be measured
+    timeout_s: float | None = 3600.0  # the most it may take; None: it is not made with all others
+    words: str = ""  # arguments that the name stands for
 
 
 SEARCHES = tuple(f"noisy_ce_{x}_{board}" for board in ("10x10", "10x20") for x in ("bertsekas", "bcts"))
@@ -70,7 +62,6 @@ _TABLE = (
     Measurement("published", "reproduce", BOTH, 3600.0, "published"),
     *(Measurement(x, "reproduce", GPU if x.endswith("x20") else CPU, 3600.0, x) for x in SEARCHES),
     Measurement("peers", "peers", CPU, None),
-    Measurement("mdptetris", "mdptetris", CPU, None),
     Measurement("sanitizers", "sanitizers", GPU, None),
     *(Measurement(tool, "sanitizers", GPU, 3600.0, tool) for tool in ("tests", *TOOLS)),
 )
@@ -130,11 +121,6 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),
         "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
-    },
-    "mdptetris": {
-        "folder": {"type": Path, "metavar": "FOLDER", "help": "a built copy of MDPTetris"},
-        "--games": _number(100, "of theirs in a round"),
-        "--rounds": _number(7, "of both"),
     },
 }
 """The arguments of each module, as `argparse` takes them."""
@@ -199,12 +185,12 @@ def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
 
 def _table_of(figures: Mapping[str, float], ranges: Mapping[str, Sequence[float]]) -> str:
     """Return the figures as a table, with least and most where they are medians of several measurements."""
-    columns = 4 if ranges.keys() & figures.keys() else 2
-    rows = []
-    for name, value in figures.items():
-        values = [f"{x:,.0f}" if x >= 1000 else f"{x:.4g}" for x in (value, *ranges.get(name, ()))]
-        rows.append([name, *values, "", ""][:columns])
-    return table(["figure", "value", "least", "most"][:columns], rows)
+    rows = [
+        [name, *(f"{x:,.0f}" if x >= 1000 else f"{x:.4g}" for x in (value, *ranges.get(name, ())))]
+        for name, value in figures.items()
+    ]
+    most = max(map(len, rows))
+    return table(["figure", "value", "least", "most"][:most], [[*row, "", ""][:most] for row in rows])
 
 
 def record(argv: Sequence[str]) -> int:

@@ -46,8 +46,7 @@ def build_engines(features: Iterable[tuple[str, int]], ways: Iterable[Way] = ((1
 
 def environment() -> dict[str, str]:
     """Return the environment for a process of this checkout."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path}
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
 def python(*arguments: object) -> str:

@@ -10,12 +10,10 @@ from types import ModuleType
 
 from pages.wording import markdown
 
+_OPERATORS = ("cem_update", "normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
 PACKAGES = (
     *("cem", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver", "kernels"),
-    *(
-        f"kernels.{name}"
-        for name in ("cem_update", "normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
-    ),
+    *(f"kernels.{name}" for name in _OPERATORS),
 )
 
 
@@ -33,11 +31,7 @@ def _section(package: str) -> str:
 
 
 def summary(module: ModuleType, name: str) -> str:
-    """Return the first line of the docstring of a public name.
-
-    Raises:
-        ValueError: If it has none.
-    """
+    """Return the first line of the docstring of a public name; ValueError where it has none."""
     thing = getattr(module, name)
     line = _first_line(thing.__doc__ if _kind(thing) != "value" else _documentation(module, name))
     if not line:

@@ -47,8 +47,7 @@ def bbob() -> str:
     """Return the share of targets that each search reaches on BBOB."""
 
     def label(item: tuple[str, Any]) -> str:
-        ours = item[0].startswith("cem") and "_" not in item[0]
-        return f"**{item[1]['label']}**" if ours else str(item[1]["label"])
+        return f"**{item[1]['label']}**" if item[0] == "cem" else str(item[1]["label"])
 
     def share(item: tuple[str, Any], dim: str) -> str:
         told = item[1].get(dim)

@@ -65,9 +65,8 @@ def draw_sampling(result: Result, picture: Path) -> None:
     above[0].set_ylabel("time of a call [us, log scale]")
     below[0].set_ylabel("speed-up of sample_normal [times]")
     below[1].legend(fontsize="small", loc="lower right")
-    figure.legend(
-        *above[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small"
-    )
+    handles = above[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=5, fontsize="small")
     size = f"{result.data['samples']:,} samples, float32, {result.hardware}"
     figure.suptitle(size, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, picture)

@@ -89,14 +89,9 @@ def crossed(
     cell: Callable[[Any, Any], str | None],
     *results: Result,
 ) -> str:
-    """Return a table of what ``cell`` says of a row and a column; a row without anything is left out.
+    """Return a table of what ``cell`` says of a row and a column, None where nothing is known.
 
-    Args:
-        corner: What stands above the rows' labels.
-        header: The columns and their headers.
-        labels: The rows and their labels.
-        cell: Called with the key of a row and that of a column; None: nothing is known.
-        results: Where it comes from.
+    The header has the columns by key, the labels the rows; a row without anything is left out.
     """
     rows = {row: [cell(row, column) for column in header] for row in labels}
     told = [[labels[row], *(each or "-" for each in cells)] for row, cells in rows.items() if any(cells)]

@@ -23,10 +23,8 @@ def _on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[st
 def scores() -> str:
     """Return the learned controller of the median run beside the published ones."""
     result = load(f"{_PROCESSOR}/training")
-    by_score = sorted(
-        result.data["runs"], key=lambda run: _on_board(run, "learned", "10x20")["lines_per_game"]
-    )
-    run = by_score[len(by_score) // 2]
+    runs = result.data["runs"]
+    run = sorted(runs, key=lambda x: _on_board(x, "learned", "10x20")["lines_per_game"])[len(runs) // 2]
     labels = {"learned": f"**learned** ({len(run['weights'])} features)", "bcts": "bcts", "dt20": "dt20"}
     rows = []
     for name, label in labels.items():
@@ -85,11 +83,9 @@ def lookahead_claim() -> str:
     """Return in a sentence what looking ahead is worth to the controller that ships."""
     results, other = load_all("lookahead"), load("h100/next_piece")
     (played,) = (x for each in results for x in each.data["measurements"] if x["controller"] == "best.ahead")
-    estimated = next(
-        each
-        for each in other.data["estimates"]
-        if (each["controller"], each["board"], each["lookahead"]) == ("best", "10x20", True)
-    )
+    of = ("controller", "board", "lookahead")
+    wanted = ("best", "10x20", True)
+    (estimated,) = (x for x in other.data["estimates"] if tuple(x[name] for name in of) == wanted)
     ended = f"{played['games']} {'game' if played['games'] == 1 else 'games'}"
     words = (
         "With `--lookahead` it thinks of the seven pieces that may come next, which the published "

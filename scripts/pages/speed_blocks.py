@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +11,7 @@ from measure.sampling import LABELS, median, speedups
 from measure.table import TOOLS
 
 from pages.result_files import Cell, Result, columns, crossed, figures, load, load_all, with_provenance
-from pages.wording import count, digits, markdown, score
+from pages.wording import count, digits, markdown
 
 _CPU, _GPU = "epyc-2core", "h200"
 _CLOCKS = ("latency", "graph", "host")
@@ -74,14 +74,14 @@ def sampling_summary() -> str:
     result = load(f"{_GPU}/sampling")
     article, of = result.data["article"], figures(result, "sampling.")
     times = {name: f"{value:.2f}" for name, value in figures(result, "sampling.article.").items()}
+    hosts = [digits(of[name]) for name in ("host_us", "compile.host_us", "eager.host_us")]
     words = (
         f"Over d = {article[0]['dim']} to {article[-1]['dim']:,} `sample_normal` is "
         f"{times['mean_speedup_over_compile']} times as fast as `torch.compile` on average, never less than "
         f"{times['min_speedup_over_compile']} (`fill_`: {times['fill.mean_speedup_over_compile']}). Inside "
         f"CUDA graphs it is {times['mean_speedup_over_compile_graph']} times as fast, as (N, d) "
         f"{fmean(speedups(article, 'graph', 'compile', 'rows')):.2f}. A call keeps the host busy for "
-        f"{digits(of['host_us'])} us, `torch.compile`'s for {digits(of['compile.host_us'])} us, the eager "
-        f"one for {digits(of['eager.host_us'])} us."
+        f"{hosts[0]} us, `torch.compile`'s for {hosts[1]} us, the eager one for {hosts[2]} us."
     )
     return with_provenance(words, result)
 
@@ -90,13 +90,19 @@ def sampling_range() -> str:
     """Return the article's range as a table, a size a column, the clocks in a cell."""
     result = load(f"{_GPU}/sampling")
     sizes = [size for size in result.data["article"] if size["dim"] in _SHOWN]
-    return _times(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE, _CLOCKS)
+    return _by_size(
+        *(result, "us: " + " / ".join(_CLOCKS), sizes, _RANGE),
+        lambda size, name: " / ".join(digits(median(size, clock, name)) for clock in _CLOCKS),
+    )
 
 
 def sampling_cpu() -> str:
     """Return the sizes of a processor as a table: microseconds."""
     result = load(f"{_CPU}/sampling")
-    return _times(result, "us", result.data["sizes"], result.data["sizes"][0]["wall"], ("wall",))
+    sizes = result.data["sizes"]
+    return _by_size(
+        result, "us", sizes, sizes[0]["wall"], lambda size, name: digits(median(size, "wall", name))
+    )
 
 
 def sampling_large() -> str:
@@ -104,25 +110,19 @@ def sampling_large() -> str:
     result = load(f"{_GPU}/sampling")
     sizes = result.data["large"]
 
-    def cell(name: str, size: int) -> str:
-        own, floor = median(sizes[size], "event", name), median(sizes[size], "event", "fill")
-        return f"{sizes[size]['bytes'] / own / 1e3:,.0f} ({floor / own:.0%})"
+    def cell(size: Any, name: str) -> str:
+        own, floor = median(size, "event", name), median(size, "event", "fill")
+        return f"{size['bytes'] / own / 1e3:,.0f} ({floor / own:.0%})"
 
-    labels = {name: LABELS[name] for name in sizes[0]["event"]}
-    return crossed("GB/s written (share of fill_)", _dimensions(sizes), labels, cell, result)
+    return _by_size(result, "GB/s written (share of fill_)", sizes, sizes[0]["event"], cell)
 
 
-def _times(
-    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], clocks: Sequence[str]
+def _by_size(
+    result: Result, title: str, sizes: Sequence[Any], methods: Iterable[str], cell: Callable[[Any, str], str]
 ) -> str:
-    def cell(name: str, size: int) -> str:
-        return " / ".join(digits(median(sizes[size], clock, name)) for clock in clocks)
-
-    return crossed(title, _dimensions(sizes), {name: LABELS[name] for name in methods}, cell, result)
-
-
-def _dimensions(sizes: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    return {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
+    header = {place: f"d = {size['dim']:,}" for place, size in enumerate(sizes)}
+    labels = {name: LABELS[name] for name in methods}
+    return crossed(title, header, labels, lambda name, place: cell(sizes[place], name), result)
 
 
 def elementwise(machine: str) -> str:
@@ -180,19 +180,6 @@ def speed_claim() -> str:
         f"One {gpu.hardware} makes {count(gpu.figures[f'rollout.cuda.dt.{_PER_SECOND}'])}."
     )
     return with_provenance(words, cpu, gpu, peer)
-
-
-def mdptetris() -> str:
-    """Return the C++ engine beside MDPTetris, played in one run on one machine."""
-    result = load_all("mdptetris")[0]
-    rows = []
-    for name, label, side in (("mdptetris", "MDPTetris", ""), ("ours", "C++ engine", "ours.")):
-        middle = count(result.figures[f"mdptetris.{side}bcts.10x10.decisions_per_second_per_core"])
-        rows.append([label, middle, _range(result, name), score(result.data["scores"][name])])
-    header = ["bcts on 10x10, one core", "decisions/s, median", "range", "lines a game (95 % interval)"]
-    factor = result.figures["mdptetris.speedup"]
-    words = f"The C++ engine makes {factor:.0f} times as many decisions a second."
-    return with_provenance(f"{markdown(header, rows)}\n\n{words}", result)
 
 
 def peers() -> str:

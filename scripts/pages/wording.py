@@ -46,8 +46,4 @@ def score(measurement: Mapping[str, Any]) -> str:
 def ratio(value: Mapping[str, Any]) -> str:
     """Return a ratio of two scores with its 95 % interval in brackets."""
     low, high = value["ci95"]
-    if high is None:
-        return f"> {low:.3g}"
-    if value["value"] is None:
-        return f"< {high:.3g}"
     return f"{value['value']:.3g} ({low:.3g}-{high:.3g})"

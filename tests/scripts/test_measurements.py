@@ -37,7 +37,6 @@ WORDS: dict[str, str] = {
     "optimizers": "--searches cem cem_full_restarts --dims 2 --instances 1 2",
     "scores": "dt20 --boards 6x6 --decisions 640 --pieces bag",
     "reproduce": "published --quick",
-    "mdptetris": "{folder} --rounds 1 --games 3",
 }
 """Arguments of measurements."""
 
@@ -62,26 +61,19 @@ TINY: dict[str, dict[str, Any]] = {
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((8, 2),)},
-    "mdptetris": {"STREAMS": 2, "WARM_UP": 10},
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The sizes are tiny, nothing is compiled by torch, and there is a peer that scores 3 lines a game."""
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes are tiny, and nothing is compiled by torch."""
     for name, constants in TINY.items():
         module = importlib.import_module(f"measure.{name}")
         for constant, value in constants.items():
             monkeypatch.setattr(module, constant, value)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     monkeypatch.setenv(provenance.COMMIT, "0" * 40 + "+")
-    for name, text in {"src/mdptetris_play_games": "#!/bin/sh\necho 3 3 3 | cut -c -$((2 * $2))\n"}.items():
-        (tmp_path / "src").mkdir()
-        (tmp_path / "data").mkdir()
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "src" / "Makefile").write_text("CFLAGS = -O3\n")
 
 
 def check(script: Script, folder: Path, name: str, device: str) -> None:
@@ -91,7 +83,7 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
     except CompilerMissingError as error:
         pytest.skip(str(error))
     row, file, threads = MEASUREMENTS[name], folder / f"{name}.json", torch.get_num_threads()
-    words = WORDS.get(name, "").format(folder=folder).split()
+    words = WORDS.get(name, "").split()
     words += ["--device", device] if len(row.devices) > 1 and "--device" not in words else []
     ended = script("measure.__main__", name, *words, "--json", file)
     torch.set_num_threads(threads)
