@@ -3,7 +3,7 @@
 python scripts/benchmark_env.py --num-envs 1024
 """
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.cli import LENGTH, measurement

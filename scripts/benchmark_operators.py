@@ -6,7 +6,7 @@ LLTM is measured as the tutorial "Custom C++ and CUDA Extensions" does it: the f
 pass from the sum of both results, are timed by themselves, each from its call until the device is done.
 """
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.cli import measurement

@@ -3,7 +3,7 @@
 python scripts/benchmark_sampling.py --json sampling.json
 """
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.cli import measurement

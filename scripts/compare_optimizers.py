@@ -8,7 +8,7 @@ behaviour: fitness that fails, is flat or integer, bounds, and resumption. Peers
 left out: pip install cma cmaes evotorch
 """
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.cli import choice, measurement

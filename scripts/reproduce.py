@@ -7,7 +7,7 @@ Published controllers play by the published rule: on a GPU to 0.5 % and 5 % (95 
 on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are for a GPU.
 """
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.cli import choice, measurement

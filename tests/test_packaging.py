@@ -18,7 +18,7 @@ import pytest
 import cem
 import kernels
 import tetris
-from kernels.toolchain import MINIMUM_TORCH
+from kernels.build.toolchain import MINIMUM_TORCH
 
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("cem", "tetris", "kernels")

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from kernels import CompilerMissingError
-from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
-from kernels.names import unknown_name
-from kernels.toolchain import find_compiler
+from kernels.build.cuda import CUDA_TORCH_REMEDY, find_nvcc
+from kernels.support.names import unknown_name
+from kernels.build.toolchain import find_compiler
 
 NATIVE = ("cpu", "cuda")
 """The engines in C++ and CUDA."""

@@ -14,7 +14,7 @@ import numpy as np
 
 import kernels
 from kernels.build import HEADER_SUFFIXES
-from kernels.files import read_bytes
+from kernels.support.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
 from tetris.features import AfterState, Feature

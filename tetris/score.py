@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 
 ESTIMATOR = "lines / games ended, exact Poisson interval (Garwood 1936)"
 

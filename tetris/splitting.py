@@ -33,7 +33,7 @@ from typing import TypeVar
 import numpy.typing as npt
 import torch
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris import native
 from tetris.rollouts import Rollout
 from tetris.rules import Rules, check_rules

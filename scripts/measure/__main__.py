@@ -7,10 +7,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from kernels.names import unknown_name
+    from kernels.support.names import unknown_name
     from tetris.commands.command_line import fail, run
 
 MODULES = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels import BuildError
-from kernels.files import check_writable
+from kernels.support.files import check_writable
 from tetris.commands.arguments import add_device
 from tetris.commands.command_line import (
     Parser,
@@ -84,7 +84,7 @@ def measurement(
             if devices == ("cuda",):
                 check_gpu("what is measured", "a machine with one")
             device = devices[0] if len(devices) == 1 else choose_device(arguments.device)
-        from kernels import ranks
+        from kernels.support import ranks
         from measure.provenance import title, write_result  # with torch, as what measures
 
         run = measure if callable(measure) else importlib.import_module(f"measure.{measure}").measure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernels import BuildError
-from kernels.ahead import build_together
+from kernels.build.ahead import build_together
 from tetris import feature_names, native, resolve
 
 GOOD = {

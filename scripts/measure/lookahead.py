@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernels.files import write_text
+from kernels.support.files import write_text
 from measure.cli import KEEP, measurement
 from measure.engines import build_engines
 from measure.played import played

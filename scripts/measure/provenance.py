@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from kernels.files import write_text
+from kernels.support.files import write_text
 from tetris.versions import versions
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels.files import write_text
+from kernels.support.files import write_text
 from measure.cli import KEEP, Unfinished, choice, measurement
 from measure.engines import build_engines
 from measure.processes import evaluate, flags, least_lines, metrics, python

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.toolchain import find_compiler
+from kernels.build.toolchain import find_compiler
 from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
 from measure.processes import least_lines
 from measure.provenance import Measured

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.cli import STOP_AFTER, UNFINISHED

@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from kernels import ranks
+from kernels.support import ranks
 from measure.cli import Options, measurement
 from measure.processes import python
 from measure.provenance import Measured

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.files import write_text
+from kernels.support.files import write_text
 from measure.cli import KEEP, Unfinished, measurement
 from measure.processes import flags, learned, start
 from measure.provenance import Measured

@@ -18,12 +18,12 @@ from cogapp import Cog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.provenance import ROOT
 
-    from kernels.files import write_text
+    from kernels.support.files import write_text
     from pages import (
         api_blocks,
         kills_blocks,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cem import CrossEntropyMethod
-from kernels.files import write_bytes
+from kernels.support.files import write_bytes
 from tetris.report.figures import COLORS, new_figure
 
 _MEAN, _STD, _POPULATION, _SEED = (-1.5, 2.2), 0.3, 60, 1

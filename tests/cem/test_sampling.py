@@ -123,7 +123,7 @@ def test_auto_is_settled_from_the_start():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_backend_cpu_draws_by_the_operator(dtype):
-    from kernels.normal import sample_normal
+    from kernels.ops.normal import sample_normal
 
     search = cpu_search("cpu", dtype=dtype)
     expected = sample_normal(search.mean, search.std, 20, seed=1, generation=0, dim_first=False)
@@ -158,7 +158,7 @@ def without_operators(monkeypatch):
         def refuse(extensions):
             raise error
 
-        monkeypatch.setattr("kernels.ahead.build_missing", refuse)
+        monkeypatch.setattr("kernels.build.ahead.build_missing", refuse)
         monkeypatch.setattr(cem.sampling, "_prepared", set())
 
     return fail

@@ -39,7 +39,7 @@ def test_auto_takes_it():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_candidates_are_the_operators(dtype):
-    from kernels.normal import sample_normal
+    from kernels.ops.normal import sample_normal
 
     search = optimizer(seed=7, dtype=dtype)
     expected = sample_normal(search.mean, search.std, 100, seed=7, generation=0, dim_first=False)

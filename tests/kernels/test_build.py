@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import kernels.build
-from kernels import BuildError, CompilerMissingError, Extension, cache
-from kernels.cuda import Nvcc
-from kernels.toolchain import find_compiler
+from kernels import BuildError, CompilerMissingError, Extension
+from kernels.build import cache
+from kernels.build.cuda import Nvcc
+from kernels.build.toolchain import find_compiler
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]

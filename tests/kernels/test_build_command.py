@@ -16,13 +16,14 @@ import pytest
 import torch
 
 import kernels
-from kernels import ahead, library
+from kernels.build import ahead
+from kernels.ops import library
 from kernels.__main__ import main
 
 PROJECT = Path(kernels.__file__).parents[1]
 ADD = """
 import torch
-from kernels.vector_add import vector_add
+from kernels.ops.vector_add import vector_add
 print(vector_add(torch.ones(2), torch.ones(2)).tolist())
 """
 cpu_build = pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")

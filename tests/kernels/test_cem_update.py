@@ -14,7 +14,7 @@ from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.cem_update import cem_update, cem_update_reference
+from kernels.ops.cem_update import cem_update, cem_update_reference
 
 NAN, INF = math.nan, math.inf
 FITNESS = [

@@ -14,8 +14,8 @@ from torch import Tensor
 
 import kernels
 from kernels import Extension
-from kernels.cem_update import cem_update
-from kernels.cem_update.reference import VARIANCES
+from kernels.ops.cem_update import cem_update
+from kernels.ops.cem_update.reference import VARIANCES
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import kernels
-import kernels.cuda
+import kernels.build.cuda
 from kernels import BuildError, CompilerMissingError, Extension, compile_check
-from kernels.cuda import (
+from kernels.build.cuda import (
     Nvcc,
     architectures,
     capabilities,
@@ -42,7 +42,7 @@ def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
     """Writes programs that answer like nvcc, on a machine that has none."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    monkeypatch.setattr(kernels.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
+    monkeypatch.setattr(kernels.build.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
 
     def write(path: Path, version: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import pytest
 
 import kernels
 from kernels import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.build.cuda import find_nvcc, known_architectures
 
 FOLDER = Path(kernels.__file__).parent
 SOURCES = sorted(FOLDER.rglob("*.cu"))

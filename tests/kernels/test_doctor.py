@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import Extension, doctor
+from kernels import Extension
+from kernels.build import doctor
 from kernels.__main__ import main
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")

@@ -11,9 +11,9 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.elementwise_mult import elementwise_mult
-from kernels.sigmoid import sigmoid
-from kernels.vector_add import vector_add
+from kernels.ops.elementwise_mult import elementwise_mult
+from kernels.ops.sigmoid import sigmoid
+from kernels.ops.vector_add import vector_add
 
 OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] = {
     "sigmoid": (sigmoid, torch.sigmoid, 1),

@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import kernels.build
-import kernels.cuda
-from kernels import BuildError, CompilerMissingError, library
-from kernels.library import Library, extension, operators
-from kernels.toolchain import find_torch
+import kernels.build.cuda
+from kernels import BuildError, CompilerMissingError
+from kernels.ops import library
+from kernels.ops.library import Library, extension, operators
+from kernels.build.toolchain import find_torch
 
 PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
 EMPTY = "// loads in a moment: no header, no operator\n"
@@ -117,7 +118,7 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     here = dataclasses.replace(find_torch(), cuda="13.0")
     monkeypatch.setattr(kernels.build, "find_torch", lambda: here)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(kernels.cuda, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(kernels.build.cuda, "_candidates", lambda: iter(()))
 
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)

@@ -12,7 +12,7 @@ from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from kernels.normal import sample_normal, sample_normal_reference
+from kernels.ops.normal import sample_normal, sample_normal_reference
 
 OPTIONS: list[dict[str, Any]] = [
     {},

@@ -10,7 +10,7 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.normal import sample_normal, sample_normal_rows
+from kernels.ops.normal import sample_normal, sample_normal_rows
 
 SEEDS = [1, -1, 2**62 + 5, -(2**63), 7, 0]  # of six problems; negative ones are seeds above 2^63 - 1
 

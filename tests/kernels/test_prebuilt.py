@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import kernels.build
-from kernels import BuildError, CompilerMissingError, Extension, cache
-from kernels.cuda import Nvcc
-from kernels.prebuilt import runs
-from kernels.toolchain import find_torch
+from kernels import BuildError, CompilerMissingError, Extension
+from kernels.build import cache
+from kernels.build.cuda import Nvcc
+from kernels.build.prebuilt import runs
+from kernels.build.toolchain import find_torch
 
 Write = Callable[..., Extension]
 Put = Callable[..., Path]

@@ -1,6 +1,6 @@
 """The Numba kernels: on the GPU where there is one, else in Numba's simulator.
 
-``kernels.check`` compares them with the references; here is what its samples do not show.
+``kernels.ops.check`` compares them with the references; here is what its samples do not show.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from kernels import check
+from kernels.ops import check
 
 OPERATORS = check.operators()
 

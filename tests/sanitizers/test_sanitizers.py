@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernels.build import CompilerMissingError
-from kernels.toolchain import find_compiler
+from kernels.build.toolchain import find_compiler
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -9,7 +9,7 @@ import pytest
 import kernels
 import tetris
 from kernels.build import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.build.cuda import find_nvcc, known_architectures
 from tetris.feature_sets import feature_names
 from tetris.native import feature_list
 

@@ -10,8 +10,8 @@ import pytest
 import kernels
 import tetris
 from kernels.build import CompilerMissingError
-from kernels.compile import CXX_FLAGS
-from kernels.toolchain import find_compiler
+from kernels.build.compile import CXX_FLAGS
+from kernels.build.toolchain import find_compiler
 from tetris.feature_sets import feature_names, surface_features
 from tetris.native import feature_list
 

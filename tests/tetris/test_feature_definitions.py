@@ -10,7 +10,7 @@ import pytest
 import kernels
 import tetris
 from kernels.build import CompilerMissingError
-from kernels.toolchain import find_compiler
+from kernels.build.toolchain import find_compiler
 from tetris import Rollout, Rules
 from tetris.features import FEATURES, AfterState
 from tetris.native import feature_list

@@ -15,7 +15,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kernels.build import CompilerMissingError, Extension, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.build.cuda import find_nvcc, known_architectures
 from tetris import Rules, feature, feature_header
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv, native
 from tetris.feature_sets import feature_names

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels import ranks
+from kernels.support import ranks
 from tetris import LinearController, Rules, Score
 from tetris.progress import progress
 from tetris.rollouts import Rollout
@@ -167,7 +167,7 @@ def measure(
     """Play parallel streams of games and count.
 
     The result is a pure function of the arguments, the same on every device, unless the limit is in seconds.
-    Ranks play their share of the streams each; see `kernels.ranks`.
+    Ranks play their share of the streams each; see `kernels.support.ranks`.
 
     Args:
         controller: The controller.

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris.devices import NATIVE, check_gpu
 from tetris.rules import Rules, check_rules
 from tetris.solver.native import operators

@@ -7,7 +7,7 @@ from measure import engines
 from measure.engines import GOOD, build_engines, good_weights
 
 from kernels import BuildError
-from kernels.ahead import Built
+from kernels.build.ahead import Built
 from kernels.build import Extension
 from tetris import Rules, feature_names, native, rollout
 

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 import tetris.__main__
-from kernels import BuildError, CompilerMissingError, ranks
+from kernels import BuildError, CompilerMissingError
+from kernels.support import ranks
 from tetris import devices
 from tetris.commands import command_line, evaluate
 from tetris.feature_sets import feature_label
