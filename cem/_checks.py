@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-
 from kernels.build.cuda import CUDA_TORCH_REMEDY
+from torch import Tensor
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 REAL = (

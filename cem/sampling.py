@@ -167,6 +167,7 @@ def _prepare(device: torch.device) -> None:
     if device in _prepared:
         return
     from kernels.build.ahead import build_missing
+
     from kernels.ops.library import extension
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)

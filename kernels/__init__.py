@@ -1,4 +1,4 @@
-"""PyTorch operators in C++ and CUDA, and the loader that builds them on first use.
+"""PyTorch operators in C++ and CUDA (`ops`), the loader that builds them on first use (`build`), `support`.
 
 The names below are imported when they are first used.
 """

@@ -13,9 +13,9 @@ with one_line_interrupts():
     import argparse
 
     from kernels.build import doctor
+    from kernels.build.toolchain import BuildError
     from kernels.support.files import discard_stdout, open_closed_streams
     from kernels.support.names import unknown_name
-    from kernels.build.toolchain import BuildError
 
 _COMMANDS = ("doctor", "build", "check")
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from kernels import CompilerMissingError
 from kernels.build.cuda import CUDA_TORCH_REMEDY, find_nvcc
-from kernels.support.names import unknown_name
 from kernels.build.toolchain import find_compiler
+
+from kernels import CompilerMissingError
+from kernels.support.names import unknown_name
 
 NATIVE = ("cpu", "cuda")
 """The engines in C++ and CUDA."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from kernels.build.extension import HEADER_SUFFIXES
 
-import kernels
-from kernels.build import HEADER_SUFFIXES
+import kernels.ops
 from kernels.support.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
@@ -23,7 +23,7 @@ from tetris.printable import printable
 MOST_BYTES = 1 << 20
 """The most bytes of a header."""
 
-INCLUDES = (Path(__file__).parent / "engine", Path(kernels.__file__).parent)
+INCLUDES = (Path(__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 """The folders of the headers of engine and operators."""
 
 _ENVS = Path(__file__).parent / "envs"

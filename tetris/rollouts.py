@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.support.checks import check_flags, check_integer
 from kernels.ops.philox import signed64
+from kernels.support.checks import check_flags, check_integer
 from tetris import native
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names

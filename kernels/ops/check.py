@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from kernels.build.doctor import DEVICES
+from kernels.build.toolchain import BuildError, CompilerMissingError
 from kernels.ops.library import operators
 from kernels.support.names import unknown_name
-from kernels.build.toolchain import BuildError, CompilerMissingError
 
 Tensors = tuple[Tensor, ...]
 
@@ -47,7 +47,7 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class Case:
-    """What the walk has to know of one operator. ``kernels.<op>.check.CASE`` holds it.
+    """What the walk has to know of one operator. ``CASES`` in the ``check.py`` of its folder has it by name.
 
     Attributes:
         reference: the formula in plain PyTorch: tensors to a tensor or a tuple of them.
@@ -164,14 +164,18 @@ def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
     """
     if device not in DEVICES:
         raise unknown_name("device", device, DEVICES)
+    known = {
+        name: (case, folder)
+        for folder in operators()
+        for name, case in importlib.import_module(f"kernels.ops.{folder}.check").CASES.items()
+    }
     for name in names:
-        if name not in operators():
-            raise unknown_name("operator", name, operators())
+        if name not in known:
+            raise unknown_name("operator", name, sorted(known))
     outcomes = []
-    for name in names or operators():
-        case: Case = importlib.import_module(f"kernels.{name}.check").CASE
-        prototype = f"kernels.{name}.prototype"
-        outcomes += walk(name, case, prototype, device)
+    for name in names or sorted(known):
+        case, folder = known[name]
+        outcomes += walk(name, case, f"kernels.ops.{folder}.prototype", device)
     return Report(device, outcomes)
 
 
@@ -182,13 +186,13 @@ def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
         name: for the report.
         case: the operator.
         prototype: the module with ``forward(*inputs)`` and ``backward(*gradients, *inputs)`` in Numba, which
-            take and return NumPy arrays.
+            take and return NumPy arrays; of a folder with several operators ``NAME_forward`` and so on.
         device: as in ``run``.
     """
     questions: list[Callable[[], tuple[float | None, str]]] = [
         lambda: _reference(case),
         lambda: _gradcheck(case, case.reference, ["cpu"]),
-        lambda: _numba(case, prototype),
+        lambda: _numba(case, prototype, name),
         lambda: _operator(case, "cpu"),
         lambda: _operator(case, "cuda"),
         lambda: _gradcheck(case, case.operator, ["cpu", "cuda"] if outcomes[-1].result == OK else ["cpu"]),
@@ -263,21 +267,22 @@ def _operator(case: Case, device: str) -> tuple[float | None, str]:
     return max(errors), where
 
 
-def _numba(case: Case, module: str) -> tuple[float | None, str]:
+def _numba(case: Case, module: str, name: str) -> tuple[float | None, str]:
     """Compares the prototype's results and gradients with the reference's."""
     where = load_numba()
-    prototype = importlib.import_module(module)
+    found = vars(importlib.import_module(module))
+    forward, backward = (found.get(way) or found.get(f"{name}_{way}") for way in ("forward", "backward"))
     errors = []
     for dtype, tolerance in case.tolerance.items():
         expected = _evaluate(case.reference, case, case.small, dtype, "cpu")
         arrays = [tensor.detach().numpy() for tensor in _inputs(case, case.small, dtype, "cpu")]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
-            outputs = _tuple(prototype.forward(*arrays, **case.arguments))
+            outputs = _tuple(forward(*arrays, **case.arguments))
             gradients: Any = ()
             if case.gradients:
                 weights = _weights([torch.from_numpy(output) for output in outputs])
-                gradients = prototype.backward(*(w.numpy() for w in weights), *arrays, **case.arguments)
+                gradients = backward(*(w.numpy() for w in weights), *arrays, **case.arguments)
         actual = tuple(torch.from_numpy(array) for array in (*outputs, *_tuple(gradients)))
         errors.append(_compare(actual, expected, tolerance, _name(dtype)))
     return max(errors), where

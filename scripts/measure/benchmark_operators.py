@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from torch import Tensor
-
 from kernels.ops.elementwise_mult import elementwise_mult
-from kernels.ops.lltm import LLTM, lltm_reference
 from kernels.ops.sigmoid import sigmoid
 from kernels.ops.vector_add import vector_add
+from torch import Tensor
+
+from kernels.ops.lltm import LLTM, lltm_reference
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of, wall_times
 

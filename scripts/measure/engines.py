@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels import BuildError
 from kernels.build.ahead import build_together
+
+from kernels import BuildError
 from tetris import feature_names, native, resolve
 
 GOOD = {

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from kernels.build.cuda import Nvcc
+from kernels.build.toolchain import find_compiler
 
 import kernels.build
 from kernels import BuildError, CompilerMissingError, Extension
 from kernels.build import cache
-from kernels.build.cuda import Nvcc
-from kernels.build.toolchain import find_compiler
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]

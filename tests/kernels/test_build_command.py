@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import kernels
+from kernels.__main__ import main
 from kernels.build import ahead
 from kernels.ops import library
-from kernels.__main__ import main
 
 PROJECT = Path(kernels.__file__).parents[1]
 ADD = """

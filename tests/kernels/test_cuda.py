@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import kernels.build.cuda
 import pytest
 import torch
-
-import kernels
-import kernels.build.cuda
-from kernels import BuildError, CompilerMissingError, Extension, compile_check
 from kernels.build.cuda import (
     Nvcc,
     architectures,
@@ -21,7 +18,10 @@ from kernels.build.cuda import (
     known_architectures,
 )
 
-FOLDER = Path(kernels.__file__).parent
+import kernels.ops
+from kernels import BuildError, CompilerMissingError, Extension, compile_check
+
+FOLDER = Path(kernels.ops.__file__).parent
 FakeNvcc = Callable[[Path, str], Path]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-import kernels
-from kernels import CompilerMissingError, compile_check
 from kernels.build.cuda import find_nvcc, known_architectures
 
-FOLDER = Path(kernels.__file__).parent
+import kernels.ops
+from kernels import CompilerMissingError, compile_check
+
+FOLDER = Path(kernels.ops.__file__).parent
 SOURCES = sorted(FOLDER.rglob("*.cu"))
 
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from kernels import Extension
-from kernels.build import doctor
 from kernels.__main__ import main
+from kernels.build import doctor
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 

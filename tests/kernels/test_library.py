@@ -9,15 +9,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import kernels.build.cuda
 import pytest
 import torch
+from kernels.build.toolchain import find_torch
 
 import kernels.build
-import kernels.build.cuda
 from kernels import BuildError, CompilerMissingError
 from kernels.ops import library
 from kernels.ops.library import Library, extension, operators
-from kernels.build.toolchain import find_torch
 
 PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
 EMPTY = "// loads in a moment: no header, no operator\n"

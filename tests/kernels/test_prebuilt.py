@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernels.build.cuda import Nvcc
+from kernels.build.prebuilt import runs
+from kernels.build.toolchain import find_torch
 
 import kernels.build
 from kernels import BuildError, CompilerMissingError, Extension
 from kernels.build import cache
-from kernels.build.cuda import Nvcc
-from kernels.build.prebuilt import runs
-from kernels.build.toolchain import find_torch
 
 Write = Callable[..., Extension]
 Put = Callable[..., Path]

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from kernels.ops.elementwise_mult import elementwise_mult
+from kernels.ops.sigmoid import sigmoid
+from kernels.ops.vector_add import vector_add
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacfwd, jvp, vmap
 
-from kernels.ops.elementwise_mult import elementwise_mult
 from kernels.ops.lltm import LLTM, lltm
 from kernels.ops.normal import sample_normal
-from kernels.ops.sigmoid import sigmoid
-from kernels.ops.vector_add import vector_add
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
 STD = torch.linspace(0.5, 2, 3, dtype=torch.float64)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kernels.build.cuda import find_nvcc, known_architectures
 
-import kernels
+import kernels.ops
 import tetris
 from kernels.build import CompilerMissingError, compile_check
-from kernels.build.cuda import find_nvcc, known_architectures
 from tetris.feature_sets import feature_names
 from tetris.native import feature_list
 
 ENGINE = Path(tetris.__file__).parent / "engine"
-FOLDERS = (ENGINE, Path(kernels.__file__).parent)
+FOLDERS = (ENGINE, Path(kernels.ops.__file__).parent)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-import kernels
+import kernels.ops
 import tetris
 from kernels.build import Extension
 from tetris.controller import published
@@ -48,7 +48,7 @@ def operators(request: pytest.FixtureRequest) -> Any:
     library = Extension(
         name=name,
         sources=(FOLDER / "engine_steps.cpp",),
-        include_dirs=(package / "engine", Path(kernels.__file__).parent),
+        include_dirs=(package / "engine", Path(kernels.ops.__file__).parent),
         defines=(
             ("TETRIS_FEATURES", feature_list(FEATURES)),
             ("TETRIS_LIBRARY", name),

@@ -6,17 +6,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-import kernels
-import tetris
-from kernels.build import CompilerMissingError
 from kernels.build.compile import CXX_FLAGS
 from kernels.build.toolchain import find_compiler
+
+import kernels.ops
+import tetris
+from kernels.build import CompilerMissingError
 from tetris.feature_sets import feature_names, surface_features
 from tetris.native import feature_list
 
 SOURCE = Path(__file__).parent / "engine_sanitized.cpp"
-FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent)
+FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all", "-O1")
 DT = feature_names("dt")
 OTHERS = (*(name for name in feature_names("dt_full") if name not in DT), "wells")

@@ -6,16 +6,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kernels.build.toolchain import find_compiler
 
-import kernels
+import kernels.ops
 import tetris
 from kernels.build import CompilerMissingError
-from kernels.build.toolchain import find_compiler
 from tetris import Rollout, Rules
 from tetris.features import FEATURES, AfterState
 from tetris.native import feature_list
 
-FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent)
+FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 SOURCE = """
 #include "decision.h"
 namespace tetris {{

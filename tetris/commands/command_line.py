@@ -158,7 +158,7 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, see `kernels.support.ranks`; all but the first are silent.
+    """Join the processes that ``torchrun`` started (`kernels.support.ranks`); all but the first are silent.
 
     Errors that they alone have are printed nevertheless, see `fail`. Where they cannot be reached, or the
     environment does not say how, the command ends in one line.

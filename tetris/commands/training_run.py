@@ -14,8 +14,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from kernels.support import ranks
 from kernels.build.ahead import build_missing
+
+from kernels.support import ranks
 from kernels.support.files import set_aside
 from kernels.support.ranks import RanksError
 from tetris import LinearController, feature_names, native

@@ -14,9 +14,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
-from kernels.ops.philox import signed64
 from tetris.envs import native, rendering
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count

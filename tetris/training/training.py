@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kernels.build.ahead import build_missing
 
 from cem import (
     Callback,
@@ -26,7 +27,6 @@ from cem import (
 from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.ops import library
-from kernels.build.ahead import build_missing
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines

@@ -33,12 +33,14 @@ def _inputs(generator: Generator, population: int, dimensions: int) -> tuple[Ten
     return fitness, candidates, torch.zeros(4, dimensions, dtype=torch.float64)
 
 
-CASE = Case(
-    reference=_first(cem_update_reference),
-    operator=_first(cem_update),
-    inputs=_inputs,
-    small=(10, 3),
-    large=(5000, 301),
-    arguments={"num_elites": 4},
-    gradients=False,
-)
+CASES = {
+    "cem_update": Case(
+        reference=_first(cem_update_reference),
+        operator=_first(cem_update),
+        inputs=_inputs,
+        small=(10, 3),
+        large=(5000, 301),
+        arguments={"num_elites": 4},
+        gradients=False,
+    )
+}

@@ -26,8 +26,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from kernels.ops.cem_update.reference import VARIANCES, cem_update_reference
-from kernels.support.checks import check_flags
 from kernels.ops.library import Library, is_transformed
+from kernels.support.checks import check_flags
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor]
 

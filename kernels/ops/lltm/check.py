@@ -18,4 +18,8 @@ def _inputs(generator: Generator, batch: int, inputs: int, states: int) -> tuple
 
 
 # The sizes for C++ and CUDA are those of the tutorial that the cell comes from.
-CASE = Case(reference=lltm_reference, operator=lltm, inputs=_inputs, small=(2, 3, 5), large=(16, 32, 128))
+CASES = {
+    "lltm": Case(
+        reference=lltm_reference, operator=lltm, inputs=_inputs, small=(2, 3, 5), large=(16, 32, 128)
+    )
+}

@@ -35,9 +35,7 @@ def _mapped(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> tupl
     """What vmap calls: the mapped dimension becomes one more dimension of the batch of problems."""
     operator = torch.ops.cem_tetris.sample_normal_no_grad.default
     mean, std, num_samples, seed, seeds, generation, generations, *rest = arguments
-    if any(
-        dim is not None for dim in in_dims[5:]
-    ):  # no call of the operator has them
+    if any(dim is not None for dim in in_dims[5:]):  # no call of the operator has them
         pairs = list(zip(arguments, in_dims, strict=True))
         calls = ([x if dim is None else x.select(dim, i) for x, dim in pairs] for i in range(info.batch_size))
         return torch.stack([operator(*call) for call in calls]), 0

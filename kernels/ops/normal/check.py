@@ -73,11 +73,13 @@ def _inputs(generator: Generator, dimensions: int) -> tuple[Tensor, Tensor]:
 
 # The numbers of samples and dimensions are no multiples of the kernels' tiles. Seed and generation use all of
 # their words.
-CASE = Case(
-    reference=_reference,
-    operator=sample_normal,
-    inputs=_inputs,
-    small=(5,),
-    large=(301,),
-    arguments={"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7},
-)
+CASES = {
+    "normal": Case(
+        reference=_reference,
+        operator=sample_normal,
+        inputs=_inputs,
+        small=(5,),
+        large=(301,),
+        arguments={"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7},
+    )
+}

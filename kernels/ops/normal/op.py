@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.support.checks import check_flags
 from kernels.ops.library import Library, is_traced_or_transformed, is_transformed
 from kernels.ops.normal.arguments import (
     Bound,
@@ -26,6 +25,7 @@ from kernels.ops.normal.arguments import (
 )
 from kernels.ops.normal.autograd import compute_type, register
 from kernels.ops.philox import signed64
+from kernels.support.checks import check_flags
 
 
 def sample_normal(
