@@ -270,8 +270,8 @@ def _operator(case: Case, device: str) -> tuple[float | None, str]:
 def _numba(case: Case, module: str, name: str) -> tuple[float | None, str]:
     """Compares the prototype's results and gradients with the reference's."""
     where = load_numba()
-    found = vars(importlib.import_module(module))
-    forward, backward = (found.get(way) or found.get(f"{name}_{way}") for way in ("forward", "backward"))
+    found: dict[str, Any] = vars(importlib.import_module(module))
+    forward, backward = (found.get(way) or found[f"{name}_{way}"] for way in ("forward", "backward"))
     errors = []
     for dtype, tolerance in case.tolerance.items():
         expected = _evaluate(case.reference, case, case.small, dtype, "cpu")

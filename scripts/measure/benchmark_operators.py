@@ -12,11 +12,9 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from kernels.ops.elementwise_mult import elementwise_mult
-from kernels.ops.sigmoid import sigmoid
-from kernels.ops.vector_add import vector_add
 from torch import Tensor
 
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import LLTM, lltm_reference
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of, wall_times

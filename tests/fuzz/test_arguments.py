@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from kernels.ops.elementwise_mult import elementwise_mult
-from kernels.ops.sigmoid import sigmoid
-from kernels.ops.vector_add import vector_add
 
 import cem
 import tetris
 from kernels.ops.cem_update import cem_update
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal, sample_normal_rows
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv

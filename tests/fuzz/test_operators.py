@@ -8,13 +8,18 @@ from typing import Any
 import pytest
 import torch
 from fuzzing import examples, fuzz, st
-from kernels.ops.elementwise_mult import elementwise_mult, elementwise_mult_reference
-from kernels.ops.sigmoid import sigmoid, sigmoid_reference
-from kernels.ops.vector_add import vector_add, vector_add_reference
 from torch import Tensor
 
 from kernels.ops.cem_update import cem_update, cem_update_reference
-from kernels.ops.elementwise import FLOATING, NUMBERS
+from kernels.ops.elementwise import (
+    elementwise_mult,
+    elementwise_mult_reference,
+    sigmoid,
+    sigmoid_reference,
+    vector_add,
+    vector_add_reference,
+)
+from kernels.ops.elementwise.op import FLOATING, NUMBERS
 from kernels.ops.lltm import lltm, lltm_reference
 from kernels.ops.normal import sample_normal, sample_normal_reference
 

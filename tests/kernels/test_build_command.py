@@ -23,7 +23,7 @@ from kernels.ops import library
 PROJECT = Path(kernels.__file__).parents[1]
 ADD = """
 import torch
-from kernels.ops.vector_add import vector_add
+from kernels.ops.elementwise import vector_add
 print(vector_add(torch.ones(2), torch.ones(2)).tolist())
 """
 cpu_build = pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")

@@ -9,10 +9,9 @@ import contract
 import pytest
 import torch
 from contract import DEVICES, assert_same, cuda
-from kernels.ops.elementwise_mult import elementwise_mult
-from kernels.ops.sigmoid import sigmoid
-from kernels.ops.vector_add import vector_add
 from torch import Tensor
+
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 
 OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], int]] = {
     "sigmoid": (sigmoid, torch.sigmoid, 1),

@@ -9,8 +9,9 @@ import contract
 import pytest
 import torch
 from contract import DEVICES, assert_same
-from kernels.ops.elementwise_mult import elementwise_mult, elementwise_mult_reference
 from test_elementwise import inputs
+
+from kernels.ops.elementwise import elementwise_mult, elementwise_mult_reference
 
 FLOATING = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

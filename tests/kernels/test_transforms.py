@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.ops.elementwise_mult import elementwise_mult
-from kernels.ops.sigmoid import sigmoid
-from kernels.ops.vector_add import vector_add
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacfwd, jvp, vmap
 
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import LLTM, lltm
 from kernels.ops.normal import sample_normal
 

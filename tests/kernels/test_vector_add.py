@@ -9,8 +9,9 @@ import contract
 import pytest
 import torch
 from contract import DEVICES, assert_same
-from kernels.ops.vector_add import vector_add, vector_add_reference
 from test_elementwise import inputs
+
+from kernels.ops.elementwise import vector_add, vector_add_reference
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 DTYPES += [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import torch
-from kernels.ops.elementwise_mult import elementwise_mult
-from kernels.ops.sigmoid import sigmoid
-from kernels.ops.vector_add import vector_add
 
 from kernels.ops.cem_update import cem_update
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal
 from tetris import Rules, rollout

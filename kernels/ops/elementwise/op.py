@@ -1,11 +1,12 @@
 """The elementwise operators: public functions, their gradients, and a reference of each in plain PyTorch.
 
-The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of a product gives
-both gradients in one kernel, which reads three tensors and writes two, where two products read four and write two.
+The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of a
+product gives both gradients in one kernel, which reads three tensors where two products read four.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -117,7 +118,7 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
     return torch.mul(a, b)
 
 
-_TABLE = {
+_TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...]]] = {
     "sigmoid": (sigmoid_reference, FLOATING),
     "vector_add": (vector_add_reference, NUMBERS),
     "elementwise_mult": (elementwise_mult_reference, NUMBERS),

@@ -1,8 +1,8 @@
 """The elementwise operators and their derivatives in Numba: the kernels of ``op.h`` before they were CUDA.
 
 Without a GPU, Numba's simulator runs them as Python: set ``NUMBA_ENABLE_CUDASIM=1`` before the import.
-``python -m kernels check sigmoid`` does so, and compares them with PyTorch. Arrays have any shape, one for all,
-and float32 or float64.
+``python -m kernels check sigmoid`` does so, and compares them with PyTorch. All arrays have one shape, and
+are float32 or float64.
 """
 
 from __future__ import annotations
