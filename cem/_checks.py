@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from kernels.build.cuda import CUDA_TORCH_REMEDY
 from torch import Tensor
+
+from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 REAL = (

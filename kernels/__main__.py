@@ -12,8 +12,8 @@ from kernels.support.interrupts import one_line_interrupts
 with one_line_interrupts():
     import argparse
 
-    from kernels.build import doctor
-    from kernels.build.toolchain import BuildError
+    from kernels.loader import doctor
+    from kernels.loader.toolchain import BuildError
     from kernels.support.files import discard_stdout, open_closed_streams
     from kernels.support.names import unknown_name
 
@@ -112,7 +112,7 @@ def _report(arguments: argparse.Namespace) -> Any:
         return doctor.examine(arguments.device)
     # These import torch. The doctor has to survive a torch that does not import.
     if arguments.command == "build":
-        from kernels.build import ahead
+        from kernels.loader import ahead
 
         return ahead.run(arguments.op, arguments.device, arguments.arch, portable=arguments.portable)
     from kernels.ops import check

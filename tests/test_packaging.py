@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernels.build.toolchain import MINIMUM_TORCH
 
 import cem
 import kernels
 import tetris
+from kernels.loader.toolchain import MINIMUM_TORCH
 
 PROJECT = Path(__file__).parents[1]
 PACKAGES = ("cem", "tetris", "kernels")

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from kernels.build.cuda import CUDA_TORCH_REMEDY, find_nvcc
-from kernels.build.toolchain import find_compiler
-
 from kernels import CompilerMissingError
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, find_nvcc
+from kernels.loader.toolchain import find_compiler
 from kernels.support.names import unknown_name
 
 NATIVE = ("cpu", "cuda")

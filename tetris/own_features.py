@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from kernels.build.extension import HEADER_SUFFIXES
 
 import kernels.ops
+from kernels.loader.extension import HEADER_SUFFIXES
 from kernels.support.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets

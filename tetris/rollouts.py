@@ -87,8 +87,8 @@ class Rollout:
         TypeError: If an argument has the wrong type.
         ValueError: If the weights have a wrong shape or a value that is not finite, an argument is out of
             range, or there is no GPU for ``"cuda"``.
-        kernels.build.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"`` and there is no compiler.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"`` and there is no compiler.
+        kernels.loader.BuildError: If the engine could not be built.
     """
 
     def __init__(
@@ -366,7 +366,7 @@ def rollout(
     Raises:
         TypeError: See `Rollout`.
         ValueError: See `Rollout`.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.BuildError: If the engine could not be built.
     """
     games = Rollout(
         weights,

@@ -145,7 +145,7 @@ def split_rollout(
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range; see `Rollout`.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.BuildError: If the engine could not be built.
     """
     rules = Rules() if rules is None else check_rules(rules)
     check_integer("streams", streams, 2, MOST_STREAMS)

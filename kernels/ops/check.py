@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.build.doctor import DEVICES
-from kernels.build.toolchain import BuildError, CompilerMissingError
+from kernels.loader.doctor import DEVICES
+from kernels.loader.toolchain import BuildError, CompilerMissingError
 from kernels.ops.library import operators
 from kernels.support.names import unknown_name
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.build import Extension
+from kernels.loader import Extension
 
 _HERE = Path(__file__).parent
 _lock = threading.RLock()

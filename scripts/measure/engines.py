@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernels.build.ahead import build_together
-
 from kernels import BuildError
+from kernels.loader.ahead import build_together
 from tetris import feature_names, native, resolve
 
 GOOD = {

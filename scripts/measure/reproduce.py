@@ -12,8 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernels.build.toolchain import find_compiler
-
+from kernels.loader.toolchain import find_compiler
 from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
 from measure.processes import least_lines
 from measure.provenance import Measured

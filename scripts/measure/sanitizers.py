@@ -23,8 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from kernels.build.cuda import find_nvcc
-
+from kernels.loader.cuda import find_nvcc
 from measure.cli import choice, measurement
 from measure.engines import GOOD, build_engines
 from measure.processes import environment, python

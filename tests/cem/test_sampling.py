@@ -158,7 +158,7 @@ def without_operators(monkeypatch):
         def refuse(extensions):
             raise error
 
-        monkeypatch.setattr("kernels.build.ahead.build_missing", refuse)
+        monkeypatch.setattr("kernels.loader.ahead.build_missing", refuse)
         monkeypatch.setattr(cem.sampling, "_prepared", set())
 
     return fail

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from kernels.build.cuda import Nvcc
-from kernels.build.toolchain import find_compiler
 
-import kernels.build
+import kernels.loader
 from kernels import BuildError, CompilerMissingError, Extension
-from kernels.build import cache
+from kernels.loader import cache
+from kernels.loader.cuda import Nvcc
+from kernels.loader.toolchain import find_compiler
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]
-PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
+PROBE = Path(kernels.loader.__file__).with_name("probe.cpp")
 TEXT_OF_MACRO = "#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
 
 
@@ -178,7 +178,7 @@ def test_the_path_follows_the_processor_of_a_native_build_only(
 ) -> None:
     portable, native = write_library(), write_library(native=True)
     before = portable.library_path(), native.library_path()
-    monkeypatch.setattr(kernels.build, "processor", lambda: "another processor")
+    monkeypatch.setattr(kernels.loader, "processor", lambda: "another processor")
 
     assert portable.library_path() == before[0]
     assert native.library_path() != before[1]

@@ -17,7 +17,7 @@ import torch
 
 import kernels
 from kernels.__main__ import main
-from kernels.build import ahead
+from kernels.loader import ahead
 from kernels.ops import library
 
 PROJECT = Path(kernels.__file__).parents[1]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kernels.build.toolchain import find_compiler
 
 import kernels
 from kernels import BuildError, Extension
-from kernels.build import cache
+from kernels.loader import cache
+from kernels.loader.toolchain import find_compiler
 
 Write = Callable[..., Extension]
 PROJECT = Path(kernels.__file__).parents[1]

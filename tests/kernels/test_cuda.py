@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import kernels.build.cuda
 import pytest
 import torch
-from kernels.build.cuda import (
+
+import kernels.loader.cuda
+import kernels.ops
+from kernels import BuildError, CompilerMissingError, Extension, compile_check
+from kernels.loader.cuda import (
     Nvcc,
     architectures,
     capabilities,
@@ -17,9 +20,6 @@ from kernels.build.cuda import (
     gencode_flags,
     known_architectures,
 )
-
-import kernels.ops
-from kernels import BuildError, CompilerMissingError, Extension, compile_check
 
 FOLDER = Path(kernels.ops.__file__).parent
 FakeNvcc = Callable[[Path, str], Path]
@@ -42,7 +42,7 @@ def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
     """Writes programs that answer like nvcc, on a machine that has none."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    monkeypatch.setattr(kernels.build.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
+    monkeypatch.setattr(kernels.loader.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
 
     def write(path: Path, version: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels.build.cuda import find_nvcc, known_architectures
 
 import kernels.ops
 from kernels import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 
 FOLDER = Path(kernels.ops.__file__).parent
 SOURCES = sorted(FOLDER.rglob("*.cu"))

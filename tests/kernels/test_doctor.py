@@ -14,7 +14,7 @@ import torch
 
 from kernels import Extension
 from kernels.__main__ import main
-from kernels.build import doctor
+from kernels.loader import doctor
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import kernels.build.cuda
 import pytest
 import torch
-from kernels.build.toolchain import find_torch
 
-import kernels.build
+import kernels.loader
+import kernels.loader.cuda
 from kernels import BuildError, CompilerMissingError
+from kernels.loader.toolchain import find_torch
 from kernels.ops import library
 from kernels.ops.library import Library, extension, operators
 
-PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
+PROBE = Path(kernels.loader.__file__).with_name("probe.cpp")
 EMPTY = "// loads in a moment: no header, no operator\n"
 A_CUDA_TENSOR: Any = SimpleNamespace(is_cuda=True)
 
@@ -116,9 +116,9 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     tiny = write_operator("cem_test_no_nvcc", source=EMPTY)
     tiny.ensure(torch.ones(1))
     here = dataclasses.replace(find_torch(), cuda="13.0")
-    monkeypatch.setattr(kernels.build, "find_torch", lambda: here)
+    monkeypatch.setattr(kernels.loader, "find_torch", lambda: here)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(kernels.build.cuda, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(kernels.loader.cuda, "_candidates", lambda: iter(()))
 
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernels.build.cuda import Nvcc
-from kernels.build.prebuilt import runs
-from kernels.build.toolchain import find_torch
 
-import kernels.build
+import kernels.loader
 from kernels import BuildError, CompilerMissingError, Extension
-from kernels.build import cache
+from kernels.loader import cache
+from kernels.loader.cuda import Nvcc
+from kernels.loader.prebuilt import runs
+from kernels.loader.toolchain import find_torch
 
 Write = Callable[..., Extension]
 Put = Callable[..., Path]
@@ -95,7 +95,7 @@ def test_a_library_for_another_processor_is_refused_with_the_reason(
     extension = write_library(native=True)
     extension.build()
     no_compiler()
-    monkeypatch.setattr(kernels.build, "processor", lambda: "another processor")
+    monkeypatch.setattr(kernels.loader, "processor", lambda: "another processor")
 
     assert extension.find() is None
     with pytest.raises(
@@ -147,7 +147,7 @@ def test_a_library_for_another_torch_is_refused(
     extension.build()
     no_compiler()
     here = find_torch()
-    monkeypatch.setattr(kernels.build, "find_torch", lambda: dataclasses.replace(here, version="2.99.0"))
+    monkeypatch.setattr(kernels.loader, "find_torch", lambda: dataclasses.replace(here, version="2.99.0"))
 
     assert extension.find() is None
     assert extension.objection().endswith(f"was built for torch {here.version}")
@@ -217,10 +217,10 @@ def cuda_machine(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = dataclasses.replace(find_torch(), cuda="13.0")
     nvcc = Nvcc(Path("nvcc"), "13.0", "V13.0.88", "PATH")
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
-    monkeypatch.setattr(kernels.build, "find_torch", lambda: torch)
-    monkeypatch.setattr(kernels.build, "find_nvcc", lambda cuda: nvcc)
-    monkeypatch.setattr(kernels.build, "architectures", lambda: ("8.0", "8.6"))
-    monkeypatch.setattr(kernels.build, "capabilities", lambda: ((8, 0), (8, 6)))
+    monkeypatch.setattr(kernels.loader, "find_torch", lambda: torch)
+    monkeypatch.setattr(kernels.loader, "find_nvcc", lambda cuda: nvcc)
+    monkeypatch.setattr(kernels.loader, "architectures", lambda: ("8.0", "8.6"))
+    monkeypatch.setattr(kernels.loader, "capabilities", lambda: ((8, 0), (8, 6)))
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def no_nvcc(cuda_machine: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
     def missing(cuda: str | None) -> Nvcc:
         raise CompilerMissingError("no nvcc found", "install it")
 
-    return lambda: monkeypatch.setattr(kernels.build, "find_nvcc", missing)
+    return lambda: monkeypatch.setattr(kernels.loader, "find_nvcc", missing)
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_without_nvcc_a_gpu_that_nothing_serves_is_named(
 def test_another_nvcc_builds_anew(put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     put("8.0", "9.0")
     monkeypatch.setattr(
-        kernels.build, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0", "V13.0.99", "PATH")
+        kernels.loader, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0", "V13.0.99", "PATH")
     )
 
     assert write_library(cuda=True).find() is None

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from kernels.build.toolchain import Compiler, find_compiler, find_ninja, find_torch
 
 from kernels import BuildError, CompilerMissingError
+from kernels.loader.toolchain import Compiler, find_compiler, find_ninja, find_torch
 
 
 def write_program(path: Path, text: str) -> Path:

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels.build.toolchain import find_compiler
 
-from kernels.build import CompilerMissingError
+from kernels.loader import CompilerMissingError
+from kernels.loader.toolchain import find_compiler
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

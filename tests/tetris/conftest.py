@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError, Extension
+from kernels.loader import CompilerMissingError, Extension
 from tetris import features, native, own_features
 from tetris.envs import native as envs_native
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kernels.build.cuda import find_nvcc, known_architectures
 
 import kernels.ops
 import tetris
-from kernels.build import CompilerMissingError, compile_check
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris.feature_sets import feature_names
 from tetris.native import feature_list
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError, Extension
+from kernels.loader import CompilerMissingError, Extension
 from tetris import Rules, feature, feature_header, published
 from tetris.feature_sets import feature_names
 from tetris.features import AfterState

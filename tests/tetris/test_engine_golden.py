@@ -12,7 +12,7 @@ import torch
 
 import kernels.ops
 import tetris
-from kernels.build import Extension
+from kernels.loader import Extension
 from tetris.controller import published
 from tetris.feature_sets import feature_names
 from tetris.game import place

@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kernels.build.compile import CXX_FLAGS
-from kernels.build.toolchain import find_compiler
 
 import kernels.ops
 import tetris
-from kernels.build import CompilerMissingError
+from kernels.loader import CompilerMissingError
+from kernels.loader.compile import CXX_FLAGS
+from kernels.loader.toolchain import find_compiler
 from tetris.feature_sets import feature_names, surface_features
 from tetris.native import feature_list
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from kernels.build.cuda import find_nvcc, known_architectures
 
-from kernels.build import CompilerMissingError, compile_check
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rollout, Rules, native
 from tetris.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from engine_games import all_engines, assert_equal, weights_for
-from kernels.build.toolchain import CompilerMissingError
 
+from kernels.loader.toolchain import CompilerMissingError
 from tetris.controller import resolve
 from tetris.feature_sets import feature_names
 from tetris.rollouts import Rollout, rollout

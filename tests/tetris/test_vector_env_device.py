@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
-from kernels.build.cuda import find_nvcc, known_architectures
 
-from kernels.build import CompilerMissingError, compile_check
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import TetrisVectorEnv, native, vector_env
 from tetris.envs.tetris_env import REWARDS

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.vector import AutoresetMode
-from kernels.build.cuda import find_nvcc, known_architectures
 
-from kernels.build import CompilerMissingError, Extension, compile_check
+from kernels.loader import CompilerMissingError, Extension, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules, feature, feature_header
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv, native
 from tetris.feature_sets import feature_names

@@ -14,8 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from kernels.build.ahead import build_missing
-
+from kernels.loader.ahead import build_missing
 from kernels.support import ranks
 from kernels.support.files import set_aside
 from kernels.support.ranks import RanksError

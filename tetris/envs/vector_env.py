@@ -100,8 +100,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or single environments alone have it, there is no such
             feature, it is defined in Python only, or there is no GPU for ``"cuda"``.
-        kernels.build.CompilerMissingError: If there is no compiler.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.CompilerMissingError: If there is no compiler.
+        kernels.loader.BuildError: If the engine could not be built.
     """
 
     def __init__(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernels.build.ahead import build_missing
 
 from cem import (
     Callback,
@@ -26,6 +25,7 @@ from cem import (
 )
 from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
+from kernels.loader.ahead import build_missing
 from kernels.ops import library
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device

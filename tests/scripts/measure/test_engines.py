@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from kernels.build.ahead import Built
 from measure import engines
 from measure.engines import GOOD, build_engines, good_weights
 
 from kernels import BuildError
-from kernels.build import Extension
+from kernels.loader import Extension
+from kernels.loader.ahead import Built
 from tetris import Rules, feature_names, native, rollout
 
 

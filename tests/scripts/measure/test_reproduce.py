@@ -12,7 +12,7 @@ import torch
 from measure import reproduce
 from measure.noisy_ce import Plan
 
-from kernels.build import CompilerMissingError
+from kernels.loader import CompilerMissingError
 
 Script = Callable[..., Any]
 NOISES = ("none", "constant", "linear")

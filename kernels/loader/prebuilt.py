@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.build import cache
+from kernels.loader import cache
 
 # Which code a GPU runs: CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility".
 _TEGRA = {(7, 2), (8, 7)}  # share a major version with other GPUs and run none of their binaries

@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernels.build import cache
-from kernels.build.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
+from kernels.loader import cache
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
+from kernels.loader.toolchain import BuildError, find_compiler, find_ninja, find_torch
 from kernels.support.names import unknown_name
-from kernels.build.toolchain import BuildError, find_compiler, find_ninja, find_torch
 
 DEVICES = ("cpu", "cuda")
 _HERE = Path(__file__).parent
@@ -204,7 +204,7 @@ def _gpu_remedy() -> str:
 
 def _prebuilt(device: str) -> str:
     """Says which operators the cache has for this machine. Where it has all, no compiler is needed."""
-    from kernels.build import probe
+    from kernels.loader import probe
     from kernels.ops.library import extension, operators
 
     devices = ("cpu", "cuda") if device == "cuda" else ("cpu",)
@@ -238,7 +238,7 @@ def _has_compilers(device: str) -> bool:
 def _operator(device: str) -> str:
     # In a process of its own: a library that crashes is then a finding, and the caller has loaded nothing.
     answer = subprocess.run(
-        [sys.executable, "-m", "kernels.build.probe", device],
+        [sys.executable, "-m", "kernels.loader.probe", device],
         cwd=_HERE.parent,
         capture_output=True,
         text=True,

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.build import cache, prebuilt
-from kernels.build.compile import (
+from kernels.loader import cache, prebuilt
+from kernels.loader.compile import (
     CXX_FLAGS,
     NVCC_FLAGS,
     check_defines,
@@ -34,7 +34,7 @@ from kernels.build.compile import (
     unlisted_headers,
     write_defines,
 )
-from kernels.build.cuda import (
+from kernels.loader.cuda import (
     ARCHITECTURES,
     CUDA_TORCH_REMEDY,
     Nvcc,
@@ -43,7 +43,7 @@ from kernels.build.cuda import (
     find_nvcc,
     gencode_flags,
 )
-from kernels.build.toolchain import (
+from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
     BuildError,
     CompilerMissingError,

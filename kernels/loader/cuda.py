@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.build.toolchain import BuildError, CompilerMissingError
+from kernels.loader.toolchain import BuildError, CompilerMissingError
 
 CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-started says"
 

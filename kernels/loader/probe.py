@@ -1,6 +1,6 @@
 """Builds, loads and calls the smallest operator there is: the program that the doctor runs.
 
-Usage: ``python -m kernels.build.probe cpu`` or ``python -m kernels.build.probe cuda``.
+Usage: ``python -m kernels.loader.probe cpu`` or ``python -m kernels.loader.probe cuda``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from kernels.build import BuildError, Extension
+from kernels.loader import BuildError, Extension
 
 _HERE = Path(__file__).parent
 

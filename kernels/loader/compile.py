@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.build.cuda import Nvcc, find_nvcc, find_runtime, gencode_flags
-from kernels.build.toolchain import (
+from kernels.loader.cuda import Nvcc, find_nvcc, find_runtime, gencode_flags
+from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
     BuildError,
     Compiler,

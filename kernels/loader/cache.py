@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from kernels.loader.toolchain import BuildError
 from kernels.support.files import flock
-from kernels.build.toolchain import BuildError
 
 VARIABLE = "CEM_TETRIS_CACHE"
 _WORK_SUFFIX = ".work"

@@ -1,7 +1,7 @@
 """Builds the operators before they are needed: for containers, and for machines without compilers.
 
 What it builds lies in the cache like everything else. A machine with other tools, or with none, takes it from
-there as ``kernels.build.prebuilt`` says.
+there as ``kernels.loader.prebuilt`` says.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kernels.build import cache, probe
-from kernels.build import Extension
-from kernels.build.cuda import CUDA_TORCH_REMEDY, gencode_flags
+from kernels.loader import Extension, cache, probe
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, gencode_flags
+from kernels.loader.toolchain import BuildError, find_torch
 from kernels.ops.library import extension, operators
 from kernels.support.names import unknown_name
-from kernels.build.toolchain import BuildError, find_torch
 
 DEVICES = ("cpu", "cuda", "all")
 _SILENT_SECONDS = 10.0  # the most between two lines
