@@ -87,7 +87,7 @@ class Rollout:
         TypeError: If an argument has the wrong type.
         ValueError: If the weights have a wrong shape or a value that is not finite, an argument is out of
             range, or there is no GPU for ``"cuda"``.
-        kernels.loader.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"`` and there is no compiler.
+        kernels.loader.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"``, without a compiler.
         kernels.loader.BuildError: If the engine could not be built.
     """
 

@@ -270,19 +270,21 @@ def _operator(case: Case, device: str) -> tuple[float | None, str]:
 def _numba(case: Case, module: str, name: str) -> tuple[float | None, str]:
     """Compares the prototype's results and gradients with the reference's."""
     where = load_numba()
-    found: dict[str, Any] = vars(importlib.import_module(module))
-    forward, backward = (found.get(way) or found[f"{name}_{way}"] for way in ("forward", "backward"))
+    found = vars(importlib.import_module(module))
+    prefix = "" if "forward" in found else f"{name}_"
     errors = []
     for dtype, tolerance in case.tolerance.items():
         expected = _evaluate(case.reference, case, case.small, dtype, "cpu")
         arrays = [tensor.detach().numpy() for tensor in _inputs(case, case.small, dtype, "cpu")]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
-            outputs = _tuple(forward(*arrays, **case.arguments))
+            outputs = _tuple(found[f"{prefix}forward"](*arrays, **case.arguments))
             gradients: Any = ()
             if case.gradients:
                 weights = _weights([torch.from_numpy(output) for output in outputs])
-                gradients = backward(*(w.numpy() for w in weights), *arrays, **case.arguments)
+                gradients = found[f"{prefix}backward"](
+                    *(w.numpy() for w in weights), *arrays, **case.arguments
+                )
         actual = tuple(torch.from_numpy(array) for array in (*outputs, *_tuple(gradients)))
         errors.append(_compare(actual, expected, tolerance, _name(dtype)))
     return max(errors), where
