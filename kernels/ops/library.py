@@ -20,7 +20,6 @@ from kernels.loader import Extension
 _HERE = Path(__file__).parent
 _lock = threading.RLock()
 _libraries: dict[str, Library] = {}
-_ready: set[tuple[str, bool]] = set()
 
 
 def operators() -> tuple[str, ...]:
@@ -71,6 +70,7 @@ class Library:
 
     Attributes:
         name: the folder's name.
+        ready: of ``tensor.is_cuda``, those for which the operators are loaded.
     """
 
     def __init__(self, name: str, register: Callable[[], None]) -> None:
@@ -81,6 +81,7 @@ class Library:
             register: called once, when the schemas are known: registers fake kernels and autograd formulas.
         """
         self.name = name
+        self.ready: set[bool] = set()
         self._register = register
         _libraries[name] = self
 
@@ -94,18 +95,18 @@ class Library:
             BuildError: it could not be built or loaded.
         """
         # Asked in this order, for a traced function must not depend on what was loaded before it.
-        if _is_compiling() or (self.name, tensor.is_cuda) not in _ready:
+        if _is_compiling() or tensor.is_cuda not in self.ready:
             _load(self.name, tensor.is_cuda)
 
     def _load(self, cuda: bool) -> None:
         with _lock:
-            if (self.name, False) not in _ready:
+            if False not in self.ready:
                 extension(self.name, "cpu").load()
                 self._register()
-                _ready.add((self.name, False))
-            if cuda and (self.name, True) not in _ready:
+                self.ready.add(False)
+            if cuda and True not in self.ready:
                 extension(self.name, "cuda").load()
-                _ready.add((self.name, True))
+                self.ready.add(True)
 
 
 def _load(name: str, cuda: bool) -> None:

@@ -247,12 +247,10 @@ def test_opcheck(device: str) -> None:
         (torch.stack([mean, std, std], dim=1), 6, seeds, generation, mean[0].clone(), None),
     )
     mean.requires_grad_()
-    rest = (0, seeds, 0, generation, False, False)
-    contract.check_opcheck(
-        operators.sample_normal.default, (mean, std, 6, *rest, None, std, True, torch.float32)
-    )
+    noise = (0, 0, seeds, generation, False, False, True)
+    contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, *noise, torch.float32, None, std))
     grad = torch.ones(3, 8, 6, device=device, requires_grad=True)
-    contract.check_opcheck(operators.sample_normal_backward.default, (grad, *rest, True))
+    contract.check_opcheck(operators.sample_normal_backward.default, (grad, *noise))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -6,18 +6,9 @@
 // on one element of every tensor; A is compute_t<T> for tensors of T.
 #pragma once
 
-#include <torch/csrc/stable/c/shim.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/core/ScalarType.h>
-#include <torch/headeronly/util/BFloat16.h>
-#include <torch/headeronly/util/Exception.h>
-#include <torch/headeronly/util/Half.h>
+#include "tensors.h"
 
-#include <algorithm>
 #include <array>
-#include <cstdint>
-#include <type_traits>
 
 #ifdef __CUDACC__
 #include "common.cuh"
@@ -30,32 +21,8 @@
 
 namespace cem_tetris {
 
-using torch::headeronly::BFloat16;
-using torch::headeronly::Half;
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
-// The type that elements are computed in: float for the 16-bit floats (float has more than twice their bits,
-// so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose
-// arithmetic wraps, an unsigned one that C++ does not promote to a signed one.
-template <typename T>
-using compute_t = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
-                                     std::conditional_t<sizeof(T) < 4, uint32_t, T>>;
-
-// Calls f(T{}) with the element type of a tensor.
-template <typename F>
-void visit_floating(const char* name, ScalarType type, const F& f) {
-  switch (type) {
-    case ScalarType::Double: return f(double{});
-    case ScalarType::Float: return f(float{});
-    case ScalarType::Half: return f(Half{});
-    case ScalarType::BFloat16: return f(BFloat16{});
-    default:
-      STD_TORCH_CHECK(false, name, ": expected a floating type, got ", torch::headeronly::toString(type));
-  }
-}
-
-// The same, with the integers. Signed ones come as unsigned: sums and products that wrap have the same bits.
+// Calls f(T{}) with the element type of a tensor, a floating one or an integer.
+// Signed ones come as unsigned: sums and products that wrap have the same bits.
 template <typename F>
 void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {
@@ -68,17 +35,11 @@ void visit_number(const char* name, ScalarType type, const F& f) {
   }
 }
 
-inline bool same_sizes(const Tensor& a, const Tensor& b) {
-  const auto left = a.sizes(), right = b.sizes();
-  return left.size() == right.size() && std::equal(left.begin(), left.end(), right.begin());
-}
-
 // Python's checks come first and say more. These keep a direct call of the operator within memory.
 inline void check_alike(const char* name, const Tensor& a, const Tensor& b) {
-  STD_TORCH_CHECK(same_sizes(a, b), name, ": expected tensors of one shape");
+  STD_TORCH_CHECK(a.sizes().equals(b.sizes()), name, ": expected tensors of one shape");
   STD_TORCH_CHECK(a.scalar_type() == b.scalar_type(), name, ": expected tensors of one dtype");
-  STD_TORCH_CHECK(a.is_cuda() == b.is_cuda() && a.get_device_index() == b.get_device_index(), name,
-                  ": expected tensors on one device");
+  STD_TORCH_CHECK(Device(a) == Device(b), name, ": expected tensors on one device");
 }
 
 // Whether equal indices lie at equal offsets. The sizes have to be equal.
@@ -92,22 +53,15 @@ inline bool same_layout(const Tensor& a, const Tensor& b) {
 
 // An unset tensor with the shape, type, device and, but for gaps, the layout of x. empty_like goes through
 // the dispatcher, which takes as long as a small kernel.
-inline Tensor empty_as(const Tensor& x) {
-  if (!x.is_contiguous()) return torch::stable::empty_like(x);
-  int32_t type, device_type;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(x.get(), &type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(x.get(), &device_type));
-  AtenTensorHandle result;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(x.dim(), x.sizes().data(), x.strides().data(), type,
-                                                  device_type, x.get_device_index(), &result));
-  return Tensor(result);
+inline Tensor empty_in_layout_of(const Tensor& x) {
+  return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
 }
 
 // `x`, or a copy of it, with the layout of `output`, which has no gaps: its elements then pair up in memory's
-// order. empty_as keeps every layout without gaps or overlaps, so for such an x nothing is copied.
+// order. empty_in_layout_of keeps every layout without gaps or overlaps, so for such an x nothing is copied.
 inline Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   if (same_layout(output, x)) return x;
-  Tensor copy = empty_as(output);
+  Tensor copy = empty_in_layout_of(output);
   torch::stable::copy_(copy, x);
   return copy;
 }

@@ -8,18 +8,14 @@
 
 #include "loop.cuh"
 
-#include <torch/csrc/stable/library.h>
-
 #include <cmath>
 #include <cstring>
 #include <tuple>
 #include <utility>
 
 #ifdef __CUDACC__
-#define CEM_TETRIS_DEVICE CUDA
 #define CEM_TETRIS_FUNCTION __device__
 #else
-#define CEM_TETRIS_DEVICE CPU
 #define CEM_TETRIS_FUNCTION
 #endif
 
@@ -195,7 +191,7 @@ template <template <typename> class F, bool kIntegers, int kLike = 0, size_t kIn
 std::array<Tensor, sizeof...(kOut)> map(const char* name, std::array<Tensor, kIn> inputs,
                                         std::index_sequence<kOut...>) {
   for (const Tensor& other : inputs) check_alike(name, inputs[0], other);
-  const std::array<Tensor, sizeof...(kOut)> outputs = {((void)kOut, empty_as(inputs[kLike]))...};
+  const std::array<Tensor, sizeof...(kOut)> outputs = {((void)kOut, empty_in_layout_of(inputs[kLike]))...};
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
   const auto run = [&](auto type) {
     using T = decltype(type);

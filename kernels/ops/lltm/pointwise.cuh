@@ -5,19 +5,11 @@
 // 1 where the sizes or addresses do not allow 16-byte accesses, or where a gradient is strided.
 #pragma once
 
-#include <torch/headeronly/util/BFloat16.h>
-#include <torch/headeronly/util/Half.h>
-
-#include <cstdint>
-#include <type_traits>
-
 #include "cell.h"
 #include "common.cuh"
+#include "tensors.h"
 
 namespace cem_tetris::lltm {
-
-template <typename T>
-using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 struct DeviceMath {
   __device__ static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -41,9 +33,9 @@ struct Gradient {
   int64_t row_stride;
   int64_t column_stride;
 
-  __device__ Accumulator<T> at(int64_t row, int64_t column) const {
-    if (data == nullptr) return Accumulator<T>(0);
-    return static_cast<Accumulator<T>>(data[row * row_stride + column * column_stride]);
+  __device__ compute_t<T> at(int64_t row, int64_t column) const {
+    if (data == nullptr) return compute_t<T>(0);
+    return static_cast<compute_t<T>>(data[row * row_stride + column * column_stride]);
   }
 
   bool is_expanded_or_packed(int64_t states, int bytes) const {
@@ -76,9 +68,9 @@ __device__ inline Pack<T, kPack> load(const Gradient<T>& from, int64_t row, int6
 }
 
 template <typename T, int kPack>
-__global__ void forward_elements(const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t states,
+__global__ void forward_kernel(const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t states,
                                  int64_t groups) {
-  using A = Accumulator<T>;
+  using A = compute_t<T>;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < groups; i += step) {
     const int64_t at = i * kPack;
@@ -99,20 +91,26 @@ __global__ void forward_elements(const T* gates, const T* old_cell, T* new_h, T*
   }
 }
 
+// What the backward pass of the elements reads and writes.
+template <typename T>
+struct Pointers {
+  Gradient<T> grad_h, grad_cell;
+  const T *gates, *new_cell;
+  T *d_gates, *d_old_cell;
+};
+
 template <typename T, int kPack>
-__global__ void backward_elements(Gradient<T> grad_h, Gradient<T> grad_cell, const T* gates,
-                                  const T* new_cell, T* d_gates, T* d_old_cell, int64_t states,
-                                  int64_t groups) {
-  using A = Accumulator<T>;
+__global__ void backward_kernel(Pointers<T> p, int64_t states, int64_t groups) {
+  using A = compute_t<T>;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < groups; i += step) {
     const int64_t at = i * kPack;
     const int64_t row = at / states;
     const int64_t gate = at + row * (kGates - 1) * states;
-    const auto input = load<T, kPack>(gates + gate), output = load<T, kPack>(gates + gate + states);
-    const auto candidate = load<T, kPack>(gates + gate + 2 * states), cell = load<T, kPack>(new_cell + at);
-    const auto of_h = load<T, kPack>(grad_h, row, at - row * states);
-    const auto of_cell = load<T, kPack>(grad_cell, row, at - row * states);
+    const auto input = load<T, kPack>(p.gates + gate), output = load<T, kPack>(p.gates + gate + states);
+    const auto candidate = load<T, kPack>(p.gates + gate + 2 * states), cell = load<T, kPack>(p.new_cell + at);
+    const auto of_h = load<T, kPack>(p.grad_h, row, at - row * states);
+    const auto of_cell = load<T, kPack>(p.grad_cell, row, at - row * states);
     Pack<T, kPack> d_gate[kGates], d_cell;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
@@ -124,8 +122,8 @@ __global__ void backward_elements(Gradient<T> grad_h, Gradient<T> grad_cell, con
       d_cell.value[j] = static_cast<T>(d.old_cell);
     }
 #pragma unroll
-    for (int g = 0; g < kGates; ++g) store(d_gates + gate + g * states, d_gate[g]);
-    store(d_old_cell + at, d_cell);
+    for (int g = 0; g < kGates; ++g) store(p.d_gates + gate + g * states, d_gate[g]);
+    store(p.d_old_cell + at, d_cell);
   }
 }
 

@@ -22,9 +22,9 @@ struct Joined {
   const T *old_h, *input;
   int64_t batch, inputs, states;
 
-  __device__ Accumulator<T> at(int64_t row, int64_t column) const {
-    if (row >= batch || column >= states + inputs) return Accumulator<T>(0);
-    return static_cast<Accumulator<T>>(column < states ? old_h[row * states + column]
+  __device__ compute_t<T> at(int64_t row, int64_t column) const {
+    if (row >= batch || column >= states + inputs) return compute_t<T>(0);
+    return static_cast<compute_t<T>>(column < states ? old_h[row * states + column]
                                                        : input[row * inputs + column - states]);
   }
 };
@@ -35,7 +35,7 @@ template <typename T>
 __global__ void __launch_bounds__(kSmallThreads)
     small_forward(Joined<T> joined, const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell,
                   T* gates) {
-  using A = Accumulator<T>;
+  using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 96 : 160;  // columns at a time
   constexpr int kStride = kDepth + 16 / sizeof(A);   // rows start 16 bytes apart in the banks
   constexpr int kWide = 16 / sizeof(A);
@@ -98,14 +98,6 @@ __global__ void __launch_bounds__(kSmallThreads)
   new_cell[at] = static_cast<T>(next.cell);
 }
 
-// What backward saved and was given, and the gradients of the elements that go on from here.
-template <typename T>
-struct Elements {
-  Gradient<T> grad_h, grad_cell;
-  const T *gates, *new_cell;
-  T *d_gates, *d_old_cell;  // d_gates: nullptr where nobody reads it
-};
-
 // Gradients of weights and bias, and of the elements on the way.
 // Grid: x over kTileStates states (24 weight rows), y over kColumns columns. The elements are computed again
 // by every block of a state, which costs less than a launch; the blocks of the first columns write them and
@@ -115,8 +107,8 @@ constexpr int kColumns = 32;
 
 template <typename T>
 __global__ void __launch_bounds__(kSmallThreads)
-    small_parameters(Joined<T> joined, Elements<T> elements, T* d_weights, T* d_bias) {
-  using A = Accumulator<T>;
+    small_parameters(Joined<T> joined, Pointers<T> elements, T* d_weights, T* d_bias) {
+  using A = compute_t<T>;
   constexpr int kWeightRows = kGates * kTileStates;
   constexpr int kOwn = kWeightRows * kColumns / kSmallThreads;
   __shared__ alignas(16) A d[kTileRows][kWeightRows];
@@ -142,10 +134,8 @@ __global__ void __launch_bounds__(kSmallThreads)
           elements.grad_h.at(row, state), elements.grad_cell.at(row, state));
       if (blockIdx.y == 0) {
         elements.d_old_cell[at] = static_cast<T>(own.old_cell);
-        if (elements.d_gates != nullptr) {
 #pragma unroll
-          for (int g = 0; g < kGates; ++g) elements.d_gates[gate + g * states] = static_cast<T>(own.gate[g]);
-        }
+        for (int g = 0; g < kGates; ++g) elements.d_gates[gate + g * states] = static_cast<T>(own.gate[g]);
       }
     }
 #pragma unroll
@@ -190,7 +180,7 @@ template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs, int64_t states,
                  int64_t first, T* d_old_h, T* d_input) {
-  using A = Accumulator<T>;
+  using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 64 : 128;
   __shared__ A d[kTileRows][kDepth + 1];
   __shared__ A w[kDepth][kResultColumns];

@@ -22,7 +22,7 @@ _MAX_SAMPLES = 2**46
 
 
 def as_int(name: str, value: Any) -> int:
-    """Returns an integer of any kind as an int; one that torch.compile traces stays as it is."""
+    """Return an integer of any kind as an int; one that torch.compile traces stays as it is."""
     if type(value) is int:
         return value
     if isinstance(value, torch.SymInt):
@@ -36,7 +36,7 @@ def as_int(name: str, value: Any) -> int:
 
 
 def check_types(mean: Any, std: Any, generator: Any, dtype: Any) -> None:
-    """Raises TypeError where one of the four is of another type than ``sample_normal`` says."""
+    """Raise TypeError where one of the four is of another type than ``sample_normal`` says."""
     for name, value in (("mean", mean), ("std", std)):
         if not isinstance(value, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
@@ -47,7 +47,7 @@ def check_types(mean: Any, std: Any, generator: Any, dtype: Any) -> None:
 
 
 def check_parameters(mean: Tensor, std: Tensor, num_samples: int, dtype: torch.dtype) -> None:
-    """Raises TypeError or ValueError where samples of these cannot be drawn."""
+    """Raise TypeError or ValueError where samples of these cannot be drawn."""
     if mean.dim() == 0 or mean.shape != std.shape:
         raise ValueError(
             f"expected mean and std of one shape (..., d), got {tuple(mean.shape)} and {tuple(std.shape)}"
@@ -69,8 +69,8 @@ def check_parameters(mean: Tensor, std: Tensor, num_samples: int, dtype: torch.d
         raise ValueError(f"expected 0 <= num_samples < 2**46, got {num_samples}")
 
 
-def check_seed(mean: Tensor, seed: int | Tensor | None, generator: torch.Generator | None) -> None:
-    """Raises TypeError or ValueError where the noise cannot have this seed."""
+def check_seed(mean: Tensor, seed: Any, generator: torch.Generator | None) -> None:
+    """Raise TypeError or ValueError where the noise cannot have this seed."""
     if seed is not None and generator is not None:
         raise ValueError("expected a seed or a generator, got both")
     if generator is not None and generator.device.type != mean.device.type:
@@ -85,17 +85,17 @@ def check_seed(mean: Tensor, seed: int | Tensor | None, generator: torch.Generat
         raise ValueError(
             f"expected seeds as an int64 tensor of the batch shape {tuple(mean.shape[:-1])}, got one int"
         )
-    elif seed is not None and not 0 <= seed < 1 << 64:
+    elif seed is not None and not 0 <= as_int("seed", seed) < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
 
 
-def check_generation(mean: Tensor, generation: int | Tensor) -> None:
-    """Raises TypeError or ValueError where it is none; the value of a tensor is not looked at."""
+def check_generation(mean: Tensor, generation: Any) -> None:
+    """Raise TypeError or ValueError where it is none; the value of a tensor is not looked at."""
     if isinstance(generation, Tensor):
         _check_int64("generation", generation, mean)
         if generation.numel() != 1:
             raise ValueError(f"expected a generation of shape (), got {tuple(generation.shape)}")
-    elif not 0 <= generation < _MAX_GENERATION:
+    elif not 0 <= as_int("generation", generation) < _MAX_GENERATION:
         raise ValueError(f"expected 0 <= generation < 2**38, got {generation}")
 
 
@@ -107,7 +107,7 @@ def _check_int64(name: str, value: Tensor, mean: Tensor) -> None:
 
 
 def check_bounds(bounds: tuple[Bound, Bound], mean: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Returns both bounds as tensors of the type that is computed in.
+    """Return both bounds as tensors of the type that is computed in.
 
     Raises:
         TypeError: they are no pair of numbers or of tensors of real numbers.

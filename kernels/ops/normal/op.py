@@ -1,4 +1,4 @@
-"""Samples ``mean + std * z`` with z ~ N(0, 1) made inside the kernel: function, gradients, reference.
+"""Sample ``mean + std * z`` with z ~ N(0, 1) made inside the kernel: function, gradients, reference.
 
 z is a pure function of (seed, generation, sample, dimension), so it is nowhere stored: the backward pass
 makes it again. stream.h, tile.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
@@ -42,7 +42,7 @@ def sample_normal(
     dim_first: bool = True,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Draws ``mean[j] + std[j] * z[j, i]``, differentiable in mean and std, twice.
+    """Draw ``mean[j] + std[j] * z[j, i]``, differentiable in mean and std, twice.
 
     With a seed, ``z[j, i]`` is a pure function of (seed, generation, i, j): it depends neither on
     ``num_samples``, nor on the number of dimensions, nor on the layout. float32, float16 and bfloat16 have
@@ -91,14 +91,15 @@ def sample_normal(
             shared_noise
             or antithetic
             or dtype is not None
+            or bounds is not None
             or is_traced_or_transformed()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
         ):
             samples: Tensor | None = None
             if seed is None:
-                if bounds is None and type(generation) is int and generation == 0:
+                if type(generation) is int and generation == 0:
                     samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
-            elif generator is None and bounds is None and type(seed) is type(generation) is int:
+            elif generator is None and type(seed) is type(generation) is int:
                 if not dim_first:
                     samples = _seeded(mean, std, num_samples, seed, generation, False)
                 elif generation:
@@ -107,30 +108,24 @@ def sample_normal(
                     samples = _seeded(mean, std, num_samples, seed)
             if samples is not None:
                 return samples
-    except (RuntimeError, TypeError, ValueError, AttributeError):
-        pass
-    check_types(mean, std, generator, dtype)
+    except (AttributeError, RuntimeError, TypeError):
+        pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
     check_flags(shared_noise=shared_noise, antithetic=antithetic, dim_first=dim_first)
-    num_samples = as_int("num_samples", num_samples)
-    dtype = dtype or mean.dtype
-    check_parameters(mean, std, num_samples, dtype)
-    number, seeds = _seed(seed, mean, generator)
-    generation, generations = _generation(generation, mean)
-    low, high = check_bounds(bounds, mean, dtype) if bounds is not None else (None, None)
+    low, high = _check(mean, std, num_samples, seed, generation, generator, bounds, dtype)
     _LIBRARY.ensure(mean)
-    operators = torch.ops.cem_tetris
-    noise = (num_samples, number, seeds, generation, generations, shared_noise, antithetic)
+    num_samples, dtype = as_int("num_samples", num_samples), dtype or mean.dtype
+    numbers = _noise(seed, generation, mean, num_samples, dtype, generator)
+    noise = (*numbers, shared_noise, antithetic, dim_first)
     if is_transformed():
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
-            z = operators.sample_normal_no_grad.default(
-                *_standard(mean), *noise, None, None, dim_first, compute_type(dtype)
-            )
+            draw = torch.ops.cem_tetris.sample_normal_no_grad.default
+            z = draw(*_standard(mean), num_samples, *noise, compute_type(dtype), None, None)
         limits = None if low is None or high is None else (low, high)
         return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
     recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
-    sample = operators.sample_normal if recorded else operators.sample_normal_no_grad
+    sample = torch.ops.cem_tetris.sample_normal if recorded else torch.ops.cem_tetris.sample_normal_no_grad
     try:
-        result: Tensor = sample.default(mean, std, *noise, low, high, dim_first, dtype)
+        result: Tensor = sample.default(mean, std, num_samples, *noise, dtype, low, high)
         return result
     except RuntimeError:  # where there is no memory, torch says so better than the operator
         mean.new_empty((*mean.shape, num_samples), dtype=dtype)
@@ -145,7 +140,7 @@ def sample_normal_rows(
     generation: Tensor,
     bounds: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Draws as ``sample_normal`` from the first two of some rows, mean and std; no views of them are made.
+    """Draw as ``sample_normal`` from the first two of some rows, mean and std; no views of them are made.
 
     Args:
         rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
@@ -166,8 +161,8 @@ def sample_normal_rows(
         if not (is_traced_or_transformed() or (rows.requires_grad and torch.is_grad_enabled())):
             samples: Tensor = _rows(rows, num_samples, seed, generation, *(bounds or ()))
             return samples
-    except (RuntimeError, TypeError, ValueError, AttributeError):
-        pass  # sample_normal says what is wrong
+    except (AttributeError, RuntimeError, TypeError):
+        pass  # not loaded yet, or bounds of another type: sample_normal takes more, and says what is wrong
     if not isinstance(rows, Tensor):
         raise TypeError(f"expected rows to be a tensor, got {type(rows).__name__}")
     if rows.dim() < 2 or rows.shape[-2] < 2:
@@ -186,35 +181,53 @@ def sample_normal_rows(
 def _sample_unseeded(
     mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
 ) -> Tensor | None:
-    """Returns samples by a seed from torch's generator, or None where a mode has to see the drawing."""
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return None
-    _LIBRARY.ensure(mean)  # before a seed is drawn for nothing
-    seed, generation = _draw_seed(mean, generator)
-    samples: Tensor = _seeded(mean, std, num_samples, seed, generation, dim_first)
-    return samples
+    """Return samples by a seed from torch's generator, or None where the long way has to go.
 
-
-def _draw_seed(mean: Tensor, generator: torch.Generator | None) -> tuple[int, int]:
-    """Returns a seed and a generation from torch's generator.
-
-    On CUDA they are the generator's seed and its offset, which moves on as it does for torch's kernels: to
-    draw a number there would take a kernel more. The generator refuses that while a CUDA graph is captured.
+    A call that fails leaves the generator as it was.
     """
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return None  # a mode has to see the drawing
+    samples: Tensor
     if not mean.is_cuda:
-        return int(torch.randint(0, _SEEDS, (), dtype=torch.int64, device="cpu", generator=generator)), 0
+        shape = mean.shape
+        if (
+            _seeded is None
+            or type(num_samples) is not int
+            or len(shape) != 1
+            or shape != std.shape
+            or mean.dtype is not std.dtype
+            or not (mean.is_cpu and std.is_cpu)
+        ):
+            return None
+        _expect_memory(mean, shape[0], num_samples, None)
+        seed = int(torch.randint(_SEEDS, (), device="cpu", generator=generator))
+        samples = _seeded(mean, std, num_samples, seed, 0, dim_first)
+        return samples
+    # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for torch's
+    # kernels: to draw a number there would take a kernel more.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _drawing:
-        offset = generator.get_offset()
+        try:
+            offset = generator.get_offset()
+        except RuntimeError:
+            return None  # refused while a CUDA graph is captured
+        seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
+        samples = _seeded(mean, std, num_samples, seed, offset // 4, dim_first)
         generator.set_offset(offset + 4)  # torch asks for a multiple of 4
-    return (generator.initial_seed() ^ _UNSEEDED) & _SEEDS, offset // 4
+    return samples
+
+
+def _expect_memory(mean: Tensor, dimensions: int, num_samples: int, dtype: torch.dtype | None) -> None:
+    """Raise what torch raises where there is no memory for the samples: before a seed is drawn for them."""
+    if dimensions * num_samples > _LARGE or num_samples < 0:
+        mean.new_empty((*mean.shape, num_samples), dtype=dtype)
 
 
 def sample_normal_reference(
     mean: Tensor, std: Tensor, z: Tensor, *, bounds: tuple[Bound, Bound] | None = None, dim_first: bool = True
 ) -> Tensor:
-    """Returns what ``sample_normal`` makes of noise that is given, in plain PyTorch; torch differentiates it.
+    """Return what ``sample_normal`` makes of noise that is given, in plain PyTorch; torch differentiates it.
 
     Args:
         mean: shape (..., d).
@@ -234,35 +247,46 @@ def sample_normal_reference(
     return samples
 
 
-def _seed(seed: Any, mean: Tensor, generator: torch.Generator | None) -> tuple[int, Tensor | None]:
-    """Returns the seed's 64 bits as the operator takes them, or a tensor of seeds."""
-    if seed is not None and not isinstance(seed, Tensor):
-        seed = as_int("seed", seed)
+def _check(
+    mean: Any,
+    std: Any,
+    num_samples: Any,
+    seed: Any,
+    generation: Any,
+    generator: Any,
+    bounds: Any,
+    dtype: Any,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Raise what ``sample_normal`` says it raises; return the bounds as the operator takes them."""
+    check_types(mean, std, generator, dtype)
+    check_parameters(mean, std, as_int("num_samples", num_samples), dtype or mean.dtype)
     check_seed(mean, seed, generator)
-    if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
-        seed = torch.randint(
-            0, _SEEDS, mean.shape[:-1], dtype=torch.int64, device=mean.device, generator=generator
-        )
-    if isinstance(seed, Tensor):
-        return 0, seed
-    return signed64(seed), None
-
-
-def _generation(generation: Any, mean: Tensor) -> tuple[int, Tensor | None]:
-    """Returns a number and None, or 0 and a tensor."""
-    if not isinstance(generation, Tensor):
-        generation = as_int("generation", generation)
     check_generation(mean, generation)
-    return (0, generation) if isinstance(generation, Tensor) else (generation, None)
+    return check_bounds(bounds, mean, dtype or mean.dtype) if bounds is not None else (None, None)
+
+
+def _noise(
+    seed: Any, generation: Any, mean: Tensor, num_samples: int, dtype: torch.dtype, generator: Any
+) -> tuple[int, int, Tensor | None, Tensor | None]:
+    """Return seed and generation as the operator takes them: numbers, or tensors in their place."""
+    if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
+        if not torch.compiler.is_compiling():
+            _expect_memory(mean, mean.numel(), num_samples, dtype)
+        seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
+    number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(as_int("seed", seed)), None)
+    if isinstance(generation, Tensor):
+        return number, 0, seeds, generation
+    return number, as_int("generation", generation), seeds, None
 
 
 def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns mean and standard deviation of the noise itself."""
+    """Return mean and standard deviation of the noise itself."""
     zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
     return zeros, zeros + 1
 
 
 _SEEDS = 2**63 - 1  # drawn ones are below
+_LARGE = 1 << 24  # samples for which memory is asked for first: that takes no time beside drawing them
 _UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
 
 

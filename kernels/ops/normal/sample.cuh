@@ -15,7 +15,7 @@
 
 #include <type_traits>
 
-#include "arguments.h"
+#include "call.h"
 #include "common.cuh"
 #include "tile.h"
 
@@ -246,8 +246,8 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
 __global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
-  using Real = typename ComputeType<T>::type;
+    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+  using Real = compute_t<T>;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
   __shared__ LateKeys shared_keys;
   const int64_t problem = problem_of_block();
@@ -292,8 +292,8 @@ __global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
 // (N, d): threads along the dimensions, the table holds blocks of samples.
 template <typename T, bool kPlain>
 __global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<typename ComputeType<T>::type> bounds, Shape shape, T* out) {
-  using Real = typename ComputeType<T>::type;
+    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+  using Real = compute_t<T>;
   using Samples = typename Stream<Real>::Samples;
   __shared__ alignas(16) Samples table[kMaxEntries];
   __shared__ LateKeys shared_keys;
