@@ -103,14 +103,14 @@ inline Tensor dense(const Tensor& tensor) {
 }
 
 template <typename T>
-const T* data(const Tensor& tensor) {
+const T* const_data(const Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
 
 // Null where there is none.
 template <typename T>
-const T* data(const std::optional<Tensor>& tensor) {
-  return tensor.has_value() ? data<T>(*tensor) : nullptr;
+const T* const_data(const std::optional<Tensor>& tensor) {
+  return tensor.has_value() ? const_data<T>(*tensor) : nullptr;
 }
 
 template <typename T>

@@ -2,29 +2,12 @@
 // of warps and blocks in the order of update.h.
 #pragma once
 
-#include <torch/headeronly/core/ScalarType.h>
-
 #include "update.h"
 
 namespace cem_tetris::update {
 
-using torch::headeronly::ScalarType;
-
 constexpr int kWarp = 32, kMaxWarps = 32, kThreads = 1024;  // of a block at most
 constexpr unsigned kAll = 0xffffffffu;
-
-// The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
-struct Job {
-  Settings settings;
-  ScalarType type;  // of the fitness
-  bool can_fail;    // whether it is a float
-  const void *fitness, *candidates, *distribution, *floors;
-  const double *record, *extra_variance, *weights;
-  const int64_t* generation;
-  void* new_distribution;
-  double* new_record;
-  int64_t *new_generation, *elites;
-};
 
 // The shared memory whose size the launch gives.
 #if defined(__CUDACC__)
@@ -69,11 +52,6 @@ __device__ __forceinline__ Key key_at(const Job& job, int64_t i) {
 template <typename Key>
 __device__ __forceinline__ double fitness_at(const Job& job, int64_t i) {
   return visit<Key>(job.type, [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
-}
-
-__device__ __forceinline__ double extra_variance_of(const Job& job, int64_t generation) {
-  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
-                                       : 0.0;
 }
 
 // Reductions of a warp, for all of its lanes.
@@ -198,22 +176,6 @@ __device__ __forceinline__ void write_marginal(const Job& job, int64_t at, Weigh
   row[kStd * dimensions] = rounded<T>(next.std);
   row[kAveragedMean * dimensions] = rounded<T>(next.averaged_mean);
   row[kBest * dimensions] = better ? best : old[kBest];
-}
-
-// Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
-__device__ __forceinline__ void write_record(const Job& job, int64_t problem, int64_t usable, double top,
-                                             double sum, double threshold, int64_t generation) {
-  const double* old = job.record + problem * kFigures;
-  double* record = job.new_record + problem * kFigures;
-  top += 0.0;  // -0 becomes 0: equals may stand in for each other
-  threshold += 0.0;
-  const double known = old[kBestFitness], nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
-  record[kBestFitness] = usable > 0 && is_better(top, known, job.settings.maximize) ? top : known;
-  record[kGenerationBest] = usable > 0 ? top : nan;
-  record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
-  record[kEliteThreshold] = usable > 0 ? threshold : nan;
-  record[kRefused] = usable > 0 ? old[kRefused] : static_cast<double>(generation + 1);
-  if (problem == 0) *job.new_generation = generation + 1;
 }
 
 // All that is left of an update of no problems.

@@ -11,39 +11,17 @@
 
 namespace cem_tetris::update {
 
-inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-inline Job make_job(Arguments& arguments) {
-  bool can_fail = false;
-  visit_fitness(arguments.fitness_type, [&](auto type) { can_fail = decltype(type)::kCanFail; });
-  return {arguments.settings,
-          arguments.fitness_type,
-          can_fail,
-          arguments.fitness.const_data_ptr(),
-          arguments.candidates.const_data_ptr(),
-          arguments.distribution.const_data_ptr(),
-          Arguments::data<void>(arguments.std_floor),
-          static_cast<const double*>(arguments.record.const_data_ptr()),
-          Arguments::data<double>(arguments.extra_variance),
-          Arguments::data<double>(arguments.weights),
-          static_cast<const int64_t*>(arguments.generation.const_data_ptr()),
-          arguments.new_distribution.mutable_data_ptr(),
-          static_cast<double*>(arguments.new_record.mutable_data_ptr()),
-          static_cast<int64_t*>(arguments.new_generation.mutable_data_ptr()),
-          static_cast<int64_t*>(arguments.elites.mutable_data_ptr())};
-}
-
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
-template <typename Key, typename Device>
-void launch_ranks(const Device& device, const Job& job, const int64_t* index, const Tensor& like,
-                  double* weight) {
+template <typename Key, typename Gpu>
+void launch_ranks(const Gpu& device, const Job& job, const int64_t* index,
+                  Device where, double* weight) {
   const int64_t problems = job.settings.problems, elites = job.settings.elites;
   int64_t largest = kTile;  // slots of the tiles that the last pass merges
   while (largest * kMerged < elites) largest *= kMerged;
   const int64_t count = divide_up(elites, largest) * largest, all = problems * count;
   STD_TORCH_CHECK(all < int64_t{1} << 30, "cem_update: expected fewer elites");
-  Tensor keys = empty(like, 0, 2, all, sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int);
-  Tensor places = empty(like, 0, 2, all, ScalarType::Int);
+  Tensor keys = empty(where, sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int, {2, all});
+  Tensor places = empty(where, ScalarType::Int, {2, all});
   Slots<Key> from{static_cast<Key*>(keys.mutable_data_ptr()),
                   static_cast<int32_t*>(places.mutable_data_ptr()), static_cast<int32_t>(count)};
   Slots<Key> to{from.key + all, from.place + all, from.count};
@@ -57,8 +35,8 @@ void launch_ranks(const Device& device, const Job& job, const int64_t* index, co
 
 // Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
 // for the record where there is room. Narrow tiles spread the rows of many elites over the device.
-template <typename Key, typename T, typename Device>
-void launch_single(const Device& device, const Job& job) {
+template <typename Key, typename T, typename Gpu>
+void launch_single(const Gpu& device, const Job& job) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
                 dimensions = settings.dimensions, full = 2 * device.multiprocessors;
@@ -109,8 +87,8 @@ void launch_single(const Device& device, const Job& job) {
   device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
 }
 
-template <typename T, typename Device>
-void launch_large(const Device& device, const Job& job, const Tensor& like) {
+template <typename T, typename Gpu>
+void launch_large(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
   const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
@@ -121,11 +99,11 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
 
   const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
                 told_bytes = problems * blocks * 8;
-  Tensor zeros = empty(like, 0, (search_bytes + told_bytes) / 8, -1, ScalarType::Long);
-  Tensor sums = empty(like, 0, problems * chunks * (2 * dimensions + kScalars), -1, ScalarType::Double);
+  Tensor zeros = empty(where, ScalarType::Long, {(search_bytes + told_bytes) / 8});
+  Tensor sums = empty(where, ScalarType::Double, {problems * chunks * (2 * dimensions + kScalars)});
   std::optional<Tensor> list, weight;
-  if (settings.ranked) list = empty(like, 0, problems, elites, ScalarType::Long);
-  if (job.weights != nullptr) weight = empty(like, 0, problems, elites, ScalarType::Double);
+  if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
+  if (job.weights != nullptr) weight = empty(where, ScalarType::Double, {problems, elites});
   auto* memory = static_cast<char*>(zeros.mutable_data_ptr());
   auto* doubles = static_cast<double*>(sums.mutable_data_ptr());
   const Workspace work{reinterpret_cast<Search*>(memory),
@@ -146,7 +124,7 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
   device.launch(list_kernel, problems * blocks, kSearchThreads, 0, job, work);
   if (settings.ranked || weight.has_value()) {
     // The list is in job.elites itself where nobody wants it ranked.
-    (wide ? launch_ranks<uint64_t, Device> : launch_ranks<uint32_t, Device>)(device, job, work.index, like,
+    (wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>)(device, job, work.index, where,
                                                                              work.weight);
   }
   constexpr int kPack = 16 / sizeof(T);
@@ -163,9 +141,9 @@ void launch_large(const Device& device, const Job& job, const Tensor& like) {
   device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
 }
 
-// The whole operator; `Device` has a number of multiprocessors, launches kernels and zeroes memory.
-template <typename Device>
-Outputs run(const Device& device, Arguments& arguments) {
+// The whole operator; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
+template <typename Gpu>
+void launch(const Gpu& device, const Arguments& arguments) {
   const Job job = make_job(arguments);
   const Settings& settings = job.settings;
   const bool wide = is_wide(job), doubles = arguments.type == ScalarType::Double;
@@ -176,13 +154,12 @@ Outputs run(const Device& device, Arguments& arguments) {
                                      ? (wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>)
                                      : kSingleElites)) {
     auto* launch =
-        wide ? (doubles ? launch_single<uint64_t, double, Device> : launch_single<uint64_t, float, Device>)
-             : (doubles ? launch_single<uint32_t, double, Device> : launch_single<uint32_t, float, Device>);
+        wide ? (doubles ? launch_single<uint64_t, double, Gpu> : launch_single<uint64_t, float, Gpu>)
+             : (doubles ? launch_single<uint32_t, double, Gpu> : launch_single<uint32_t, float, Gpu>);
     launch(device, job);
   } else {
-    (doubles ? launch_large<double, Device> : launch_large<float, Device>)(device, job, arguments.fitness);
+    (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, Device(arguments.fitness));
   }
-  return {arguments.new_distribution, arguments.new_record, arguments.new_generation, arguments.elites};
 }
 
 }  // namespace cem_tetris::update

@@ -40,6 +40,20 @@ _FITNESS = frozenset(
 _DEVICES = ("cpu", "cuda", "meta")
 _MAX_POPULATION = 2**31
 _ROWS, _FIGURES = 4, 5
+_ARGUMENTS = (  # of the operator
+    *(
+        "fitness",
+        "candidates",
+        "distribution",
+        "record",
+        "generation",
+        "extra_variance",
+        "weights",
+        "std_floor",
+    ),
+    *("num_elites", "maximize", "variance_about", "smoothing", "std_smoothing", "mean_averaging", "ranked"),
+)
+_TENSORS, _ABOUT = 8, 10  # those before them are tensors; where ``variance_about`` is
 
 
 def cem_update(
@@ -60,7 +74,7 @@ def cem_update(
     mean_averaging: float = 0.0,
     ranked: bool = True,
 ) -> Updated:
-    """Moves a normal distribution towards the elites of a generation; the results have no gradients.
+    """Move a normal distribution towards the elites of a generation; the results have no gradients.
 
     Leading dimensions ``...`` are problems side by side. N is the population, d the number of dimensions, K
     the number of elites. All tensors lie on one device, CPU or CUDA; nothing waits for the device.
@@ -118,39 +132,21 @@ def cem_update(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    options: Any = (smoothing, std_smoothing, mean_averaging, ranked)
     if is_transformed():
-        _check(fitness, candidates, distribution, record, generation, num_elites, maximize)
-        _check_options(candidates, num_elites, extra_variance, weights, std_floor, variance_about, *options)
-        with forward_ad._set_fwd_grad_enabled(False):
-            return cem_update_reference(
-                fitness,
-                candidates,
-                distribution,
-                record,
-                generation,
-                num_elites,
-                maximize=maximize,
-                extra_variance=extra_variance,
-                weights=weights,
-                std_floor=std_floor,
-                variance_about=variance_about,
-                smoothing=smoothing,
-                std_smoothing=std_smoothing,
-                mean_averaging=mean_averaging,
-                ranked=ranked,
-            )
-    try:
-        tensors: Any = (
-            fitness,
-            candidates,
-            distribution,
-            record,
-            generation,
-            extra_variance,
-            weights,
-            std_floor,
+        arguments: Any = (
+            *(fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor),
+            *(num_elites, maximize, variance_about, smoothing, std_smoothing, mean_averaging, ranked),
         )
+        _check(*arguments)
+        with forward_ad._set_fwd_grad_enabled(False):
+            return cem_update_reference(**dict(zip(_ARGUMENTS, arguments, strict=True)))
+    # fmt: off
+    tensors: Any = (
+        fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor
+    )
+    # fmt: on
+    options = (smoothing, std_smoothing, mean_averaging, ranked)
+    try:
         if (
             fitness.requires_grad
             or candidates.requires_grad
@@ -161,21 +157,15 @@ def cem_update(
             or (std_floor is not None and std_floor.requires_grad)
         ):
             tensors = [None if each is None else each.detach() for each in tensors]
-        arguments: Any = (*tensors, num_elites, maximize, VARIANCES[variance_about], *options)
-        result: Updated
-        if not _is_traced():
-            try:
-                result = _update(*arguments)
-                return result
-            except (RuntimeError, TypeError):
-                pass  # not loaded yet, or refused
-        _LIBRARY.ensure(fitness)
-        result = torch.ops.cem_tetris.cem_update.default(*arguments)
+        update = _update
+        if _is_traced() or fitness.is_cuda not in _ready:
+            _LIBRARY.ensure(fitness)
+            update = torch.ops.cem_tetris.cem_update.default
+        result: Updated = update(*tensors, num_elites, maximize, VARIANCES[variance_about], *options)
         return result
     except (RuntimeError, TypeError, AttributeError, KeyError):
         # The operator checks too: only a call that it refuses pays for this.
-        _check(fitness, candidates, distribution, record, generation, num_elites, maximize)
-        _check_options(candidates, num_elites, extra_variance, weights, std_floor, variance_about, *options)
+        _check(*tensors, num_elites, maximize, variance_about, *options)
         raise
 
 
@@ -185,17 +175,16 @@ def _check(
     distribution: Tensor,
     record: Tensor,
     generation: Tensor,
+    extra_variance: Tensor | None,
+    weights: Tensor | None,
+    std_floor: Tensor | None,
     num_elites: int,
     maximize: bool,
+    variance_about: str,
+    *options: Any,
 ) -> None:
-    named = {
-        "fitness": fitness,
-        "candidates": candidates,
-        "distribution": distribution,
-        "record": record,
-        "generation": generation,
-    }
-    for name, tensor in named.items():
+    """Raise what ``cem_update`` says it raises."""
+    for name, tensor in (("fitness", fitness), ("candidates", candidates)):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
     if fitness.dtype not in _FITNESS:
@@ -206,43 +195,21 @@ def _check(
         raise TypeError(f"expected candidates of float32 or float64, got {_name(candidates.dtype)}")
     if fitness.dim() < 1 or not 1 <= fitness.shape[-1] < _MAX_POPULATION:
         raise ValueError(f"expected fitness of shape (..., N), 1 <= N < 2**31, got {tuple(fitness.shape)}")
-    if fitness.layout != torch.strided:
-        raise TypeError(f"expected dense fitness, got {fitness.layout}")
-    batch, population = fitness.shape[:-1], fitness.shape[-1]
     if candidates.dim() < 2:
         raise ValueError(f"expected candidates of shape (..., N, d), got {tuple(candidates.shape)}")
-    width = candidates.shape[-1]
-    for name, tensor, shape, dtype in (
-        ("candidates", candidates, (*batch, population, width), candidates.dtype),
-        ("distribution", distribution, (*batch, _ROWS, width), candidates.dtype),
-        ("record", record, (*batch, _FIGURES), torch.float64),
-        ("generation", generation, (), torch.int64),
-    ):
-        _check_tensor(name, tensor, [shape], dtype, fitness.device)
-    if fitness.device.type not in _DEVICES:
-        raise ValueError(f"expected tensors on CPU or CUDA, got {fitness.device}")
+    (*batch, population), width = fitness.shape, candidates.shape[-1]
     if not isinstance(num_elites, (int, torch.SymInt)) or isinstance(num_elites, bool):
         raise TypeError(f"expected num_elites to be an int, got {type(num_elites).__name__}")
     if not 1 <= num_elites <= population:
         raise ValueError(f"expected num_elites from 1 to {population}, got {num_elites}")
-    check_flags(maximize=maximize)
-
-
-def _check_options(
-    candidates: Tensor,
-    num_elites: int,
-    extra_variance: Tensor | None,
-    weights: Tensor | None,
-    std_floor: Tensor | None,
-    variance_about: str,
-    smoothing: float,
-    std_smoothing: float,
-    mean_averaging: float,
-    ranked: bool,
-) -> None:
-    if not isinstance(variance_about, str) or variance_about not in VARIANCES:
-        raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
-    device = candidates.device
+    dtype, device = candidates.dtype, fitness.device
+    if device.type not in _DEVICES:
+        raise ValueError(f"expected tensors on CPU or CUDA, got {device}")
+    _check_tensor("fitness", fitness, [(*batch, population)], fitness.dtype, device)
+    _check_tensor("candidates", candidates, [(*batch, population, width)], dtype, device)
+    _check_tensor("distribution", distribution, [(*batch, _ROWS, width)], dtype, device)
+    _check_tensor("record", record, [(*batch, _FIGURES)], torch.float64, device)
+    _check_tensor("generation", generation, [()], torch.int64, device)
     if extra_variance is not None:
         if isinstance(extra_variance, Tensor) and (extra_variance.dim() != 1 or not extra_variance.numel()):
             raise ValueError(
@@ -252,24 +219,22 @@ def _check_options(
     if weights is not None:
         _check_tensor("weights", weights, [(num_elites,)], torch.float64, device)
     if std_floor is not None:
-        shapes = [(*candidates.shape[:-2], candidates.shape[-1]), (candidates.shape[-1],)]
-        _check_tensor("std_floor", std_floor, shapes, candidates.dtype, device)
-    for name, number in (
-        ("smoothing", smoothing),
-        ("std_smoothing", std_smoothing),
-        ("mean_averaging", mean_averaging),
-    ):
+        _check_tensor("std_floor", std_floor, [(*batch, width), (width,)], dtype, device)
+    if not isinstance(variance_about, str) or variance_about not in VARIANCES:
+        raise ValueError(f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}")
+    *numbers, ranked = options
+    for name, number in zip(("smoothing", "std_smoothing", "mean_averaging"), numbers, strict=True):
         if not isinstance(number, (int, float)):
             raise TypeError(f"expected {name} to be a number, got {type(number).__name__}")
         if isinstance(number, int) and abs(number) >> 53:
             raise ValueError(f"expected {name} to be a number like 0.5, got {number}")
-    check_flags(ranked=ranked)
+    check_flags(maximize=maximize, ranked=ranked)
 
 
 def _check_tensor(
     name: str, tensor: Any, shapes: list[tuple[int, ...]], dtype: torch.dtype, device: torch.device
 ) -> None:
-    """Checks a tensor; without shapes it may have any."""
+    """Check a tensor; without shapes it may have any."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"expected {name} to be a tensor, got {type(tensor).__name__}")
     if shapes and tuple(tensor.shape) not in shapes:
@@ -288,32 +253,15 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _fake(
-    fitness: Tensor,
-    candidates: Tensor,
-    distribution: Tensor,
-    record: Tensor,
-    generation: Tensor,
-    extra_variance: Tensor | None,
-    weights: Tensor | None,
-    std_floor: Tensor | None,
-    num_elites: int,
-    maximize: bool,
-    variance_about: int,
-    smoothing: float,
-    std_smoothing: float,
-    mean_averaging: float,
-    ranked: bool,
-) -> Updated:
-    _check(fitness, candidates, distribution, record, generation, num_elites, maximize)
-    about = next((name for name, number in VARIANCES.items() if number == variance_about), "")
-    options = (smoothing, std_smoothing, mean_averaging, ranked)
-    _check_options(candidates, num_elites, extra_variance, weights, std_floor, about, *options)
+def _fake(*arguments: Any) -> Updated:
+    fitness, candidates, distribution, record, generation, *_ = arguments
+    about = {number: name for name, number in VARIANCES.items()}.get(arguments[_ABOUT], "")
+    _check(*arguments[:_ABOUT], about, *arguments[_ABOUT + 1 :])
     return (
         candidates.new_empty(distribution.shape),
         record.new_empty(record.shape),
         generation.new_empty(()),
-        generation.new_empty((*fitness.shape[:-1], num_elites)),
+        generation.new_empty((*fitness.shape[:-1], arguments[_TENSORS])),
     )
 
 
@@ -324,5 +272,6 @@ def _register() -> None:
 
 
 _LIBRARY = Library("cem_update", _register)
+_ready = _LIBRARY.ready
 _update: Any = None  # the operator, once it is loaded
 _is_traced = torch.compiler.is_dynamo_compiling

@@ -2,24 +2,16 @@
 
 The rank of a candidate is the number of candidates before it; who is among the first is an elite. Then every
 dimension adds up its elites. op.cu finds the same elites without comparing each candidate with every other.
-
-Without a GPU, Numba's simulator runs the kernels as Python: set ``NUMBA_ENABLE_CUDASIM=1`` before the import.
-``python -m kernels check cem_update`` does so, and compares them with PyTorch.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import cuda
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-
-# Any grid computes the same. The simulator starts a Python thread for each thread of a block, so it is small.
-_BLOCKS, _THREADS = 2, 32
+from kernels.ops.numba_launch import Array, launch
 
 
 @cuda.jit
@@ -68,7 +60,7 @@ def record_kernel(fitness: Array, elites: Array, record: Array) -> None:
 def forward(
     fitness: Array, candidates: Array, distribution: Array, *, num_elites: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns distribution, record and generation after the first generation, and the elites, best first.
+    """Return distribution, record and generation after the first generation, and the elites, best first.
 
     Args:
         fitness: (N,), finite; less is better.
@@ -76,12 +68,7 @@ def forward(
         distribution: (4, d), of which nothing stays.
         num_elites: from 1 to N.
     """
-    scores, rows = cuda.to_device(fitness), cuda.to_device(candidates)
-    elites = cuda.device_array(num_elites, np.int64)
-    new, record = cuda.device_array_like(distribution), cuda.device_array(5, np.float64)
-    rank_kernel[_BLOCKS, _THREADS](scores, elites)
-    update_kernel[_BLOCKS, _THREADS](rows, elites, new)
-    record_kernel[_BLOCKS, _THREADS](scores, elites, record)
-    results = (np.asarray(array.copy_to_host()) for array in (new, record, elites))
-    after, told, chosen = results
-    return after, told, np.array(1, np.int64), chosen
+    (elites,) = launch(rank_kernel, fitness, like=[np.empty(num_elites, np.int64)])
+    (after,) = launch(update_kernel, candidates, elites, like=[distribution])
+    (record,) = launch(record_kernel, fitness, elites, like=[np.empty(5, np.float64)])
+    return after, record, np.array(1, np.int64), elites

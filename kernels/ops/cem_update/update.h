@@ -7,6 +7,8 @@
 // order depends on the number of elites alone.
 #pragma once
 
+#include <torch/headeronly/core/ScalarType.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -20,6 +22,8 @@
 #endif
 
 namespace cem_tetris::update {
+
+using torch::headeronly::ScalarType;
 
 constexpr int kChunk = 512, kResidues = 32;
 constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
@@ -36,6 +40,19 @@ struct Settings {
   double smoothing, std_smoothing, mean_averaging;
   int32_t variance;
   bool maximize, ranked;
+};
+
+// The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
+struct Job {
+  Settings settings;
+  ScalarType type;  // of the fitness
+  bool can_fail;    // whether it is a float
+  const void *fitness, *candidates, *distribution, *floors;
+  const double *record, *extra_variance, *weights;
+  const int64_t* generation;
+  void* new_distribution;
+  double* new_record;
+  int64_t *new_generation, *elites;
 };
 
 template <typename To, typename From>
@@ -149,11 +166,6 @@ UPDATE_FUNCTION T rounded(double x) {
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// The place of a generation in a table whose last entry stays.
-UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
-  return generation < 0 ? 0 : generation < length ? generation : length - 1;
-}
-
 // The next marginal of one dimension; the old one where mean or variance is not finite.
 // best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
 // new mean in the averaged one.
@@ -190,6 +202,31 @@ UPDATE_FUNCTION double newest_share(const Settings& settings, int64_t generation
 // Whether a fitness is strictly better than the best one known; NaN is none.
 UPDATE_FUNCTION bool is_better(double fitness, double known, bool maximize) {
   return !(maximize ? known >= fitness : known <= fitness);
+}
+
+// The place of a generation in a table whose last entry stays.
+UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
+  return generation < 0 ? 0 : generation < length ? generation : length - 1;
+}
+
+UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
+  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)] : 0.0;
+}
+
+// Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
+UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top,
+                                             double sum, double threshold, int64_t generation) {
+  const double* old = job.record + problem * kFigures;
+  double* record = job.new_record + problem * kFigures;
+  top += 0.0;  // -0 becomes 0: equals may stand in for each other
+  threshold += 0.0;
+  const double known = old[kBestFitness], nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
+  record[kBestFitness] = usable > 0 && is_better(top, known, job.settings.maximize) ? top : known;
+  record[kGenerationBest] = usable > 0 ? top : nan;
+  record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
+  record[kEliteThreshold] = usable > 0 ? threshold : nan;
+  record[kRefused] = usable > 0 ? old[kRefused] : static_cast<double>(generation + 1);
+  if (problem == 0) *job.new_generation = generation + 1;
 }
 
 }  // namespace cem_tetris::update

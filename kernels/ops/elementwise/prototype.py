@@ -1,8 +1,6 @@
 """The elementwise operators and their derivatives in Numba: the kernels of ``op.h`` before they were CUDA.
 
-Without a GPU, Numba's simulator runs them as Python: set ``NUMBA_ENABLE_CUDASIM=1`` before the import.
-``python -m kernels check sigmoid`` does so, and compares them with PyTorch. All arrays have one shape, and
-are float32 or float64.
+All arrays have one shape, and are float32 or float64.
 """
 
 from __future__ import annotations
@@ -10,14 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from numba import cuda
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-
-# Any grid computes the same. The simulator starts a Python thread for each thread of a block, so it is small.
-_BLOCKS, _THREADS = 2, 32
+from kernels.ops.numba_launch import Array, launch
 
 
 @cuda.jit
@@ -59,38 +52,37 @@ def multiply_backward_kernel(grad: Array, a: Array, b: Array, grad_a: Array, gra
 
 
 def _launch(kernel: Any, *inputs: Array, outputs: int = 1) -> tuple[Array, ...]:
-    """Returns what a kernel writes: as many arrays, like the first input."""
-    arguments = [cuda.to_device(array.ravel()) for array in inputs]
-    results = [cuda.device_array_like(arguments[0]) for _ in range(outputs)]
-    kernel[_BLOCKS, _THREADS](*arguments, *results)
-    return tuple(np.asarray(result.copy_to_host()).reshape(inputs[0].shape) for result in results)
+    """Return what a kernel of flat arrays writes: as many arrays, like the first input."""
+    flat = [array.ravel() for array in inputs]
+    results = launch(kernel, *flat, like=flat[:1] * outputs)
+    return tuple(result.reshape(inputs[0].shape) for result in results)
 
 
 def sigmoid_forward(x: Array) -> Array:
-    """Returns 1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return _launch(sigmoid_kernel, x)[0]
 
 
 def sigmoid_backward(grad: Array, x: Array) -> Array:
-    """Returns the gradient with respect to x."""
+    """Return the gradient with respect to x."""
     return _launch(sigmoid_backward_kernel, grad, sigmoid_forward(x))[0]
 
 
 def vector_add_forward(a: Array, b: Array) -> Array:
-    """Returns a + b."""
+    """Return a + b."""
     return _launch(add_kernel, a, b)[0]
 
 
 def vector_add_backward(grad: Array, a: Array, b: Array) -> tuple[Array, Array]:
-    """Returns the gradients with respect to a and b: a sum passes on what it gets, without a kernel."""
+    """Return the gradients with respect to a and b: a sum passes on what it gets, without a kernel."""
     return grad, grad
 
 
 def elementwise_mult_forward(a: Array, b: Array) -> Array:
-    """Returns a * b."""
+    """Return a * b."""
     return _launch(multiply_kernel, a, b)[0]
 
 
 def elementwise_mult_backward(grad: Array, a: Array, b: Array) -> tuple[Array, ...]:
-    """Returns the gradients with respect to a and b."""
+    """Return the gradients with respect to a and b."""
     return _launch(multiply_backward_kernel, grad, a, b, outputs=2)

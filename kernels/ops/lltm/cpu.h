@@ -40,7 +40,7 @@ struct Matrix {
     if (!tensor) return;
     row_stride = tensor->stride(0);
     column_stride = tensor->stride(1);
-    data = const_cast<T*>(cem_tetris::data<T>(*tensor)) + first_column * column_stride;
+    data = const_cast<T*>(const_data<T>(*tensor)) + first_column * column_stride;
   }
 
   Vector<A> load(int64_t row, int64_t column, int lanes) const {
@@ -124,7 +124,7 @@ bool is_small(const CellSizes& sizes, ScalarType type) {
 template <typename A>
 Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   const Tensor joined = empty(input, {sizes.batch, sizes.columns()});
-  const A *from_h = data<A>(old_h), *from_x = data<A>(input);
+  const A *from_h = const_data<A>(old_h), *from_x = const_data<A>(input);
   A* to = mutable_data<A>(joined);
   for (int64_t row = 0; row < sizes.batch; ++row) {
     to = std::copy_n(from_h + row * sizes.states, sizes.states, to);
@@ -149,10 +149,10 @@ void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Ten
     const SmallCell<T> cell{sizes.batch,
                             sizes.columns(),
                             sizes.states,
-                            data<T>(joined),
-                            data<T>(weights),
-                            data<T>(bias),
-                            data<T>(old_cell),
+                            const_data<T>(joined),
+                            const_data<T>(weights),
+                            const_data<T>(bias),
+                            const_data<T>(old_cell),
                             mutable_data<T>(new_h),
                             mutable_data<T>(new_cell),
                             mutable_data<T>(gates)};
@@ -167,7 +167,7 @@ void backward_small(Place place, const CellSizes& sizes, const Elements& element
   backward_elements<T>(place, sizes, elements);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
-    const T *d = data<T>(elements.d_gates), *w = data<T>(small.weights);
+    const T *d = const_data<T>(elements.d_gates), *w = const_data<T>(small.weights);
     const auto multiply = [](const Product<T>& product) {
       share(product.rows, product.columns * product.depth,
             [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
@@ -175,7 +175,7 @@ void backward_small(Place place, const CellSizes& sizes, const Elements& element
     if (small.wanted.parameters) {
       const Tensor joined = join<T>(sizes, small.input, small.old_h);
       T *to = mutable_data<T>(small.d_weights), *sum = mutable_data<T>(small.d_bias);
-      multiply({gates, columns, rows, d, 1, gates, data<T>(joined), columns, to, columns});
+      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
       std::fill_n(sum, gates, T(0));
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t gate = 0; gate < gates; ++gate) sum[gate] += d[row * gates + gate];

@@ -55,7 +55,7 @@ void in_packs(const Place& place, const CellSizes& sizes, bool wide, const F& f,
 template <typename T>
 void forward_elements(const Place& place, const CellSizes& sizes, const Tensor& gates, const Tensor& old_cell,
                       const Tensor& new_h, const Tensor& new_cell) {
-  const T *gate = data<T>(gates), *before = data<T>(old_cell);
+  const T *gate = const_data<T>(gates), *before = const_data<T>(old_cell);
   T *h = mutable_data<T>(new_h), *cell = mutable_data<T>(new_cell);
   in_packs<T>(
       place, sizes, true,
@@ -70,9 +70,9 @@ template <typename T>
 void forward_small(const Place& place, const CellSizes& sizes, const Tensor& input, const Tensor& weights,
                    const Tensor& bias, const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h,
                    const Tensor& new_cell, const Tensor& gates) {
-  const Joined<T> joined{data<T>(old_h), data<T>(input), sizes.batch, sizes.inputs, sizes.states};
+  const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs, sizes.states};
   small_forward<T><<<tiles(sizes.states, kTileStates, sizes.batch, kTileRows), kSmallThreads, 0, place.stream>>>(
-      joined, data<T>(weights), data<T>(bias), data<T>(old_cell), mutable_data<T>(new_h),
+      joined, const_data<T>(weights), const_data<T>(bias), const_data<T>(old_cell), mutable_data<T>(new_h),
       mutable_data<T>(new_cell), mutable_data<T>(gates));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
@@ -80,13 +80,13 @@ void forward_small(const Place& place, const CellSizes& sizes, const Tensor& inp
 template <typename T>
 Pointers<T> pointers_of(const Elements& elements) {
   const auto gradient = [](const std::optional<Tensor>& tensor) {
-    return tensor ? Gradient<T>{data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
+    return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
   };
   return {gradient(elements.grad_h),
           gradient(elements.grad_cell),
-          data<T>(elements.gates),
-          data<T>(elements.new_cell),
+          const_data<T>(elements.gates),
+          const_data<T>(elements.new_cell),
           mutable_data<T>(elements.d_gates),
           mutable_data<T>(elements.d_old_cell)};
 }
@@ -111,7 +111,7 @@ void backward_small(const Place& place, const CellSizes& sizes, const Elements& 
   const auto& [wanted, input, weights, old_h, d_input, d_weights, d_bias, d_old_h] = small;
   const int64_t columns = sizes.columns();
   if (wanted.parameters) {
-    const Joined<T> joined{data<T>(old_h), data<T>(input), sizes.batch, sizes.inputs, sizes.states};
+    const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs, sizes.states};
     small_parameters<T><<<tiles(sizes.states, kTileStates, columns, kColumns), kSmallThreads, 0, place.stream>>>(
         joined, pointers_of<T>(elements), mutable_data<T>(d_weights), mutable_data<T>(d_bias));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
@@ -122,7 +122,7 @@ void backward_small(const Place& place, const CellSizes& sizes, const Elements& 
   const int64_t first = wanted.old_h ? 0 : sizes.states, last = wanted.input ? columns : sizes.states;
   if (first >= last) return;
   small_inputs<T><<<tiles(last - first, kResultColumns, sizes.batch, kTileRows), kTileRows * kResultColumns, 0,
-                    place.stream>>>(data<T>(elements.d_gates), data<T>(weights), sizes.batch, sizes.inputs,
+                    place.stream>>>(const_data<T>(elements.d_gates), const_data<T>(weights), sizes.batch, sizes.inputs,
                                     sizes.states, first, wanted.old_h ? mutable_data<T>(d_old_h) : nullptr,
                                     wanted.input ? mutable_data<T>(d_input) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();

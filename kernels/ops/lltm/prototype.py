@@ -2,24 +2,16 @@
 
 The matrix products stay products, which a library does best. All that follows them is done element by
 element, so one kernel does it in one pass. op.py has the formulas.
-
-Without a GPU, Numba's simulator runs the kernels as Python: set ``NUMBA_ENABLE_CUDASIM=1`` before the import.
-``python -m kernels check lltm`` does so, and compares them with PyTorch.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import cuda
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-
-# Any grid computes the same. The simulator starts a Python thread for each thread of a block, so it is small.
-_BLOCKS, _THREADS = 2, 32
+from kernels.ops.numba_launch import Array, launch
 
 
 @cuda.jit(device=True)
@@ -72,7 +64,7 @@ def forward(
     old_h: Array,
     old_cell: Array,
 ) -> tuple[Array, Array]:
-    """Returns (new_h, new_cell), each (batch, states).
+    """Return (new_h, new_cell), each (batch, states).
 
     Args:
         input: (batch, inputs), float32 or float64, as all others.
@@ -82,9 +74,8 @@ def forward(
         old_cell: (batch, states).
     """
     gates = np.concatenate([old_h, input], axis=1) @ weights.T + bias
-    new_h, new_cell = cuda.device_array_like(old_cell), cuda.device_array_like(old_cell)
-    lltm_kernel[_BLOCKS, _THREADS](cuda.to_device(gates), cuda.to_device(old_cell), new_h, new_cell)
-    return np.asarray(new_h.copy_to_host()), np.asarray(new_cell.copy_to_host())
+    new_h, new_cell = launch(lltm_kernel, gates, old_cell, like=[old_cell, old_cell])
+    return new_h, new_cell
 
 
 def backward(
@@ -96,7 +87,7 @@ def backward(
     old_h: Array,
     old_cell: Array,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Returns the gradients with respect to input, weights, bias, old_h and old_cell.
+    """Return the gradients with respect to input, weights, bias, old_h and old_cell.
 
     Args:
         grad_h: the gradient with respect to new_h.
@@ -110,10 +101,8 @@ def backward(
     joined = np.concatenate([old_h, input], axis=1)
     gates = joined @ weights.T + bias
     _, new_cell = forward(input, weights, bias, old_h, old_cell)
-    inputs = [cuda.to_device(array) for array in (grad_h, grad_cell, gates, new_cell)]
-    grad_gates_device, grad_old_cell = cuda.device_array_like(gates), cuda.device_array_like(old_cell)
-    lltm_backward_kernel[_BLOCKS, _THREADS](*inputs, grad_gates_device, grad_old_cell)
-    grad_gates = np.asarray(grad_gates_device.copy_to_host())
+    saved = (grad_h, grad_cell, gates, new_cell)
+    grad_gates, grad_old_cell = launch(lltm_backward_kernel, *saved, like=[gates, old_cell])
     grad_joined = grad_gates @ weights
     states = old_h.shape[1]
     return (
@@ -121,5 +110,5 @@ def backward(
         grad_gates.T @ joined,
         grad_gates.sum(axis=0),
         grad_joined[:, :states],
-        np.asarray(grad_old_cell.copy_to_host()),
+        grad_old_cell,
     )

@@ -263,7 +263,7 @@ void sum_gradients(const Noise& noise, const Tensor& grad, const Tensor& mean_gr
   dispatch(grad.scalar_type(), [&](auto zero) {
     using T = decltype(zero);
     using Real = compute_t<T>;
-    sum_samples<T>(with_generation(noise), data<T>(grad), mutable_data<Real>(mean_grad),
+    sum_samples<T>(with_generation(noise), const_data<T>(grad), mutable_data<Real>(mean_grad),
                    mutable_data<Real>(std_grad));
   });
 }

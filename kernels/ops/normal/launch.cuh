@@ -209,7 +209,7 @@ void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Ten
     const int64_t chunks = divide_up(noise.samples, kChunk);
     const Tensor partial = empty(Device(grad), mean_grad.scalar_type(),
                                  {noise.problems, 2, chunks, noise.dimensions});
-    launch_backward<T, Real>(noise, data<T>(grad), chunks, mutable_data<Real>(partial),
+    launch_backward<T, Real>(noise, const_data<T>(grad), chunks, mutable_data<Real>(partial),
                              mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad), current_stream(grad));
   });
 }

@@ -102,7 +102,7 @@ Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t sampl
                     " numbers or another type");
     check_device(*tensor, like, name);
     if (!tensor->is_contiguous()) tensor = torch::stable::contiguous(*tensor);
-    return data<int64_t>(*tensor);
+    return const_data<int64_t>(*tensor);
   };
   STD_TORCH_CHECK(origin.seeds.has_value() || leading == 0,
                   "sample_normal: expected a tensor of seeds, one a problem");
@@ -172,7 +172,7 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
   *std::copy_n(like.sizes.begin(), batch, sizes) = dimensions;
   like.sizes = Sizes(sizes, batch + 1);
   const ScalarType type = rows.scalar_type();
-  const char* first = data<char>(rows);
+  const char* first = const_data<char>(rows);
   return sample(like, {first, type, stride}, {first + dimensions * rows.element_size(), type, stride},
                 num_samples, {0, 0, seeds, generation}, false, false, false, type, low, high);
 }

@@ -203,8 +203,8 @@ def _sample_unseeded(
         seed = int(torch.randint(_SEEDS, (), device="cpu", generator=generator))
         samples = _seeded(mean, std, num_samples, seed, 0, dim_first)
         return samples
-    # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for torch's
-    # kernels: to draw a number there would take a kernel more.
+    # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
+    # torch's kernels: to draw a number there would take a kernel more.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _drawing:

@@ -4,27 +4,20 @@ A sample is mean + std * z, and z a pure function of (seed, generation, sample, 
 makes four random words of them, for four samples in a row, and the Box-Muller transform makes of two words
 two normal numbers. stream.h and box_muller.h make the same numbers with fewer instructions and with
 approximations of the functions of ``math``; they differ in the last places.
-
-Without a GPU, Numba's simulator runs the kernels as Python: set ``NUMBA_ENABLE_CUDASIM=1`` before the import.
-``python -m kernels check normal`` does so, and compares them with PyTorch.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import cuda
-from numpy.typing import NDArray
 
 from kernels.ops import philox
+from kernels.ops.numba_launch import Array, launch
 
-Array = NDArray[Any]
 Four = tuple[float, float, float, float]
 
-# Any grid computes the same. The simulator starts a Python thread for each thread of a block, so it is small.
-_BLOCKS, _THREADS = 2, 32
 
 # All integers are uint64: of a signed and an unsigned one Numba makes a float.
 u64 = np.uint64
@@ -128,7 +121,7 @@ def sample_backward_kernel(
 
 
 def forward(mean: Array, std: Array, num_samples: int, *, seed: int, generation: int = 0) -> Array:
-    """Returns samples of N(mean, std^2), (dimensions, num_samples).
+    """Return samples of N(mean, std^2), (dimensions, num_samples).
 
     Args:
         mean: (dimensions,), float32 or float64, which have different noise.
@@ -137,16 +130,15 @@ def forward(mean: Array, std: Array, num_samples: int, *, seed: int, generation:
         seed: 0 <= seed < 2^64.
         generation: 0 <= generation < 2^38.
     """
-    samples = cuda.device_array((len(mean), num_samples), mean.dtype)
     noise = (u64(seed), u64(generation), mean.dtype == np.float64)
-    sample_kernel[_BLOCKS, _THREADS](cuda.to_device(mean), cuda.to_device(std), *noise, samples)
-    return np.asarray(samples.copy_to_host())
+    samples = np.empty((len(mean), num_samples), mean.dtype)
+    return launch(sample_kernel, mean, std, *noise, like=[samples])[0]
 
 
 def backward(
     grad: Array, mean: Array, std: Array, num_samples: int, *, seed: int, generation: int = 0
 ) -> tuple[Array, Array]:
-    """Returns the gradients with respect to mean and std.
+    """Return the gradients with respect to mean and std.
 
     Args:
         grad: the gradient with respect to the samples, (dimensions, num_samples).
@@ -156,7 +148,6 @@ def backward(
         seed: 0 <= seed < 2^64.
         generation: 0 <= generation < 2^38.
     """
-    grad_mean, grad_std = cuda.device_array_like(mean), cuda.device_array_like(std)
     noise = (u64(seed), u64(generation), mean.dtype == np.float64)
-    sample_backward_kernel[_BLOCKS, _THREADS](cuda.to_device(grad), *noise, grad_mean, grad_std)
-    return np.asarray(grad_mean.copy_to_host()), np.asarray(grad_std.copy_to_host())
+    grad_mean, grad_std = launch(sample_backward_kernel, grad, *noise, like=[mean, std])
+    return grad_mean, grad_std
