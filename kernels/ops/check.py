@@ -1,4 +1,4 @@
-"""Walks operators through the workflow in which they are written, and compares every stage with the first.
+"""Walk operators through the workflow in which they are written, and compares every stage with the first.
 
 A formula in PyTorch, its derivative checked by finite differences, the kernels in Numba, in C++, in CUDA, and
 the derivative of the finished operator: ``python -m kernels check``. Each operator's folder says in
@@ -109,7 +109,7 @@ class Report:
         return all(step.result != FAILED for step in self.steps)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as plain values, for JSON."""
+        """Return the report as plain values, for JSON."""
         return {"device": self.device, "works": self.works, "steps": [asdict(step) for step in self.steps]}
 
     def __str__(self) -> str:
@@ -143,13 +143,13 @@ class Mismatch(Exception):  # noqa: N818  (a finding)
     """Two stages differ by more than the tolerance."""
 
     def __init__(self, message: str, error: float | None = None) -> None:
-        """Keeps the difference, where there is a number."""
+        """Keep the difference, where there is a number."""
         super().__init__(message)
         self.error = error
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Walks operators through all steps.
+    """Walk operators through all steps.
 
     Args:
         names: the operators' folders; all where it is empty.
@@ -180,7 +180,7 @@ def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
 
 
 def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
-    """Takes one operator through all steps.
+    """Take one operator through all steps.
 
     Args:
         name: for the report.
@@ -206,7 +206,7 @@ def walk(name: str, case: Case, prototype: str, device: str) -> list[Outcome]:
 def _outcome(
     operator: str, step: str, needed: bool, question: Callable[[], tuple[float | None, str]]
 ) -> Outcome:
-    """Asks a question, and turns its answer or the error in its place into an outcome."""
+    """Ask a question, and turns its answer or the error in its place into an outcome."""
     began = time.perf_counter()
     result, error = OK, None
     try:
@@ -231,7 +231,7 @@ def _one_line(problem: Exception) -> str:
 
 
 def _reference(case: Case) -> tuple[float | None, str]:
-    """Evaluates the formula: results and gradients have to be finite."""
+    """Evaluate the formula: results and gradients have to be finite."""
     for dtype in case.tolerance:
         results = _evaluate(case.reference, case, case.large, dtype, "cpu")
         if not all(bool(result.isfinite().all()) for result in results):
@@ -240,7 +240,7 @@ def _reference(case: Case) -> tuple[float | None, str]:
 
 
 def _gradcheck(case: Case, function: Callable[..., Any], devices: Sequence[str]) -> tuple[float | None, str]:
-    """Compares the derivative with finite differences, in float64."""
+    """Compare the derivative with finite differences, in float64."""
     if not case.gradients:
         raise NotApplicable("it has no derivative")
     for device in devices:
@@ -253,7 +253,7 @@ def _gradcheck(case: Case, function: Callable[..., Any], devices: Sequence[str])
 
 
 def _operator(case: Case, device: str) -> tuple[float | None, str]:
-    """Compares the operator's results and gradients on a device with the reference's on the CPU."""
+    """Compare the operator's results and gradients on a device with the reference's on the CPU."""
     where = "cpu"
     if device == "cuda":
         if not torch.cuda.is_available():
@@ -268,7 +268,7 @@ def _operator(case: Case, device: str) -> tuple[float | None, str]:
 
 
 def _numba(case: Case, module: str, name: str) -> tuple[float | None, str]:
-    """Compares the prototype's results and gradients with the reference's."""
+    """Compare the prototype's results and gradients with the reference's."""
     where = load_numba()
     found = vars(importlib.import_module(module))
     prefix = "" if "forward" in found else f"{name}_"
@@ -291,7 +291,7 @@ def _numba(case: Case, module: str, name: str) -> tuple[float | None, str]:
 
 
 def load_numba() -> str:
-    """Imports Numba: for the GPU where torch sees one, else for its simulator.
+    """Import Numba: for the GPU where torch sees one, else for its simulator.
 
     Numba chooses when ``numba.cuda`` is first imported, so this has to come before. A person who sets
     ``NUMBA_ENABLE_CUDASIM`` chooses for it.
@@ -322,7 +322,7 @@ def load_numba() -> str:
 
 
 def _numba_remedy() -> str:
-    """Says what to install. The newest numba-cuda, 0.30.4, launches no kernel beside NumPy 2.5 or newer."""
+    """Say what to install. The newest numba-cuda, 0.30.4, launches no kernel beside NumPy 2.5 or newer."""
     if tuple(int(number) for number in np.__version__.split(".")[:2]) >= (2, 5):
         return f"run pip install 'numpy<2.5' (this is NumPy {np.__version__})"
     major = (torch.version.cuda or "13").partition(".")[0]
@@ -337,7 +337,7 @@ def _inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) 
 def _evaluate(
     function: Callable[..., Any], case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str
 ) -> Tensors:
-    """Returns a function's results and the gradients of its inputs, if it has any."""
+    """Return a function's results and the gradients of its inputs, if it has any."""
     inputs = _inputs(case, size, dtype, device)
     outputs = _tuple(function(*inputs, **case.arguments))
     if not case.gradients:
@@ -347,7 +347,7 @@ def _evaluate(
 
 
 def _weights(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Returns the gradients that go into the backward pass: no two elements get the same."""
+    """Return the gradients that go into the backward pass: no two elements get the same."""
     generator = torch.Generator().manual_seed(_SEED + 1)
     return [torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs]
 
@@ -357,7 +357,7 @@ def _tuple(results: Any) -> tuple[Any, ...]:
 
 
 def _compare(actual: Tensors, expected: Tensors, tolerance: float, name: str) -> float:
-    """Returns the largest difference.
+    """Return the largest difference.
 
     Raises:
         Mismatch: it is above the tolerance, or shapes or types differ.

@@ -1,8 +1,8 @@
 """The native side of an operator: its two libraries, loaded on first use, and what torch is told of them.
 
-An operator is a folder of this package. Its ``op.cpp`` holds the schema and the CPU kernel, its ``op.cu`` the
-CUDA kernel. They are two libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled
-for only when a CUDA tensor comes.
+An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, its ``op.cu`` the CUDA
+side, ``op.h`` the host half of both. They are two libraries, so that the CPU side works where there is no
+nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _libraries: dict[str, Library] = {}
 
 
 def operators() -> tuple[str, ...]:
-    """Returns the names of all operators: the folders of this package that hold an ``op.cpp``."""
+    """Return the names of all operators: the folders of this package that hold an ``op.cpp``."""
     return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.cpp")))
 
 
 def extension(name: str, device_type: str) -> Extension:
-    """Returns what is compiled for an operator.
+    """Return what is compiled for an operator.
 
     Args:
         name: one of ``operators()``.
@@ -41,7 +41,7 @@ def extension(name: str, device_type: str) -> Extension:
 
 
 def is_transformed() -> bool:
-    """Returns whether forward-mode differentiation or a transform of ``torch.func`` is at work.
+    """Return whether forward-mode differentiation or a transform of ``torch.func`` is at work.
 
     The operators have no rules for them; their references, plain PyTorch, have.
     """
@@ -49,7 +49,7 @@ def is_transformed() -> bool:
 
 
 def is_traced_or_transformed() -> bool:
-    """Returns whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
+    """Return whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
     # Of `is_transformed` the words, not a call: this is asked before each draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
@@ -74,7 +74,7 @@ class Library:
     """
 
     def __init__(self, name: str, register: Callable[[], None]) -> None:
-        """Declares a family; builds and loads nothing.
+        """Declare a family; builds and loads nothing.
 
         Args:
             name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
@@ -86,7 +86,7 @@ class Library:
         _libraries[name] = self
 
     def ensure(self, tensor: Tensor) -> None:
-        """Sees to it that the operators work on the device of a tensor; builds them where needed.
+        """See to it that the operators work on the device of a tensor; builds them where needed.
 
         Under torch.compile this happens while the caller is traced.
 

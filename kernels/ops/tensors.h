@@ -36,9 +36,9 @@ constexpr int kMaxDimensions = 64;  // of a tensor, by torch
 
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits, so
-// that a sum or product rounded twice is what one rounding gives), and for the small integers, whose arithmetic
-// wraps, an unsigned one that C++ does not promote to a signed one.
+// The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits,
+// so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose
+// arithmetic wraps, an unsigned one that C++ does not promote to a signed one.
 template <typename T>
 using compute_t = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
                                      std::conditional_t<std::is_same_v<T, double>, double, float>>;
@@ -79,8 +79,8 @@ inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
     step *= std::max<int64_t>(size[i], 1);
   }
   AtenTensorHandle result = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(count, size, stride, static_cast<int32_t>(type), device.type,
-                                                  device.index, &result));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(count, size, stride, static_cast<int32_t>(type),
+                                                  device.type, device.index, &result));
   return Tensor(result);
 }
 

@@ -17,7 +17,8 @@ Outputs cem_update(const Tensor& fitness, const Tensor& candidates, const Tensor
                    double mean_averaging, bool ranked) {
   const Arguments arguments = make_arguments(fitness, candidates, distribution, record, generation,
                                              extra_variance, weights, std_floor, num_elites, maximize,
-                                             variance_about, smoothing, std_smoothing, mean_averaging, ranked);
+                                             variance_about, smoothing, std_smoothing, mean_averaging,
+                                             ranked);
   run(arguments);
   return {arguments.new_distribution, arguments.new_record, arguments.new_generation, arguments.elites};
 }

@@ -1,7 +1,7 @@
-"""The first update of a search in Numba: the kernels of ``op.cu`` before they were CUDA.
+"""The first update of a search in Numba: the kernels before they were CUDA.
 
 The rank of a candidate is the number of candidates before it; who is among the first is an elite. Then every
-dimension adds up its elites. op.cu finds the same elites without comparing each candidate with every other.
+dimension adds up its elites. The operator finds them without comparing each candidate with all others.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def cem_update_reference(
     ranked: bool = True,
     fixed_order: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns what ``cem_update`` returns, in plain PyTorch.
+    """Return what ``cem_update`` returns, in plain PyTorch.
 
     On a CPU the results are those of the operator bit for bit: the sums are added in the same order. Where
     ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit in the last place of
@@ -114,7 +114,7 @@ def cem_update_reference(
 
 
 def _ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Returns the fitness, best first and stable, and all indices; what failed is infinite and comes last."""
+    """Return the fitness, best first and stable, and all indices; what failed is infinite and comes last."""
     if fitness.is_floating_point():
         worst = -math.inf if maximize else math.inf
         fitness = fitness.nan_to_num(worst, math.inf, -math.inf) + 0.0  # -0 becomes 0
@@ -122,14 +122,14 @@ def _ranking(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
 
 
 def _rows(candidates: Tensor, index: Tensor) -> Tensor:
-    """Returns rows of (..., N, d) by indices (..., K): (..., K, d)."""
+    """Return rows of (..., N, d) by indices (..., K): (..., K, d)."""
     if candidates.dim() == 2:
         return candidates.index_select(0, index)
     return candidates.gather(-2, index[..., None].expand(*index.shape, candidates.shape[-1]))
 
 
 def _ordered_sum(x: Tensor) -> Tensor:
-    """Returns the sums of a tensor (..., K, m) over K, (..., m), in the operator's order.
+    """Return the sums of a tensor (..., K, m) over K, (..., m), in the operator's order.
 
     Chunks of 512 are added each for itself, and then their sums, both as ``_folded`` does it.
     """
@@ -142,7 +142,7 @@ def _ordered_sum(x: Tensor) -> Tensor:
 
 
 def _folded(x: Tensor) -> Tensor:
-    """Returns the sum over the last dimension but one: 32 residue classes, each in order, then as a tree."""
+    """Return the sum over the last dimension but one: 32 residue classes, each in order, then as a tree."""
     rows = -(-x.shape[-2] // RESIDUES)
     x = _padded(x, rows * RESIDUES)
     x = x.reshape(*x.shape[:-2], rows, RESIDUES, x.shape[-1])
@@ -157,6 +157,6 @@ def _folded(x: Tensor) -> Tensor:
 
 
 def _padded(x: Tensor, count: int) -> Tensor:
-    """Returns a tensor with zeros appended to its last dimension but one."""
+    """Return a tensor with zeros appended to its last dimension but one."""
     more = count - x.shape[-2]
     return torch.cat([x, x.new_zeros(*x.shape[:-2], more, x.shape[-1])], dim=-2) if more else x

@@ -210,7 +210,8 @@ UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
 }
 
 UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
-  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)] : 0.0;
+  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
+                                       : 0.0;
 }
 
 // Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.

@@ -1,9 +1,9 @@
 // The elementwise operators, one source for CPU and CUDA: a function of one element each, and their table.
 //
-// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a multiprocessor of
-// an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it can issue 55 thread instructions and
-// 7 special functions, at 16 bits half of that; sigmoid takes 15 to 20, two of them special. A sum or a product
-// is one instruction beside 12 bytes.
+// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a multiprocessor
+// of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it can issue 55 thread
+// instructions and 7 special functions, at 16 bits half of that; sigmoid takes 15 to 20, two of them special.
+// A sum or a product is one instruction beside 12 bytes.
 #pragma once
 
 #include "loop.cuh"
@@ -57,8 +57,8 @@ struct SigmoidBackward {
   }
 };
 
-// Sigmoid takes of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at most
-// 1: it cannot overflow, and keeps its relative accuracy where the result is small.
+// Sigmoid takes of the two equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) the one whose exponential is at
+// most 1: it cannot overflow, and keeps its relative accuracy where the result is small.
 #ifdef __CUDACC__
 
 __device__ float reciprocal(float x) {

@@ -19,7 +19,7 @@ NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.i
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """Returns ``1 / (1 + exp(-x))`` of every element, twice differentiable.
+    """Return ``1 / (1 + exp(-x))`` of every element, twice differentiable.
 
     No x overflows, and the relative accuracy holds down to the subnormal results of large negative x, where
     torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
@@ -43,7 +43,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 def vector_add(a: Tensor, b: Tensor) -> Tensor:
-    """Returns ``a + b``, element by element. Sums of integers wrap, as torch's do.
+    """Return ``a + b``, element by element. Sums of integers wrap, as torch's do.
 
     Examples:
         >>> vector_add(torch.tensor([1, 2]), torch.tensor([10, 20]))
@@ -66,7 +66,7 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
 
 
 def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
-    """Returns ``a * b``, element by element, twice differentiable. Products of integers wrap, as torch's do.
+    """Return ``a * b``, element by element, twice differentiable. Products of integers wrap, as torch's do.
 
     Examples:
         >>> elementwise_mult(torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
@@ -89,7 +89,7 @@ def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
 
 
 def sigmoid_reference(x: Tensor) -> Tensor:
-    """Returns what ``sigmoid`` computes, in plain PyTorch; torch differentiates it.
+    """Return what ``sigmoid`` computes, in plain PyTorch; torch differentiates it.
 
     Args:
         x: any shape, a floating type, any device.
@@ -99,7 +99,7 @@ def sigmoid_reference(x: Tensor) -> Tensor:
 
 
 def vector_add_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Returns what ``vector_add`` computes, in plain PyTorch.
+    """Return what ``vector_add`` computes, in plain PyTorch.
 
     Args:
         a: any shape, any device.
@@ -109,7 +109,7 @@ def vector_add_reference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
-    """Returns what ``elementwise_mult`` computes, in plain PyTorch.
+    """Return what ``elementwise_mult`` computes, in plain PyTorch.
 
     Args:
         a: any shape, any device.
@@ -126,7 +126,7 @@ _TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...]]] = {
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
-    """Returns what an operator of the table makes of its arguments."""
+    """Return what an operator of the table makes of its arguments."""
     reference, dtypes = _TABLE[name]
     if is_transformed():
         _check(tensors, dtypes)
@@ -144,7 +144,7 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
 
 
 def _check(tensors: tuple[Tensor, ...], dtypes: tuple[torch.dtype, ...]) -> None:
-    """Checks arguments, which have to be alike: nothing is broadcast, promoted or moved."""
+    """Check arguments, which have to be alike: nothing is broadcast, promoted or moved."""
     first = tensors[0]
     for x in tensors:
         if not isinstance(x, Tensor):

@@ -141,9 +141,9 @@ void share(int64_t count, int64_t multiply_adds, const F& f) {
 }
 
 template <typename T>
-void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Tensor& weights, const Tensor& bias,
-                   const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h, const Tensor& new_cell,
-                   const Tensor& gates) {
+void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Tensor& weights,
+                   const Tensor& bias, const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h,
+                   const Tensor& new_cell, const Tensor& gates) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const Tensor joined = join<T>(sizes, input, old_h);
     const SmallCell<T> cell{sizes.batch,
@@ -163,7 +163,8 @@ void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Ten
 }
 
 template <typename T>
-void backward_small(Place place, const CellSizes& sizes, const Elements& elements, const SmallGradients& small) {
+void backward_small(Place place, const CellSizes& sizes, const Elements& elements,
+                    const SmallGradients& small) {
   backward_elements<T>(place, sizes, elements);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();

@@ -55,7 +55,8 @@ void check(const Tensor& input, std::initializer_list<Expected> tensors) {
     const Sizes sizes = tensor.sizes();
     STD_TORCH_CHECK(sizes.equals(Sizes(expected)), "lltm: ", name,
                     " has another size than the other arguments call for");
-    STD_TORCH_CHECK(tensor.scalar_type() == input.scalar_type(), "lltm: ", name, " has another type than input");
+    STD_TORCH_CHECK(tensor.scalar_type() == input.scalar_type(), "lltm: ", name,
+                    " has another type than input");
     STD_TORCH_CHECK(Device(tensor) == device, "lltm: ", name, " is on another device than input");
   }
 }

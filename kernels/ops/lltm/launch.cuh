@@ -1,5 +1,5 @@
-// The LLTM cell on a GPU. A small cell is one launch forward and one or two backward (small.cuh); of the others
-// one pass makes the elements (pointwise.cuh).
+// The LLTM cell on a GPU. A small cell is one launch forward and one or two backward (small.cuh); of the
+// others one pass makes the elements (pointwise.cuh).
 #pragma once
 
 #include "host.h"
@@ -35,10 +35,11 @@ dim3 tiles(int64_t wide, int width, int64_t high, int height) {
   return dim3(static_cast<unsigned>(divide_up(wide, width)), static_cast<unsigned>(divide_up(high, height)));
 }
 
-// Calls f with the number of elements of one 16-byte access and of such groups of states, or with 1, and a grid
-// for them.
+// Calls f with the number of elements of one 16-byte access and of such groups of states, or with 1, and a
+// grid for them.
 template <typename T, class F, typename... Pointers>
-void in_packs(const Place& place, const CellSizes& sizes, bool wide, const F& f, const Pointers*... pointers) {
+void in_packs(const Place& place, const CellSizes& sizes, bool wide, const F& f,
+              const Pointers*... pointers) {
   constexpr int kPack = 16 / static_cast<int>(sizeof(T));
   const auto call = [&](auto pack) {
     const int64_t groups = sizes.batch * sizes.states / pack.value;
@@ -71,7 +72,8 @@ void forward_small(const Place& place, const CellSizes& sizes, const Tensor& inp
                    const Tensor& bias, const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h,
                    const Tensor& new_cell, const Tensor& gates) {
   const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs, sizes.states};
-  small_forward<T><<<tiles(sizes.states, kTileStates, sizes.batch, kTileRows), kSmallThreads, 0, place.stream>>>(
+  const dim3 grid = tiles(sizes.states, kTileStates, sizes.batch, kTileRows);
+  small_forward<T><<<grid, kSmallThreads, 0, place.stream>>>(
       joined, const_data<T>(weights), const_data<T>(bias), const_data<T>(old_cell), mutable_data<T>(new_h),
       mutable_data<T>(new_cell), mutable_data<T>(gates));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
@@ -111,8 +113,10 @@ void backward_small(const Place& place, const CellSizes& sizes, const Elements& 
   const auto& [wanted, input, weights, old_h, d_input, d_weights, d_bias, d_old_h] = small;
   const int64_t columns = sizes.columns();
   if (wanted.parameters) {
-    const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs, sizes.states};
-    small_parameters<T><<<tiles(sizes.states, kTileStates, columns, kColumns), kSmallThreads, 0, place.stream>>>(
+    const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs,
+                           sizes.states};
+    const dim3 grid = tiles(sizes.states, kTileStates, columns, kColumns);
+    small_parameters<T><<<grid, kSmallThreads, 0, place.stream>>>(
         joined, pointers_of<T>(elements), mutable_data<T>(d_weights), mutable_data<T>(d_bias));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   } else {
@@ -121,10 +125,10 @@ void backward_small(const Place& place, const CellSizes& sizes, const Elements& 
   // The columns of one that is not wanted are left out.
   const int64_t first = wanted.old_h ? 0 : sizes.states, last = wanted.input ? columns : sizes.states;
   if (first >= last) return;
-  small_inputs<T><<<tiles(last - first, kResultColumns, sizes.batch, kTileRows), kTileRows * kResultColumns, 0,
-                    place.stream>>>(const_data<T>(elements.d_gates), const_data<T>(weights), sizes.batch, sizes.inputs,
-                                    sizes.states, first, wanted.old_h ? mutable_data<T>(d_old_h) : nullptr,
-                                    wanted.input ? mutable_data<T>(d_input) : nullptr);
+  const dim3 grid = tiles(last - first, kResultColumns, sizes.batch, kTileRows);
+  small_inputs<T><<<grid, kTileRows * kResultColumns, 0, place.stream>>>(
+      const_data<T>(elements.d_gates), const_data<T>(weights), sizes.batch, sizes.inputs, sizes.states, first,
+      wanted.old_h ? mutable_data<T>(d_old_h) : nullptr, wanted.input ? mutable_data<T>(d_input) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -36,7 +36,7 @@ class LLTM(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Makes a cell with parameters drawn from the uniform distribution on +-1 / sqrt(state_size).
+        """Make a cell with parameters drawn from the uniform distribution on +-1 / sqrt(state_size).
 
         Args:
             input_features: the size of an input; at least 0.
@@ -60,13 +60,13 @@ class LLTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws weights and bias again."""
+        """Draw weights and bias again."""
         bound = 1 / math.sqrt(self.state_size)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
     def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
-        """Takes one step.
+        """Take one step.
 
         Args:
             input: (batch, input_features).
@@ -82,5 +82,5 @@ class LLTM(nn.Module):
         return lltm(input, self.weights, self.bias, *state)
 
     def extra_repr(self) -> str:
-        """Returns what print shows in the module's brackets."""
+        """Return what print shows in the module's brackets."""
         return f"input_features={self.input_features}, state_size={self.state_size}"

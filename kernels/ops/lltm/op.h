@@ -38,8 +38,9 @@ Forward forward_pass(const Tensor& input, const Tensor& weights, const Tensor& b
 }
 
 Backward backward_pass(const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
-                       const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,
-                       const Tensor& gates, bool of_input, bool of_parameters, bool of_old_h) {
+                       const Tensor& input, const Tensor& weights, const Tensor& old_h,
+                       const Tensor& new_cell, const Tensor& gates, bool of_input, bool of_parameters,
+                       bool of_old_h) {
   const CellSizes sizes = sizes_of(input, old_h);
   const auto [batch, inputs, states] = sizes;
   check(input, {{"weights", weights, {sizes.gates(), sizes.columns()}},

@@ -29,7 +29,7 @@ def lltm(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Takes one step of the LLTM cell; differentiable in every argument, as often as wanted.
+    """Take one step of the LLTM cell; differentiable in every argument, as often as wanted.
 
     All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types are
     multiplied as torch multiplies them; everything else is computed in float32. Autocast changes neither the
@@ -55,32 +55,33 @@ def lltm(
         _check(input, weights, bias, old_h, old_cell)
         with _without_autocast(input):
             return lltm_reference(input, weights, bias, old_h, old_cell)
-    if torch.compiler.is_compiling():
-        _check(input, weights, bias, old_h, old_cell)
+    try:
         LIBRARY.ensure(input)
-        new_h, new_cell, _ = torch.ops.cem_tetris.lltm.default(input, weights, bias, old_h, old_cell)
-        return new_h, new_cell
-    if not _fits(input, weights, bias, old_h, old_cell):
-        _check(input, weights, bias, old_h, old_cell)
-    LIBRARY.ensure(input)
-    # Operators whose autograd is registered with torch pass through much more Python than _Cell does.
-    if torch.is_grad_enabled() and (
-        weights.requires_grad
-        or bias.requires_grad
-        or old_h.requires_grad
-        or old_cell.requires_grad
-        or input.requires_grad
-    ):
-        new_h, new_cell, _ = _Cell.apply(  # type: ignore[no-untyped-call]
-            input, weights, bias, old_h, old_cell
+        operators = torch.ops.cem_tetris
+        recorded = torch.is_grad_enabled() and (
+            weights.requires_grad
+            or bias.requires_grad
+            or old_h.requires_grad
+            or old_cell.requires_grad
+            or input.requires_grad
         )
-    else:
-        new_h, new_cell, _ = torch.ops.cem_tetris.lltm_forward.default(input, weights, bias, old_h, old_cell)
-    return new_h, new_cell
+        if torch.compiler.is_compiling():
+            new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
+        elif recorded:  # operators whose autograd is registered pass through much more Python than _Cell does
+            new_h, new_cell, _ = _Cell.apply(  # type: ignore[no-untyped-call]
+                input, weights, bias, old_h, old_cell
+            )
+        else:
+            new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
+        return new_h, new_cell
+    except (AttributeError, RuntimeError, TypeError):
+        # The operator checks too: only a call that it refuses pays for this.
+        _check(input, weights, bias, old_h, old_cell)
+        raise
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
-    """Returns a context; autocast knows nothing of the meta device."""
+    """Return a context; autocast knows nothing of the meta device."""
     return nullcontext() if input.is_meta else torch.autocast(input.device.type, enabled=False)
 
 
@@ -91,37 +92,12 @@ def lltm_reference(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Computes ``lltm`` in plain PyTorch, as the tutorial does; takes and returns the same."""
+    """Compute ``lltm`` in plain PyTorch, as the tutorial does; takes and returns the same."""
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
     new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
     new_h = torch.tanh(new_cell) * torch.sigmoid(output_gate)
     return new_h, new_cell
-
-
-def _fits(
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    bias: Tensor,
-    old_h: Tensor,
-    old_cell: Tensor,
-) -> bool:
-    """Returns whether ``_check`` would pass, in less than half its time; False where it has to be asked."""
-    try:
-        batch, inputs = input.shape
-        states = old_h.shape[1]
-        dtype, device = input.dtype, input.device
-        return (
-            dtype in _DTYPES
-            and dtype is weights.dtype is bias.dtype is old_h.dtype is old_cell.dtype
-            and (input.is_cpu or input.is_cuda)
-            and device == weights.device == bias.device == old_h.device == old_cell.device
-            and weights.shape == (3 * states, states + inputs)
-            and bias.shape == (3 * states,)
-            and old_h.shape == old_cell.shape == (batch, states)
-        )
-    except (AttributeError, IndexError, TypeError, ValueError):
-        return False
 
 
 def _check(
@@ -131,7 +107,7 @@ def _check(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> None:
-    """Raises what ``lltm`` says it raises."""
+    """Raise what ``lltm`` says it raises."""
     arguments = {"input": input, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
     for name, value in arguments.items():
         if not isinstance(value, Tensor):
@@ -208,7 +184,7 @@ def _differentiable_backward(
     old_h: Tensor,
     new_cell: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Computes what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
+    """Compute what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
     grad_h = torch.zeros_like(new_cell) if grad_h is None else grad_h
     grad_cell = torch.zeros_like(new_cell) if grad_cell is None else grad_cell
     joined = torch.cat([old_h, input], dim=1)
@@ -233,40 +209,22 @@ class _Cell(torch.autograd.Function):
     backward = staticmethod(_backward)
 
 
-def _fake_forward(
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    bias: Tensor,
-    old_h: Tensor,
-    old_cell: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    _check(input, weights, bias, old_h, old_cell)
-    batch, states = old_h.shape
-    return (
-        input.new_empty(batch, states),
-        input.new_empty(batch, states),
-        input.new_empty(batch, 3 * states),
-    )
+def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    _check(*arguments)
+    like, (batch, states) = arguments[0], arguments[3].shape
+    return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
 
 
 def _fake_backward(
-    grad_h: Tensor | None,
-    grad_cell: Tensor | None,
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    old_h: Tensor,
-    new_cell: Tensor,
-    gates: Tensor,
-    of_input: bool,
-    of_parameters: bool,
-    of_old_h: bool,
-) -> tuple[Tensor, ...]:
+    grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    like, weights, old_h, _, _, of_input, of_parameters, of_old_h = others
     return (
-        input.new_empty(input.shape if of_input else (0,)),
-        input.new_empty(weights.shape if of_parameters else (0,)),
-        input.new_empty(weights.shape[0] if of_parameters else 0),
-        input.new_empty(old_h.shape if of_old_h else (0,)),
-        input.new_empty(old_h.shape),
+        like.new_empty(like.shape if of_input else (0,)),
+        like.new_empty(weights.shape if of_parameters else (0,)),
+        like.new_empty(weights.shape[0] if of_parameters else 0),
+        like.new_empty(old_h.shape if of_old_h else (0,)),
+        like.new_empty(old_h.shape),
     )
 
 

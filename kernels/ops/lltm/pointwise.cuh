@@ -108,7 +108,8 @@ __global__ void backward_kernel(Pointers<T> p, int64_t states, int64_t groups) {
     const int64_t row = at / states;
     const int64_t gate = at + row * (kGates - 1) * states;
     const auto input = load<T, kPack>(p.gates + gate), output = load<T, kPack>(p.gates + gate + states);
-    const auto candidate = load<T, kPack>(p.gates + gate + 2 * states), cell = load<T, kPack>(p.new_cell + at);
+    const auto candidate = load<T, kPack>(p.gates + gate + 2 * states);
+    const auto cell = load<T, kPack>(p.new_cell + at);
     const auto of_h = load<T, kPack>(p.grad_h, row, at - row * states);
     const auto of_cell = load<T, kPack>(p.grad_cell, row, at - row * states);
     Pack<T, kPack> d_gate[kGates], d_cell;

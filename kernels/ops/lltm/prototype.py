@@ -1,4 +1,4 @@
-"""The LLTM cell in Numba: the kernels of ``op.cu`` before they were CUDA.
+"""The LLTM cell in Numba: the kernels before they were CUDA.
 
 The matrix products stay products, which a library does best. All that follows them is done element by
 element, so one kernel does it in one pass. op.py has the formulas.

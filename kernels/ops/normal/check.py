@@ -20,7 +20,7 @@ _DOMAIN = int.from_bytes(b"normal z", "big")  # separates the keys from those of
 
 @functools.lru_cache(maxsize=2)
 def noise(dimensions: int, samples: int, seed: int, generation: int, dtype: torch.dtype) -> Tensor:
-    """Returns z, (dimensions, samples): the noise of float64, or that of all other types.
+    """Return z, (dimensions, samples): the noise of float64, or that of all other types.
 
     Two samples in a row share a pair of uniform numbers, from which the Box-Muller transform makes them.
     """
@@ -33,7 +33,7 @@ def noise(dimensions: int, samples: int, seed: int, generation: int, dtype: torc
 
 
 def _words(seed: int, generation: int, block: int, dimension: int, mark: int = 0) -> tuple[int, ...]:
-    """Returns the four words of a block of four samples and a dimension."""
+    """Return the four words of a block of four samples and a dimension."""
     (b, b_up), (d, d_up), (g, g_up) = split64(block), split64(dimension), split64(generation)
     return philox4x32((b, d, g, mark | g_up << 24 | d_up << 12 | b_up), split64(seed ^ _DOMAIN))
 

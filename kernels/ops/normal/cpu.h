@@ -126,7 +126,8 @@ struct Chunk {
       for (int s = 0; s < kTile; ++s) {
         Real* cell = x[j * kTile + s];
         const Real *radius = z.radius[source][s / 2], *direction = z.direction[source][s];
-        for (int l = 0; l < kLanes; ++l) cell[l] = std::fma(at(std, l) * radius[l], direction[l], at(mean, l));
+        for (int l = 0; l < kLanes; ++l)
+          cell[l] = std::fma(at(std, l) * radius[l], direction[l], at(mean, l));
         if (low != nullptr) {  // NaN stays
           for (int l = 0; l < kLanes; ++l) cell[l] = cell[l] < at(low, l) ? at(low, l) : cell[l];
         }

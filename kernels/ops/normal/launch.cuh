@@ -91,7 +91,8 @@ void dispatch_small(int rows, bool tensors, F&& f) {
 
 // (..., N, d).
 template <typename T>
-bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
+bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds,
+                          const Tensor& out) {
   const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
   const int64_t blocks = divide_up(noise.samples, kTile);
   if (noise.dimensions > limit || blocks > limit / noise.dimensions) return false;
@@ -210,7 +211,8 @@ void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Ten
     const Tensor partial = empty(Device(grad), mean_grad.scalar_type(),
                                  {noise.problems, 2, chunks, noise.dimensions});
     launch_backward<T, Real>(noise, const_data<T>(grad), chunks, mutable_data<Real>(partial),
-                             mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad), current_stream(grad));
+                             mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad),
+                             current_stream(grad));
   });
 }
 

@@ -22,8 +22,8 @@ struct Like {
 };
 
 void check_device(const Tensor& tensor, const Like& like, const char* name) {
-  STD_TORCH_CHECK(Device(tensor) == like.device, "sample_normal: expected all tensors on one device, got ", name,
-                  " on another");
+  STD_TORCH_CHECK(Device(tensor) == like.device, "sample_normal: expected all tensors on one device, got ",
+                  name, " on another");
 }
 
 // The type that the samples and gradients of a type are computed in.
@@ -60,7 +60,8 @@ Parameter as_parameter(const Tensor& tensor, ScalarType type) {
 }
 
 // The same of a tensor beside the mean, of its shape, or (d,) for all problems where `for_all`.
-Parameter as_parameter(const Tensor& tensor, const Like& mean, ScalarType type, const char* name, bool for_all) {
+Parameter as_parameter(const Tensor& tensor, const Like& mean, ScalarType type, const char* name,
+                       bool for_all) {
   const Sizes sizes = tensor.sizes(), expected = mean.sizes;
   const size_t skipped = expected.size() - std::min(expected.size(), sizes.size());
   STD_TORCH_CHECK(!sizes.empty() && (skipped == 0 || (for_all && sizes.size() == 1)) &&
@@ -83,8 +84,8 @@ struct Origin {
   std::optional<Tensor> seeds, generations;
 };
 
-// Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin` are
-// made contiguous, and have to live as long as the result.
+// Of tensors like `like`, whose first `leading` dimensions are those of the batch. The tensors of `origin`
+// are made contiguous, and have to live as long as the result.
 Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t samples, int64_t dimensions,
                  bool shared, bool antithetic, bool dim_first) {
   const Sizes batch(like.sizes.data(), leading);
@@ -93,8 +94,8 @@ Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t sampl
   STD_TORCH_CHECK(origin.generation >= 0 && static_cast<uint64_t>(origin.generation) < kGenerations,
                   "sample_normal: expected a generation in 0..2^38 - 1, got ", origin.generation);
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
-                  "sample_normal: expected less than 2^46 samples and 2^44 dimensions, got ", samples, " and ",
-                  dimensions);
+                  "sample_normal: expected less than 2^46 samples and 2^44 dimensions, got ", samples,
+                  " and ", dimensions);
   const auto numbers = [&](std::optional<Tensor>& tensor, int64_t count, const char* name) -> const int64_t* {
     if (!tensor.has_value()) return nullptr;
     STD_TORCH_CHECK(tensor->numel() == count && tensor->scalar_type() == ScalarType::Long,
@@ -122,9 +123,9 @@ Noise make_noise(const Like& like, size_t leading, Origin& origin, int64_t sampl
 }
 
 // `like` has the sizes (..., d) of mean.
-Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Origin origin, bool shared_noise,
-              bool antithetic, bool dim_first, ScalarType dtype, const std::optional<Tensor>& low,
-              const std::optional<Tensor>& high) {
+Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Origin origin,
+              bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype,
+              const std::optional<Tensor>& low, const std::optional<Tensor>& high) {
   const Parameter lows = as_bound(low, like, compute_type(dtype), "low"),
                   highs = as_bound(high, like, compute_type(dtype), "high");
   const size_t batch = like.sizes.size() - 1;
@@ -139,17 +140,17 @@ Tensor sample(const Like& like, Vector mean, Vector std, int64_t num_samples, Or
   return out;
 }
 
-Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed, int64_t generation,
-                     std::optional<Tensor> seeds, std::optional<Tensor> generations, bool shared_noise,
-                     bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
-                     std::optional<Tensor> high) {
+Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
+                     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
+                     bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype,
+                     std::optional<Tensor> low, std::optional<Tensor> high) {
   const Like like(mean);
   STD_TORCH_CHECK(!like.sizes.empty(), "sample_normal: expected mean of a shape (..., d)");
   const ScalarType type = mean.scalar_type();
   const Parameter means = as_parameter(mean, type), stds = as_parameter(std, like, type, "std", false);
   return sample(like, means.vector, stds.vector, num_samples,
-                {seed, generation, std::move(seeds), std::move(generations)}, shared_noise, antithetic, dim_first,
-                dtype, low, high);
+                {seed, generation, std::move(seeds), std::move(generations)}, shared_noise, antithetic,
+                dim_first, dtype, low, high);
 }
 
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
@@ -160,8 +161,8 @@ Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_s
 }
 
 // Mean and standard deviation are the first two of rows (..., R, d).
-Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor& seeds, const Tensor& generation,
-                          std::optional<Tensor> low, std::optional<Tensor> high) {
+Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor& seeds,
+                          const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   const Tensor rows = dense(given);
   Like like(rows);
   const size_t batch = like.sizes.size() - 2;
@@ -178,8 +179,9 @@ Tensor sample_normal_rows(const Tensor& given, int64_t num_samples, const Tensor
 }
 
 std::tuple<Tensor, Tensor> sample_normal_backward(const Tensor& grad, int64_t seed, int64_t generation,
-                                                  std::optional<Tensor> seeds, std::optional<Tensor> generations,
-                                                  bool shared_noise, bool antithetic, bool dim_first) {
+                                                  std::optional<Tensor> seeds,
+                                                  std::optional<Tensor> generations, bool shared_noise,
+                                                  bool antithetic, bool dim_first) {
   const Tensor gradient = dense(grad);
   const Like like(grad);
   STD_TORCH_CHECK(like.sizes.size() >= 2, "sample_normal: expected a gradient of two dimensions or more");
@@ -187,7 +189,8 @@ std::tuple<Tensor, Tensor> sample_normal_backward(const Tensor& grad, int64_t se
   const int64_t dimensions = like.sizes[batch + (dim_first ? 0 : 1)],
                 samples = like.sizes[batch + (dim_first ? 1 : 0)];
   Origin origin{seed, generation, std::move(seeds), std::move(generations)};
-  const Noise noise = make_noise(like, batch, origin, samples, dimensions, shared_noise, antithetic, dim_first);
+  const Noise noise =
+      make_noise(like, batch, origin, samples, dimensions, shared_noise, antithetic, dim_first);
   const ScalarType type = compute_type(grad.scalar_type());
   const Tensor of_mean = empty(like.device, type, like.sizes, batch, {dimensions}),
                of_std = empty(like.device, type, like.sizes, batch, {dimensions});

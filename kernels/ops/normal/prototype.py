@@ -1,4 +1,4 @@
-"""The sampler in Numba: the kernels of ``op.cu`` before they were CUDA, in the words of the formulas.
+"""The sampler in Numba: the kernels before they were CUDA, in the words of the formulas.
 
 A sample is mean + std * z, and z a pure function of (seed, generation, sample, dimension): Philox4x32-10
 makes four random words of them, for four samples in a row, and the Box-Muller transform makes of two words
