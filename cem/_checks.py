@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.cuda import CUDA_TORCH_REMEDY
+from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 REAL = (

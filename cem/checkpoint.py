@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from cem._checks import check_real
-from kernels.checks import check_integer
-from kernels.files import check_own, read_bytes, write_bytes
+from kernels.support.checks import check_integer
+from kernels.support.files import check_own, read_bytes, write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
@@ -88,7 +88,7 @@ def write_checkpoint(
     Raises:
         TypeError: If state or fingerprint holds anything else.
         ValueError: If a number in them is NaN or infinite (within tensors they may be).
-        OSError: As `kernels.files.write_bytes`.
+        OSError: As `kernels.support.files.write_bytes`.
     """
     body = {
         "format": FORMAT,

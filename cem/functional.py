@@ -33,8 +33,8 @@ from torch.utils import _pytree as pytree
 
 from cem.adaptation import Rates, factorised, of_elites, with_paths
 from cem.bounds import into_box, keep_inside, out_of_box
-from kernels.cem_update import cem_update, cem_update_reference
-from kernels.normal import sample_normal_rows
+from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.normal import sample_normal_rows
 
 MEAN, STD, AVERAGED_MEAN, BEST = range(4)
 """Rows of ``State.distribution``."""

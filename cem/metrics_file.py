@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels.files import check_own, set_aside, write_bytes
+from kernels.support.files import check_own, set_aside, write_bytes
 
 _MOST_NAMED = 5
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 from cem._checks import check_real
-from kernels.names import did_you_mean
+from kernels.support.names import did_you_mean
 
 _LEAST_TABLE = 64  # generations
 

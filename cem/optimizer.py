@@ -70,8 +70,8 @@ from cem.start import (
     restarted,
     seed_tensor,
 )
-from kernels.checks import check_flags, check_integer
-from kernels.names import unknown_name
+from kernels.support.checks import check_flags, check_integer
+from kernels.support.names import unknown_name
 
 DEFAULT_ELITE_FRACTION = 0.2
 DEFAULT_RELATIVE_STD_FLOOR = 1e-6

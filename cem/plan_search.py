@@ -17,8 +17,8 @@ from torch import Tensor
 from cem._checks import as_real, version
 from cem.functional import BEST, BEST_FITNESS, MEAN, STD
 from cem.sampling import mix_seed
-from kernels.cem_update import cem_update, cem_update_reference
-from kernels.normal import sample_normal_rows
+from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.normal import sample_normal_rows
 
 Cost = Callable[[Tensor, Tensor], Any]
 """``cost(state, plans)``: plans of shape ([B,] N, horizon, A) -> costs of shape ([B,] N)."""

@@ -28,7 +28,7 @@ from cem._checks import as_torch_takes_it, check_device, check_distribution, che
 from cem.colored_noise import coloring_matrix
 from cem.plan_search import Cost, Found, Memory, PlanSearch
 from cem.sampling import choose_backend, mix_seed
-from kernels.checks import check_flags, check_integer
+from kernels.support.checks import check_flags, check_integer
 
 _MOST = (1 << 31) - 1  # of every count
 _WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph asks for

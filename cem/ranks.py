@@ -18,7 +18,7 @@ from torch import Tensor
 from cem._checks import REAL, check_shape
 from cem.evaluation import Evaluation, Objective
 from cem.stopping import StopRequest
-from kernels.ranks import (
+from kernels.support.ranks import (
     RanksError,
     count,
     from_first,

@@ -16,7 +16,7 @@ from cem.noise import NoiseSchedule, describe_noise
 from cem.snapshot import Snapshot, check_state
 from cem.start import problem_seeds, seed_tensor
 from cem.termination import Termination, share_of, shift_of
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 
 
 class Readout:

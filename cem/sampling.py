@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cem._checks import outside
-from kernels.names import unknown_name
+from kernels.support.names import unknown_name
 
 AUTO = "auto"
 BACKENDS = ("cpu", "cuda", "torch")
@@ -166,8 +166,8 @@ def _prepare(device: torch.device) -> None:
     """Build the operators side by side, and call them once."""
     if device in _prepared:
         return
-    from kernels.ahead import build_missing
-    from kernels.library import extension
+    from kernels.loader.ahead import build_missing
+    from kernels.ops.library import extension
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
     build_missing([extension(operator, kind) for kind in kinds for operator in OPERATORS])

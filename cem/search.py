@@ -27,7 +27,7 @@ from cem.sampling import mix_seed
 from cem.stopping import Interrupted, StopRequest
 from cem.termination import Termination, share_of, shift_of
 from cem.trainer import Trainer
-from kernels.checks import check_flags, check_integer
+from kernels.support.checks import check_flags, check_integer
 
 CHECKPOINT_SECONDS = 1.0
 PATHS_POPULATION = 40

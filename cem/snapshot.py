@@ -20,7 +20,7 @@ from cem.functional import (
     State,
 )
 from cem.host_copy import HostCopy
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 
 USABLE = "expected at least one candidate with a usable fitness"
 _ROWS = ("mean", "std", "averaged_mean", "best")

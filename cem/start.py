@@ -14,8 +14,8 @@ from cem._checks import as_real, check_real
 from cem.adaptation import all_weights
 from cem.functional import REFUSED, STD, Settings, State
 from cem.sampling import mix_seed
-from kernels.checks import check_integer
-from kernels.philox import signed64
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_integer
 
 MIN_ELITES = 2  # one elite has no variance: the search would stop
 _ROUNDING = 1e-9  # 0.07 * 100 is 7.000000000000001, and seven elites are meant

@@ -8,7 +8,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any
 
-from kernels.ranks import Interrupted as Interrupted
+from kernels.support.ranks import Interrupted as Interrupted
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

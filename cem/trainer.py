@@ -19,7 +19,7 @@ from cem.evaluation import Evaluation, Metrics, Objective
 from cem.optimizer import CrossEntropyMethod
 from cem.snapshot import Snapshot
 from cem.stopping import Interrupted, StopRequest
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 
 GRACE_SECONDS = 1.0
 """How long a stopped run waits for the results of generations that were told, in seconds."""

@@ -1,4 +1,4 @@
-"""PyTorch operators in C++ and CUDA, and the loader that builds them on first use.
+"""PyTorch operators in C++ and CUDA (`ops`), the loader that builds them on first use (`loader`), `support`.
 
 The names below are imported when they are first used.
 """
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from kernels.build import BuildError, CompilerMissingError, Extension, compile_check
+    from kernels.loader import BuildError, CompilerMissingError, Extension, compile_check
 
 __all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
 
@@ -16,7 +16,7 @@ __all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kernels import build
+    from kernels import loader
 
-    globals()[name] = getattr(build, name)
+    globals()[name] = getattr(loader, name)
     return globals()[name]

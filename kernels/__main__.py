@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     import argparse
 
-    from kernels import doctor
-    from kernels.files import discard_stdout, open_closed_streams
-    from kernels.names import unknown_name
-    from kernels.toolchain import BuildError
+    from kernels.loader import doctor
+    from kernels.loader.toolchain import BuildError
+    from kernels.support.files import discard_stdout, open_closed_streams
+    from kernels.support.names import unknown_name
 
 _COMMANDS = ("doctor", "build", "check")
 
@@ -112,10 +112,10 @@ def _report(arguments: argparse.Namespace) -> Any:
         return doctor.examine(arguments.device)
     # These import torch. The doctor has to survive a torch that does not import.
     if arguments.command == "build":
-        from kernels import ahead
+        from kernels.loader import ahead
 
         return ahead.run(arguments.op, arguments.device, arguments.arch, portable=arguments.portable)
-    from kernels import check
+    from kernels.ops import check
 
     return check.run(arguments.op, arguments.device)
 

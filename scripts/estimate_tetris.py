@@ -1,6 +1,6 @@
 """Estimate lines per game of controllers that hardly ever lose, by importance splitting."""
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from tetris.commands.command_line import run

@@ -1,6 +1,6 @@
 """Score controllers: lines per game with its 95 % interval, several side by side."""
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from tetris.commands.command_line import run

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from kernels.files import check_writable, write_bytes
-    from kernels.names import unknown_name
+    from kernels.support.files import check_writable, write_bytes
+    from kernels.support.names import unknown_name
     from tetris.commands.command_line import Parser, one_line_errors, path_ending, run, seed, up_to
 
 if TYPE_CHECKING:

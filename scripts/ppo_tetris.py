@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from kernels.files import check_writable
+    from kernels.support.files import check_writable
     from tetris.commands.command_line import Parser, one_line_errors, positive_seconds, run, seed
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Write the report of a training run again, or a page that compares several."""
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from tetris.commands.command_line import run

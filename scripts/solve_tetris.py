@@ -1,6 +1,6 @@
 """Solve Tetris on a small board: the lines a game of perfect play."""
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from tetris.commands.command_line import run

@@ -1,6 +1,6 @@
 """Train a Tetris controller with the cross-entropy method, and measure it beside published ones."""
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from tetris.commands.command_line import run

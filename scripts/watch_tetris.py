@@ -1,6 +1,6 @@
 """Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page."""
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from tetris.commands.command_line import run

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError, Extension
+from kernels.loader import CompilerMissingError, Extension
 from tetris import native
 from tetris.controller import published
 from tetris.feature_sets import feature_names

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import CompilerMissingError, normal
+from kernels import CompilerMissingError
+from kernels.ops import normal
 from tetris.envs import native
 
 PROJECT = Path(__file__).parents[1]

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.files import check_own, read_bytes, write_text
-from kernels.names import did_you_mean, meant_path, unknown_name
+from kernels.support.files import check_own, read_bytes, write_text
+from kernels.support.names import did_you_mean, meant_path, unknown_name
 from tetris.feature_sets import feature_names, feature_sets
 from tetris.rules import Rules, check_rules
 from tetris.whole_weights import played_weights

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 
 from kernels import CompilerMissingError
-from kernels.cuda import CUDA_TORCH_REMEDY, find_nvcc
-from kernels.names import unknown_name
-from kernels.toolchain import find_compiler
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, find_nvcc
+from kernels.loader.toolchain import find_compiler
+from kernels.support.names import unknown_name
 
 NATIVE = ("cpu", "cuda")
 """The engines in C++ and CUDA."""

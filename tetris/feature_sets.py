@@ -6,8 +6,8 @@ the sets.
 
 from __future__ import annotations
 
-from kernels.checks import check_integer
-from kernels.names import unknown_name
+from kernels.support.checks import check_integer
+from kernels.support.names import unknown_name
 from tetris.features import FEATURES
 from tetris.rules import MAX_WIDTH, MIN_WIDTH
 

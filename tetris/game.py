@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kernels.checks import check_flags, check_integer
+from kernels.support.checks import check_flags, check_integer
 from tetris.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
 from tetris.piece_stream import PieceStream
 from tetris.pieces import PIECES, Shape

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from kernels.build import Extension
+from kernels.loader import Extension
 from tetris.own_features import INCLUDES as INCLUDES
 from tetris.own_features import MOST_OWN, header_of
 from tetris.step_tables import engine_features
@@ -54,8 +54,8 @@ def load(library: Extension, *, cuda: bool) -> Any:
         cuda: Whether they shall take CUDA tensors, too.
 
     Raises:
-        kernels.build.CompilerMissingError: There is no C++ compiler.
-        kernels.build.BuildError: The library could not be built or loaded.
+        kernels.loader.CompilerMissingError: There is no C++ compiler.
+        kernels.loader.BuildError: The library could not be built or loaded.
     """
     library.load()
     if cuda:
@@ -179,7 +179,7 @@ def operators(
 
     Raises:
         ValueError: A feature is defined in Python only.
-        kernels.build.BuildError: As `load`.
+        kernels.loader.BuildError: As `load`.
     """
     library = extension(names, native=native, pieces_known=pieces_known, lookahead=lookahead)
     return load(library, cuda=cuda)
@@ -202,8 +202,8 @@ def resampling_operators() -> Any:
     """Return the operators of `resampling_extension`, built if need be; their tensors are CUDA's.
 
     Raises:
-        kernels.build.CompilerMissingError: There is no nvcc.
-        kernels.build.BuildError: The library could not be built or loaded.
+        kernels.loader.CompilerMissingError: There is no nvcc.
+        kernels.loader.BuildError: The library could not be built or loaded.
     """
     return load(resampling_extension(), cuda=False)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-import kernels
-from kernels.build import HEADER_SUFFIXES
-from kernels.files import read_bytes
+import kernels.ops
+from kernels.loader.extension import HEADER_SUFFIXES
+from kernels.support.files import read_bytes
 from tetris import features
 from tetris.feature_sets import feature_sets
 from tetris.features import AfterState, Feature
@@ -23,7 +23,7 @@ from tetris.printable import printable
 MOST_BYTES = 1 << 20
 """The most bytes of a header."""
 
-INCLUDES = (Path(__file__).parent / "engine", Path(kernels.__file__).parent)
+INCLUDES = (Path(__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 """The folders of the headers of engine and operators."""
 
 _ENVS = Path(__file__).parent / "envs"

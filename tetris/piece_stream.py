@@ -7,7 +7,7 @@ any device.
 
 from __future__ import annotations
 
-from kernels.philox import philox4x32, split64
+from kernels.ops.philox import philox4x32, split64
 from tetris.rules import Rules
 
 _BAG_SIZE = 7

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris.controller import HasController, LinearController, resolve
 from tetris.game import Step, check_sight, steps
 from tetris.piece_stream import PieceStream

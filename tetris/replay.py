@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.files import read_bytes, write_text
+from kernels.support.files import read_bytes, write_text
 from tetris.controller import LinearController
 from tetris.features import AfterState, column_heights
 from tetris.game import Rows, landing_row, place, with_next

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.checks import check_flags, check_integer
-from kernels.philox import signed64
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_flags, check_integer
 from tetris import native
 from tetris.devices import ENGINES
 from tetris.feature_sets import feature_names
@@ -87,8 +87,8 @@ class Rollout:
         TypeError: If an argument has the wrong type.
         ValueError: If the weights have a wrong shape or a value that is not finite, an argument is out of
             range, or there is no GPU for ``"cuda"``.
-        kernels.build.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"`` and there is no compiler.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"``, without a compiler.
+        kernels.loader.BuildError: If the engine could not be built.
     """
 
     def __init__(
@@ -371,7 +371,7 @@ def rollout(
     Raises:
         TypeError: See `Rollout`.
         ValueError: See `Rollout`.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.BuildError: If the engine could not be built.
     """
     games = Rollout(
         weights,

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from kernels.checks import check_flags, check_integer
-from kernels.names import did_you_mean
+from kernels.support.checks import check_flags, check_integer
+from kernels.support.names import did_you_mean
 
 PIECE_LETTERS = "IOTZSJL"
 """The seven pieces in the order of their numbers, 0 to 6."""

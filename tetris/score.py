@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 
 ESTIMATOR = "lines / games ended, Poisson interval (Garwood 1936) with the dispersion of the streams"
 

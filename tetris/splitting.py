@@ -33,7 +33,7 @@ from typing import TypeVar
 import numpy.typing as npt
 import torch
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris import native
 from tetris.rollouts import Rollout
 from tetris.rules import Rules, check_rules
@@ -145,7 +145,7 @@ def split_rollout(
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range; see `Rollout`.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.BuildError: If the engine could not be built.
     """
     rules = Rules() if rules is None else check_rules(rules)
     check_integer("streams", streams, 2, MOST_STREAMS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.names import unknown_name
+from kernels.support.names import unknown_name
 from measure import table
 from measure.start import run
 from tetris.commands.command_line import fail

@@ -16,10 +16,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from kernels.elementwise_mult import elementwise_mult
-from kernels.lltm import LLTM, lltm_reference
-from kernels.sigmoid import sigmoid
-from kernels.vector_add import vector_add
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
+from kernels.ops.lltm import LLTM, lltm_reference
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of, wall_times
 

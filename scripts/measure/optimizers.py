@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from cem import CrossEntropyMethod, minimize
-from kernels.names import unknown_name
+from kernels.support.names import unknown_name
 from measure import generation
 from measure.provenance import Measured
 from measure.table import PARTS

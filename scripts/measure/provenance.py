@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.files import write_text
+from kernels.support.files import write_text
 from measure.table import ROOT
 from tetris.versions import versions
 

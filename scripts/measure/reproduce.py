@@ -13,7 +13,7 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 
-from kernels.toolchain import find_compiler
+from kernels.loader.toolchain import find_compiler
 from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
 from measure.provenance import Measured
 from measure.work import least_lines

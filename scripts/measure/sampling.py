@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cem.sampling import torch_sampler
-from kernels.normal import sample_normal
+from kernels.ops.normal import sample_normal
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, graph_times, host_times, latency_times, wall_times
 

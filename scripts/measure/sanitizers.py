@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kernels.cuda import find_nvcc
+from kernels.loader.cuda import find_nvcc
 from measure.provenance import Measured
 from measure.table import ROOT
 from measure.work import GOOD, build_engines, environment, python

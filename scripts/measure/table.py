@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernels import BuildError
-from kernels.files import check_writable
+from kernels.support.files import check_writable
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
@@ -142,7 +142,7 @@ def command(name: str) -> Callable[..., int]:
             if row.devices == GPU:
                 check_gpu("what is measured", "a machine with one")
             device = row.devices[0] if len(row.devices) == 1 else choose_device(arguments.device)
-        from kernels import ranks
+        from kernels.support import ranks
         from measure.provenance import Measured, machine, write_result
 
         with command_line.joined_ranks():

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kernels import BuildError
-from kernels.ahead import build_together
+from kernels.loader.ahead import build_together
 from measure.table import ROOT
 from tetris import feature_names, native, resolve
 

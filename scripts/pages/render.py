@@ -18,12 +18,12 @@ from cogapp import Cog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.interrupts import one_line_interrupts
+from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
     from measure.table import ROOT
 
-    from kernels.files import write_text
+    from kernels.support.files import write_text
     from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
     from pages.pictures import draw_pictures
     from tetris.commands.command_line import Parser, run

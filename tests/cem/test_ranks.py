@@ -12,7 +12,7 @@ import pytest
 import cem
 from cem import StopRequest
 from cem.ranks import AgreedStop
-from kernels import ranks
+from kernels.support import ranks
 
 SCRIPT = str(Path(__file__).with_name("shared_searches.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"]

@@ -69,7 +69,7 @@ def cpu_search(backend="auto", **options):
 
 
 def test_backend_cpu_draws_by_the_operator():
-    from kernels.normal import sample_normal
+    from kernels.ops.normal import sample_normal
 
     search = cpu_search("cpu")
     expected = sample_normal(search.mean, search.std, 20, seed=1, generation=0, dim_first=False)
@@ -97,7 +97,7 @@ def without_operators(monkeypatch):
         def refuse(extensions):
             raise error
 
-        monkeypatch.setattr("kernels.ahead.build_missing", refuse)
+        monkeypatch.setattr("kernels.loader.ahead.build_missing", refuse)
         monkeypatch.setattr(cem.sampling, "_prepared", set())
 
     return fail

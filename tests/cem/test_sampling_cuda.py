@@ -28,7 +28,7 @@ def test_auto_takes_it():
 
 
 def test_candidates_are_the_operators():
-    from kernels.normal import sample_normal
+    from kernels.ops.normal import sample_normal
 
     search = optimizer(seed=7)
     expected = sample_normal(search.mean, search.std, 100, seed=7, generation=0, dim_first=False)

@@ -13,12 +13,10 @@ import torch
 
 import cem
 import tetris
-from kernels.cem_update import cem_update
-from kernels.elementwise_mult import elementwise_mult
-from kernels.lltm import lltm
-from kernels.normal import sample_normal, sample_normal_rows
-from kernels.sigmoid import sigmoid
-from kernels.vector_add import vector_add
+from kernels.ops.cem_update import cem_update
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
+from kernels.ops.lltm import lltm
+from kernels.ops.normal import sample_normal, sample_normal_rows
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv
 from tetris.replay import Replay
 

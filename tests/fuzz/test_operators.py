@@ -10,13 +10,18 @@ import torch
 from fuzzing import examples, fuzz, st
 from torch import Tensor
 
-from kernels.cem_update import cem_update, cem_update_reference
-from kernels.elementwise import FLOATING, NUMBERS
-from kernels.elementwise_mult import elementwise_mult, elementwise_mult_reference
-from kernels.lltm import lltm, lltm_reference
-from kernels.normal import sample_normal, sample_normal_reference
-from kernels.sigmoid import sigmoid, sigmoid_reference
-from kernels.vector_add import vector_add, vector_add_reference
+from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.elementwise import (
+    elementwise_mult,
+    elementwise_mult_reference,
+    sigmoid,
+    sigmoid_reference,
+    vector_add,
+    vector_add_reference,
+)
+from kernels.ops.elementwise.op import FLOATING, NUMBERS
+from kernels.ops.lltm import lltm, lltm_reference
+from kernels.ops.normal import sample_normal, sample_normal_reference
 
 SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 17]), max_size=4) | st.sampled_from(
     [[1000], [33, 65], [4099]]

@@ -58,6 +58,7 @@ double* cem_tetris::update::dynamic_shared() {
 namespace {
 
 using namespace cem_tetris::update;
+using torch::stable::Tensor;
 
 struct Emulated {
   int multiprocessors;
@@ -84,7 +85,8 @@ Outputs emulated(const Tensor& fitness, const Tensor& candidates, const Tensor& 
   Arguments arguments = make_arguments(fitness, candidates, distribution, record, generation, extra_variance,
                                        weights, std_floor, num_elites, maximize, variance_about, smoothing,
                                        std_smoothing, mean_averaging, ranked);
-  return run(Emulated{static_cast<int>(multiprocessors)}, arguments);
+  launch(Emulated{static_cast<int>(multiprocessors)}, arguments);
+  return {arguments.new_distribution, arguments.new_record, arguments.new_generation, arguments.elites};
 }
 
 }  // namespace

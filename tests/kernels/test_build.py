@@ -13,14 +13,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import kernels.build
-from kernels import BuildError, Extension, cache
-from kernels.cuda import Nvcc
-from kernels.toolchain import find_compiler
+import kernels.loader
+from kernels import BuildError, Extension
+from kernels.loader import cache
+from kernels.loader.cuda import Nvcc
+from kernels.loader.toolchain import find_compiler
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]
-PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
+PROBE = Path(kernels.loader.__file__).with_name("probe.cpp")
 TEXT_OF_MACRO = "#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
 
 

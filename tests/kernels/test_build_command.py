@@ -16,8 +16,9 @@ import pytest
 import torch
 
 import kernels
-from kernels import ahead, library
 from kernels.__main__ import main
+from kernels.loader import ahead
+from kernels.ops import library
 
 PROJECT = Path(kernels.__file__).parents[1]
 cpu_build = pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")

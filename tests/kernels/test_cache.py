@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 import kernels
-from kernels import BuildError, Extension, cache
-from kernels.toolchain import find_compiler
+from kernels import BuildError, Extension
+from kernels.loader import cache
+from kernels.loader.toolchain import find_compiler
 
 Write = Callable[..., Extension]
 PROJECT = Path(kernels.__file__).parents[1]

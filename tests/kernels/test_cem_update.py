@@ -13,7 +13,7 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.cem_update import cem_update, cem_update_reference
+from kernels.ops.cem_update import cem_update, cem_update_reference
 
 NAN, INF = math.nan, math.inf
 FITNESS = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool]

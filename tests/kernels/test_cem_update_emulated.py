@@ -12,14 +12,14 @@ from contract import assert_same
 from test_cem_update import options, problem
 from torch import Tensor
 
-import kernels
+import kernels.ops
 from kernels import Extension
-from kernels.cem_update import cem_update
-from kernels.cem_update.reference import VARIANCES
+from kernels.ops.cem_update import cem_update
+from kernels.ops.cem_update.reference import VARIANCES
 
 pytestmark = pytest.mark.slow
 
-HERE, KERNELS = Path(__file__).parent, Path(kernels.__file__).parent
+HERE, KERNELS = Path(__file__).parent, Path(kernels.ops.__file__).parent
 # batch, N, K, d: one kernel with 1, 4 and 16 candidates a thread; ranks in a block, and by one pass
 # over tiles and by two; narrow and wide tiles; the search.
 SHAPES = [

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import check
-from kernels.check import STEPS, Case, Outcome, Report
+from kernels.ops import check
+from kernels.ops.check import STEPS, Case, Outcome, Report
 
 OPERATORS = ("cem_update", "elementwise_mult", "lltm", "normal", "sigmoid", "vector_add")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about a machine without a GPU")

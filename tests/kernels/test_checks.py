@@ -1,11 +1,11 @@
-"""kernels/checks.py: integer arguments."""
+"""kernels/support/checks.py: integer arguments."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 
 
 def test_python_and_numpy_integers_are_returned_as_ints() -> None:

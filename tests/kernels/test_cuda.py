@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-import kernels
-import kernels.cuda
+import kernels.loader.cuda
+import kernels.ops
 from kernels import BuildError, CompilerMissingError, Extension, compile_check
-from kernels.cuda import (
+from kernels.loader.cuda import (
     Nvcc,
     architectures,
     find_nvcc,
@@ -20,7 +20,7 @@ from kernels.cuda import (
     known_architectures,
 )
 
-FOLDER = Path(kernels.__file__).parent
+FOLDER = Path(kernels.ops.__file__).parent
 FakeNvcc = Callable[[Path, str], Path]
 
 
@@ -41,7 +41,7 @@ def fake_nvcc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeNvcc:
     """Writes programs that answer like nvcc, on a machine that has none."""
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    monkeypatch.setattr(kernels.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
+    monkeypatch.setattr(kernels.loader.cuda, "_wheel_dirs", lambda: [tmp_path / "nvidia"])
 
     def write(path: Path, version: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import kernels
+import kernels.ops
 from kernels import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.loader.cuda import find_nvcc, known_architectures
 
-FOLDER = Path(kernels.__file__).parent
+FOLDER = Path(kernels.ops.__file__).parent
 SOURCES = sorted(FOLDER.rglob("*.cu"))
 
 

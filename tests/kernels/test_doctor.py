@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels import Extension, doctor
+from kernels import Extension
 from kernels.__main__ import main
+from kernels.loader import doctor
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 

@@ -11,9 +11,14 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.elementwise_mult import elementwise_mult, elementwise_mult_reference
-from kernels.sigmoid import sigmoid, sigmoid_reference
-from kernels.vector_add import vector_add, vector_add_reference
+from kernels.ops.elementwise import (
+    elementwise_mult,
+    elementwise_mult_reference,
+    sigmoid,
+    sigmoid_reference,
+    vector_add,
+    vector_add_reference,
+)
 
 OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor], int]] = {
     "sigmoid": (sigmoid, sigmoid_reference, torch.sigmoid, 1),

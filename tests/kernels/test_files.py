@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import files
+from kernels.support import files
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:

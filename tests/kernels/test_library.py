@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import torch
 
-import kernels.build
-import kernels.cuda
-from kernels import BuildError, CompilerMissingError, library
-from kernels.library import Library
-from kernels.toolchain import find_torch
+import kernels.loader
+import kernels.loader.cuda
+from kernels import BuildError, CompilerMissingError
+from kernels.loader.toolchain import find_torch
+from kernels.ops import library
+from kernels.ops.library import Library
 
-PROBE = Path(kernels.build.__file__).with_name("probe.cpp")
+PROBE = Path(kernels.loader.__file__).with_name("probe.cpp")
 EMPTY = "// loads in a moment: no header, no operator\n"
 A_CUDA_TENSOR: Any = SimpleNamespace(is_cuda=True)
 
@@ -95,9 +96,9 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
     tiny = write_operator("cem_test_no_nvcc", source=EMPTY)
     tiny.ensure(torch.ones(1))
     here = dataclasses.replace(find_torch(), cuda="13.0")
-    monkeypatch.setattr(kernels.build, "find_torch", lambda: here)
+    monkeypatch.setattr(kernels.loader.extension, "find_torch", lambda: here)
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(kernels.cuda, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(kernels.loader.cuda, "_candidates", lambda: iter(()))
 
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)
@@ -106,7 +107,7 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
 
 def test_every_library_is_defined_by_the_macro_for_fragments() -> None:
     # The other one of torch 2.10 takes TETRIS_LIBRARY for the name itself: schemas and kernels part.
-    project = PROBE.parents[1]
+    project = PROBE.parents[2]
     sources = [
         path for folder in ("kernels", "tetris", "tests") for path in (project / folder).rglob("*.c[pu]*")
     ]

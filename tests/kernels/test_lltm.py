@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.lltm import LLTM, lltm, lltm_reference
+from kernels.ops.lltm import LLTM, lltm, lltm_reference
 
 # Batch, inputs, states: the tutorial's, sizes that fill no vector and no tile, one number, more than one tile
 # of columns and rows, and three that the GPU leaves to the BLAS.

@@ -7,7 +7,7 @@ import pytest
 import torch
 from test_lltm import cell_inputs
 
-from kernels.lltm import LLTM, lltm, lltm_reference
+from kernels.ops.lltm import LLTM, lltm, lltm_reference
 
 SMALL = (5, 6, 7)
 LARGE = (300, 80, 80)  # left to the BLAS

@@ -1,4 +1,4 @@
-"""kernels/names.py: the error for a name that nobody knows, and what was probably meant."""
+"""kernels/support/names.py: the error for a name that nobody knows, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels import names
+from kernels.support import names
 
 DEVICES = ("auto", "cpu", "cuda", "python")
 

@@ -11,7 +11,7 @@ from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from kernels.normal import sample_normal, sample_normal_reference
+from kernels.ops.normal import sample_normal, sample_normal_reference
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -228,14 +228,13 @@ def test_opcheck(device: str) -> None:
     seeded(mean, std)
     operators = torch.ops.cem_tetris
     seed_tensor = torch.tensor([9], device=device)
-    rest = (0, None, False, True, None, std, False, torch.float32)
-    contract.check_opcheck(operators.sample_normal_no_grad.default, (mean, std, 6, 2, None, *rest))
+    rest = (None, False, True, False, torch.float32, None, std)
+    contract.check_opcheck(operators.sample_normal_no_grad.default, (mean, std, 6, 2, 0, None, *rest))
     mean.requires_grad_()
-    contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, 0, seed_tensor, *rest))
+    contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, 0, 0, seed_tensor, *rest))
+    noise = (0, 0, seed_tensor, None, False, True, False)
     grad = torch.ones(6, 5, device=device, requires_grad=True)
-    contract.check_opcheck(
-        operators.sample_normal_backward.default, (grad, 0, seed_tensor, 0, None, False, True, False)
-    )
+    contract.check_opcheck(operators.sample_normal_backward.default, (grad, *noise))
 
 
 def test_the_backward_operator_refuses_a_gradient_that_can_be_none() -> None:
@@ -310,13 +309,37 @@ def test_bad_input(change: dict[str, Any], error: type[Exception], message: str)
 
 def test_direct_calls_check_what_they_read() -> None:
     mean, std = parameters(3)
-    noise = (4, 1, None, 0, None, False, False)
+    rest = (4, 1, 0, None, None, False, False, True, torch.float32)
     sample = torch.ops.cem_tetris.sample_normal_no_grad
     sample_normal(mean, std, 4, seed=1)  # loads it
     with pytest.raises(RuntimeError, match="another type of low"):
-        sample(mean, std, *noise, torch.ones(3, dtype=torch.half), None, True, torch.float32)
+        sample(mean, std, *rest, torch.ones(3, dtype=torch.half), None)
     with pytest.raises(RuntimeError, match="another type of std"):
-        sample(mean, std.half(), *noise, None, None, True, torch.float32)
+        sample(mean, std.half(), *rest, None, None)
+
+
+FAILING: dict[str, dict[str, Any]] = {
+    "another shape": {"std": torch.ones(2)},
+    "another type": {"std": torch.ones(3).half()},
+    "another device": {"std": torch.ones(3, device="meta")},
+    "a negative number": {"num_samples": -1},
+    "no memory": {"num_samples": 2**45},
+    "no memory, the long way": {"num_samples": 2**45, "antithetic": True},
+}
+
+
+@pytest.mark.parametrize("change", FAILING.values(), ids=FAILING)
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_unseeded_call_that_fails_draws_nothing(change: dict[str, Any], device: str) -> None:
+    given = {"mean": torch.zeros(3), "std": torch.ones(3), "num_samples": 4, **change}
+    arguments = {
+        name: x.to(device) if isinstance(x, Tensor) and not x.is_meta else x for name, x in given.items()
+    }
+    generator = torch.Generator(device).manual_seed(1)
+    before = generator.get_state()
+    with pytest.raises((RuntimeError, TypeError, ValueError)):
+        sample_normal(**arguments, generator=generator)
+    assert torch.equal(generator.get_state(), before)
 
 
 def test_meta_tensors_have_shapes() -> None:

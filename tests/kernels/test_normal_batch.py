@@ -10,7 +10,7 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.normal import sample_normal, sample_normal_rows
+from kernels.ops.normal import sample_normal, sample_normal_rows
 
 SEEDS = [1, -1, 2**62 + 5, -(2**63), 7, 0]  # of six problems; negative ones are seeds above 2^63 - 1
 
@@ -205,12 +205,10 @@ def test_opcheck(device: str) -> None:
         (torch.stack([mean, std, std], dim=1), 6, seeds, generation, mean[0].clone(), None),
     )
     mean.requires_grad_()
-    rest = (0, seeds, 0, generation, False, False)
-    contract.check_opcheck(
-        operators.sample_normal.default, (mean, std, 6, *rest, None, std, True, torch.float32)
-    )
+    noise = (0, 0, seeds, generation, False, False, True)
+    contract.check_opcheck(operators.sample_normal.default, (mean, std, 6, *noise, torch.float32, None, std))
     grad = torch.ones(3, 8, 6, device=device, requires_grad=True)
-    contract.check_opcheck(operators.sample_normal_backward.default, (grad, *rest, True))
+    contract.check_opcheck(operators.sample_normal_backward.default, (grad, *noise))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -11,8 +11,8 @@ import torch
 from contract import DEVICES, cuda, skip_unless_free
 from torch import Tensor
 
-from kernels.normal import sample_normal
-from kernels.philox import philox4x32, split64
+from kernels.ops.normal import sample_normal
+from kernels.ops.philox import philox4x32, split64
 
 SEED = 0xFEDCBA9876543210
 DOMAIN = 0x6E6F726D616C207A

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.philox import philox4x32, split64
+from kernels.ops.philox import philox4x32, split64
 
 KNOWN_ANSWERS = [  # counter, key, result: the philox4x32 10 lines of Random123's kat_vectors
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-import kernels.build
-from kernels import BuildError, CompilerMissingError, Extension, cache
-from kernels.cuda import Nvcc
-from kernels.prebuilt import runs
-from kernels.toolchain import find_torch
+import kernels.loader
+from kernels import BuildError, CompilerMissingError, Extension
+from kernels.loader import cache
+from kernels.loader.cuda import Nvcc
+from kernels.loader.prebuilt import runs
+from kernels.loader.toolchain import find_torch
 
 Write = Callable[..., Extension]
 Put = Callable[..., Path]
@@ -63,7 +64,7 @@ def test_a_library_for_another_processor_is_refused_with_the_reason(
     extension = write_library(native=True)
     extension.build()
     no_compiler()
-    monkeypatch.setattr(kernels.build, "processor", lambda: "another processor")
+    monkeypatch.setattr(kernels.loader, "processor", lambda: "another processor")
 
     assert extension.find() is None
     with pytest.raises(
@@ -115,10 +116,10 @@ def cuda_machine(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = dataclasses.replace(find_torch(), cuda="13.0")
     nvcc = Nvcc(Path("nvcc"), "13.0", "V13.0.88", "PATH")
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
-    monkeypatch.setattr(kernels.build, "find_torch", lambda: torch)
-    monkeypatch.setattr(kernels.build, "find_nvcc", lambda cuda: nvcc)
-    monkeypatch.setattr(kernels.build, "architectures", lambda: ("8.0", "8.6"))
-    monkeypatch.setattr(kernels.build, "capabilities", lambda: ((8, 0), (8, 6)))
+    monkeypatch.setattr(kernels.loader, "find_torch", lambda: torch)
+    monkeypatch.setattr(kernels.loader, "find_nvcc", lambda cuda: nvcc)
+    monkeypatch.setattr(kernels.loader, "architectures", lambda: ("8.0", "8.6"))
+    monkeypatch.setattr(kernels.loader, "capabilities", lambda: ((8, 0), (8, 6)))
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def no_nvcc(cuda_machine: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[],
     def missing(cuda: str | None) -> Nvcc:
         raise CompilerMissingError("no nvcc found", "install it")
 
-    return lambda: monkeypatch.setattr(kernels.build, "find_nvcc", missing)
+    return lambda: monkeypatch.setattr(kernels.loader, "find_nvcc", missing)
 
 
 @pytest.fixture

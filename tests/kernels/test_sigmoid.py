@@ -11,7 +11,7 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels.sigmoid import sigmoid, sigmoid_reference
+from kernels.ops.elementwise import sigmoid, sigmoid_reference
 
 FLOATING = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 20.0, -20.0, 1e30, -1e30]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels import BuildError, CompilerMissingError
-from kernels.toolchain import Compiler, find_compiler, find_ninja, find_torch
+from kernels.loader.toolchain import Compiler, find_compiler, find_ninja, find_torch
 
 
 def write_program(path: Path, text: str) -> Path:

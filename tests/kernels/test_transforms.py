@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacfwd, jvp, vmap
 
-from kernels.elementwise_mult import elementwise_mult
-from kernels.lltm import LLTM, lltm
-from kernels.normal import sample_normal
-from kernels.sigmoid import sigmoid
+from kernels.ops.elementwise import elementwise_mult, sigmoid
+from kernels.ops.lltm import LLTM, lltm
+from kernels.ops.normal import sample_normal
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
 STD = torch.linspace(0.5, 2, 3, dtype=torch.float64)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import kernels
-from kernels import check
+from kernels.ops import check
 
 PROJECT = Path(__file__).parents[2]
 PAGE = PROJECT / "docs" / "writing_a_kernel.md"

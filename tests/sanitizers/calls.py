@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from kernels.cem_update import cem_update
-from kernels.elementwise_mult import elementwise_mult
-from kernels.lltm import lltm
-from kernels.normal import sample_normal
-from kernels.sigmoid import sigmoid
-from kernels.vector_add import vector_add
+from kernels.ops.cem_update import cem_update
+from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
+from kernels.ops.lltm import lltm
+from kernels.ops.normal import sample_normal
 from tetris import Rules, rollout
 from tetris.envs import TetrisVectorEnv
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kernels.build import CompilerMissingError
-from kernels.toolchain import find_compiler
+from kernels.loader import CompilerMissingError
+from kernels.loader.toolchain import find_compiler
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -18,7 +18,7 @@ from measure.table import MEASUREMENTS
 from measure.timing import Plan
 
 from kernels import CompilerMissingError
-from kernels.toolchain import find_compiler
+from kernels.loader.toolchain import find_compiler
 from tetris import Rollout, Rules, Score, published
 
 Script = Callable[..., Any]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.compile import CXX_FLAGS, find_compiler
+from kernels.loader.compile import CXX_FLAGS, find_compiler
 from tetris.native import ENGINE_FLAGS
 
 ROOT = Path(__file__).parents[2]

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import kernels
+import kernels.ops
 import tetris
-from kernels.build import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris.feature_sets import feature_names
 from tetris.native import feature_list
 
 ENGINE = Path(tetris.__file__).parent / "engine"
-FOLDERS = (ENGINE, Path(kernels.__file__).parent)
+FOLDERS = (ENGINE, Path(kernels.ops.__file__).parent)
 
 
 @pytest.mark.slow

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-import kernels
+import kernels.ops
 import tetris
-from kernels.build import CompilerMissingError
-from kernels.compile import CXX_FLAGS
-from kernels.toolchain import find_compiler
+from kernels.loader import CompilerMissingError
+from kernels.loader.compile import CXX_FLAGS
+from kernels.loader.toolchain import find_compiler
 from tetris.feature_sets import feature_names, surface_features
 from tetris.native import feature_list
 
 SOURCE = Path(__file__).parent / "engine_sanitized.cpp"
-FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent)
+FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 SANITIZERS = ("-fsanitize=undefined,address", "-fno-sanitize-recover=all", "-O1")
 DT = feature_names("dt")
 OTHERS = (*(name for name in feature_names("dt_full") if name not in DT), "wells")

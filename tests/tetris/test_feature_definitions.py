@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-import kernels
+import kernels.ops
 import tetris
-from kernels.build import CompilerMissingError
-from kernels.toolchain import find_compiler
+from kernels.loader import CompilerMissingError
+from kernels.loader.toolchain import find_compiler
 from tetris import Rollout, Rules
 from tetris.features import FEATURES, AfterState
 from tetris.native import feature_list
 
-FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.__file__).parent)
+FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 SOURCE = """
 #include "decision.h"
 namespace tetris {{
@@ -67,7 +67,7 @@ def test_a_feature_that_cpp_lacks_is_named_before_the_compiler_runs(monkeypatch:
         return sum(row.bit_count() for row in after.rows)
 
     monkeypatch.setitem(FEATURES, "volume", volume)  # type: ignore[arg-type] # entered as a new feature is
-    monkeypatch.setattr("kernels.build.Extension.load", lambda _: pytest.fail("nothing is to be compiled"))
+    monkeypatch.setattr("kernels.loader.Extension.load", lambda _: pytest.fail("nothing is to be compiled"))
     with pytest.raises(ValueError, match=r"'volume': there is no struct Volume in tetris/engine/"):
         Rollout([[0.0, -1.0]], Rules(), features="holes, volume")
     played = Rollout([[0.0, -1.0]], Rules(), device="python", features="holes, volume").advance(3)

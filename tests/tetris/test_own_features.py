@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError
+from kernels.loader import CompilerMissingError
 from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
 from tetris.commands.command_line import command_of
 from tetris.controller import LinearController

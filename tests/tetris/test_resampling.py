@@ -8,8 +8,8 @@ import pytest
 import torch
 from engine_games import emulated
 
-from kernels.build import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rollout, Rules, native
 from tetris.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from engine_games import weights_for
 
-from kernels.toolchain import CompilerMissingError
+from kernels.loader.toolchain import CompilerMissingError
 from tetris.rollouts import Rollout, rollout
 from tetris.rules import Rules
 

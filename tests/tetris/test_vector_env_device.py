@@ -9,8 +9,8 @@ import torch
 from engine_games import emulated
 from gymnasium.vector import AutoresetMode
 
-from kernels.build import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import TetrisVectorEnv, native, vector_env
 from tetris.envs.tetris_env import REWARDS

@@ -13,8 +13,8 @@ import torch
 from engine_games import emulated, every_feature, rebuilt
 from gymnasium.vector import AutoresetMode
 
-from kernels.build import CompilerMissingError, compile_check
-from kernels.cuda import find_nvcc, known_architectures
+from kernels.loader import CompilerMissingError, compile_check
+from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv, native
 from tetris.feature_sets import feature_names

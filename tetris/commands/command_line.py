@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from kernels import BuildError
-from kernels.files import discard_stdout, open_closed_streams
-from kernels.interrupts import one_line_interrupts
-from kernels.names import did_you_mean, unknown_name
+from kernels.support.files import discard_stdout, open_closed_streams
+from kernels.support.interrupts import one_line_interrupts
+from kernels.support.names import did_you_mean, unknown_name
 from tetris.devices import is_full_memory
 from tetris.printable import printable
 
@@ -108,7 +108,7 @@ def fail(error: object) -> NoReturn:
 
 
 def _is_of_this_rank(error: object) -> bool:
-    from kernels.ranks import RanksError  # torch: not for --help
+    from kernels.support.ranks import RanksError  # torch: not for --help
 
     if not isinstance(error, (OSError, BuildError)):
         return False
@@ -158,13 +158,13 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, see `kernels.ranks`; all but the first are silent.
+    """Join the processes that ``torchrun`` started (`kernels.support.ranks`); all but the first are silent.
 
     Errors that they alone have are printed nevertheless, see `fail`. Where they cannot be reached, or the
     environment does not say how, the command ends in one line.
     """
     global _silent
-    from kernels import ranks  # torch: not for --help
+    from kernels.support import ranks  # torch: not for --help
 
     with contextlib.ExitStack() as stack:
         with one_line_errors():

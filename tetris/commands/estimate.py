@@ -13,7 +13,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris.commands.arguments import (
     add_board,
     add_controllers,

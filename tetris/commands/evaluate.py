@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels.files import check_writable, read_bytes, write_text
+from kernels.support.files import check_writable, read_bytes, write_text
 from tetris.commands.arguments import (
     add_board,
     add_controllers,
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def score(arguments: argparse.Namespace) -> int:
     """Score every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
-    from kernels import ranks
+    from kernels.support import ranks
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.evaluation.text_table import score_table

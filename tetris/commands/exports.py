@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from kernels.files import check_writable, write_text
+from kernels.support.files import check_writable, write_text
 from tetris.commands.command_line import one_line_errors, path_ending
 from tetris.commands.show import Show
 from tetris.features import AfterState

@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels.files import check_writable
+from kernels.support.files import check_writable
 from tetris.commands.arguments import add_feature_header
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
 from tetris.printable import printable

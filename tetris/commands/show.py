@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernels.files import read_bytes
+from kernels.support.files import read_bytes
 from tetris.commands.arguments import controller_label, game_rules
 from tetris.controller import LinearController, resolve
 from tetris.evaluation import DEFAULT_SEED

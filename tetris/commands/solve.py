@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Solve a board, play, and print what came of it."""
     arguments = parse_arguments(argv)
     # torch: not for --help
-    from kernels.files import check_writable
+    from kernels.support.files import check_writable
     from tetris.solver import solve
     from tetris.solver.solution import memory_errors
 

@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from kernels import ranks
-from kernels.ahead import build_missing
-from kernels.files import set_aside
-from kernels.ranks import RanksError
+from kernels.loader.ahead import build_missing
+from kernels.support import ranks
+from kernels.support.files import set_aside
+from kernels.support.ranks import RanksError
 from tetris import LinearController, feature_names, native
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
 from tetris.devices import NATIVE, choose_device

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris.envs import rendering
 from tetris.envs.tetris_env import Observation, TetrisEnv
 from tetris.game import Rows

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from kernels.build import Extension
+from kernels.loader import Extension
 from tetris.native import ENGINE_FLAGS, INCLUDES, feature_definitions, load
 
 _STEP = Path(__file__).parent / "step"
@@ -31,7 +31,7 @@ def operators(*, cuda: bool = False) -> Any:
     """Return the step operators, see `tetris.native.load`.
 
     Raises:
-        kernels.build.BuildError: As `tetris.native.load`.
+        kernels.loader.BuildError: As `tetris.native.load`.
     """
     return load(extension(), cuda=cuda)
 
@@ -64,6 +64,6 @@ def feature_operators(names: tuple[str, ...], *, cuda: bool = False) -> Any:
 
     Raises:
         ValueError: A feature is defined in Python only.
-        kernels.build.BuildError: As `tetris.native.load`.
+        kernels.loader.BuildError: As `tetris.native.load`.
     """
     return load(feature_extension(names), cuda=cuda)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from kernels.checks import check_flags, check_integer
-from kernels.names import unknown_name
+from kernels.support.checks import check_flags, check_integer
+from kernels.support.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.window import Window

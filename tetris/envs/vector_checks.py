@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from gymnasium.vector import AutoresetMode
 
-from kernels.names import unknown_name
+from kernels.support.names import unknown_name
 from tetris.devices import NATIVE
 
 OUTPUTS = ("numpy", "torch")

@@ -14,9 +14,9 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from kernels.checks import check_integer
-from kernels.names import unknown_name
-from kernels.philox import signed64
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_integer
+from kernels.support.names import unknown_name
 from tetris.envs import native, rendering
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
@@ -100,8 +100,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range, or single environments alone have it, there is no such
             feature, it is defined in Python only, or there is no GPU for ``"cuda"``.
-        kernels.build.CompilerMissingError: If there is no compiler.
-        kernels.build.BuildError: If the engine could not be built.
+        kernels.loader.CompilerMissingError: If there is no compiler.
+        kernels.loader.BuildError: If the engine could not be built.
     """
 
     def __init__(

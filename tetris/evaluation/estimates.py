@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels import ranks
+from kernels.support import ranks
 from tetris import LinearController, Rules, rollout, split_rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import who_played
@@ -140,7 +140,7 @@ def estimate(
 ) -> Estimate:
     """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
-    Ranks make a batch each; see `kernels.ranks`.
+    Ranks make a batch each; see `kernels.support.ranks`.
 
     Args:
         label: Label of the controller.

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from kernels import ranks
+from kernels.support import ranks
 from tetris import LinearController, Rules, Score
 from tetris.progress import progress
 from tetris.rollouts import Rollout
@@ -165,7 +165,7 @@ def measure(
 
     Without it the ratio would be biased: no game ends soon after its start. The score is a pure function of
     the arguments, the same on every device, unless the limit is in seconds.
-    Ranks play their share of the streams each; see `kernels.ranks`.
+    Ranks play their share of the streams each; see `kernels.support.ranks`.
 
     Args:
         controller: The controller.

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from kernels.files import write_bytes
+from kernels.support.files import write_bytes
 from tetris.report import PICTURE_SUFFIXES
 
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernels.files import write_text
+from kernels.support.files import write_text
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate, sight

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from kernels.build import Extension
+from kernels.loader import Extension
 from tetris.native import INCLUDES, load
 
 _SOURCES = Path(__file__).parent / "iteration"
@@ -18,7 +18,7 @@ def operators(*, cuda: bool = False) -> Any:
     """Return the operators, see `tetris.native.load`.
 
     Raises:
-        kernels.build.BuildError: As `tetris.native.load`.
+        kernels.loader.BuildError: As `tetris.native.load`.
     """
     library = Extension(
         name=_NAME,

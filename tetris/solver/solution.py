@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.checks import check_integer
-from kernels.files import write_bytes
-from kernels.philox import signed64
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_integer
+from kernels.support.files import write_bytes
 from tetris.devices import is_full_memory
 from tetris.features import AfterState
 from tetris.game import after_states

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.checks import check_integer
+from kernels.support.checks import check_integer
 from tetris.devices import NATIVE, check_gpu
 from tetris.rules import Rules, check_rules
 from tetris.solver.native import operators
@@ -63,7 +63,7 @@ def solve(
             pieces.
         MemoryError: If the memory is too small for the board.
         RuntimeError: If the values do not settle.
-        kernels.build.BuildError: If the operators cannot be built.
+        kernels.loader.BuildError: If the operators cannot be built.
     """
     check_rules(rules)
     check_integer("pieces_known", pieces_known, 1, 2)

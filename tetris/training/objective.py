@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, Evaluation, ranks
-from kernels.checks import check_flags, check_integer
+from kernels.support.checks import check_flags, check_integer
 from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
 from tetris.devices import choose_device
 from tetris.game import MOST_PIECES_KNOWN

@@ -12,9 +12,9 @@ import torch
 
 from cem import describe_noise, parse_noise
 from cem.sampling import AUTO, BACKENDS
-from kernels.checks import check_integer
-from kernels.files import read_bytes
-from kernels.names import unknown_name
+from kernels.support.checks import check_integer
+from kernels.support.files import read_bytes
+from kernels.support.names import unknown_name
 from tetris import LinearController, Rules, feature_names
 from tetris.controller import MOST_BYTES
 from tetris.devices import ENGINES

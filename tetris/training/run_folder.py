@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from kernels.files import check_own, flock, write_text
-from kernels.names import meant_path
+from kernels.support.files import check_own, flock, write_text
+from kernels.support.names import meant_path
 from tetris.controller import FILE_NAME
 from tetris.printable import printable
 from tetris.training.recipe import Recipe, read_settings

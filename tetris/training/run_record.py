@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from kernels.files import read_bytes
+from kernels.support.files import read_bytes
 from tetris import LinearController
 from tetris.printable import printable
 from tetris.training.recipe import Recipe

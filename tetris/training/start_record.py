@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernels.files import read_bytes
+from kernels.support.files import read_bytes
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MOST_BYTES = 1 << 24

@@ -25,8 +25,8 @@ from cem import (
 )
 from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
-from kernels import library
-from kernels.ahead import build_missing
+from kernels.loader.ahead import build_missing
+from kernels.ops import library
 from tetris import LinearController, Rollout, feature_names, native
 from tetris.devices import NATIVE, check_gpu, choose_device
 from tetris.numbers import lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from kernels.build import Extension
+from kernels.loader import Extension
 from tetris.features import feature_values
 from tetris.game import after_states
 from tetris.native import feature_struct, header_features
@@ -39,7 +39,7 @@ def check_twins(names: tuple[str, ...], rules: Rules, device: str) -> None:
         device: ``"cpu"`` or ``"cuda"``.
 
     Raises:
-        kernels.build.BuildError: If the engine cannot be built.
+        kernels.loader.BuildError: If the engine cannot be built.
         ValueError: If a feature differs from its twin.
     """
     own = header_features(names)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.files import write_bytes
+from kernels.support.files import write_bytes
 from tetris.view.game_view import Scene
 from tetris.view.images import PALETTE, Picture, frame
 

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 import pytest
 import torch
 
-from kernels import BuildError, CompilerMissingError, ranks
+from kernels import BuildError, CompilerMissingError
+from kernels.support import ranks
 from tetris import devices
 from tetris.commands import command_line, evaluate
 from tetris.progress import progress

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-import kernels.files
+import kernels.support.files
 from tetris import LinearController
 from tetris.evaluation import comparison
 from tetris.training import objective, training
@@ -364,14 +364,14 @@ def test_full_disk_at_the_page_does_not_end_the_run(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "report.html"
-    replace = kernels.files._replace
+    replace = kernels.support.files._replace
 
     def full(target: Path, before: object, content: bytes) -> None:
         if target.name == name:
             raise OSError(errno.ENOSPC, "No space left on device")
         replace(target, before, content)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(kernels.files, "_replace", full)
+    monkeypatch.setattr(kernels.support.files, "_replace", full)
     folder = tmp_path / "a"
     ended = script("train_tetris", *RECIPE, "--score-decisions", 64, "--out", folder)
     assert ended.status == 0, ended.err

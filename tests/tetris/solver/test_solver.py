@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError
+from kernels.loader import CompilerMissingError
 from tetris import Rules
 from tetris.commands.command_line import run
 from tetris.commands.solve import _MOST_GAMES, main

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernels.build import CompilerMissingError
+from kernels.loader import CompilerMissingError
 from tetris import Rules
 from tetris.own_features import run_header
 from tetris.training.twins import check_twins, libraries

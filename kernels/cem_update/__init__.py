@@ -1,6 +1,0 @@
-"""One generation of the cross-entropy method: from fitness and candidates to the next distribution."""
-
-from kernels.cem_update.op import cem_update
-from kernels.cem_update.reference import cem_update_reference
-
-__all__ = ["cem_update", "cem_update_reference"]

@@ -1,0 +1,7 @@
+"""An extension in C++ or CUDA is compiled once, on first use, and loaded. Begin with `extension.py`."""
+
+from kernels.loader.compile import compile_check
+from kernels.loader.extension import Extension
+from kernels.loader.toolchain import BuildError, CompilerMissingError
+
+__all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]

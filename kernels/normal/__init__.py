@@ -1,5 +1,0 @@
-"""Normal samples whose noise is made inside the kernel."""
-
-from kernels.normal.op import sample_normal, sample_normal_reference, sample_normal_rows
-
-__all__ = ["sample_normal", "sample_normal_reference", "sample_normal_rows"]

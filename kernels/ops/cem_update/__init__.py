@@ -1,0 +1,6 @@
+"""One generation of the cross-entropy method: from fitness and candidates to the next distribution."""
+
+from kernels.ops.cem_update.op import cem_update
+from kernels.ops.cem_update.reference import cem_update_reference
+
+__all__ = ["cem_update", "cem_update_reference"]

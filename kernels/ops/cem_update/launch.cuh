@@ -1,0 +1,165 @@
+// Which kernels an update on CUDA is, and their grids.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "arguments.h"
+#include "rank.cuh"
+#include "single.cuh"
+#include "sums.cuh"
+
+namespace cem_tetris::update {
+
+// Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
+template <typename Key, typename Gpu>
+void launch_ranks(const Gpu& device, const Job& job, const int64_t* index,
+                  Device where, double* weight) {
+  const int64_t problems = job.settings.problems, elites = job.settings.elites;
+  int64_t largest = kTile;  // slots of the tiles that the last pass merges
+  while (largest * kMerged < elites) largest *= kMerged;
+  const int64_t count = divide_up(elites, largest) * largest, all = problems * count;
+  STD_TORCH_CHECK(all < int64_t{1} << 30, "cem_update: expected fewer elites");
+  Tensor keys = empty(where, sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int, {2, all});
+  Tensor places = empty(where, ScalarType::Int, {2, all});
+  Slots<Key> from{static_cast<Key*>(keys.mutable_data_ptr()),
+                  static_cast<int32_t*>(places.mutable_data_ptr()), static_cast<int32_t>(count)};
+  Slots<Key> to{from.key + all, from.place + all, from.count};
+  device.launch(tile_kernel<Key>, all / kTile, kTile, 0, job, index, from);
+  for (int64_t size = kTile; size <= largest; size *= kMerged) {
+    device.launch(merge_kernel<Key>, all / kRankThreads, kRankThreads, 0, job, index, from, to,
+                  static_cast<int32_t>(size), weight);
+    std::swap(from, to);
+  }
+}
+
+// Every block finds all elites, so a problem has few: a tile each as long as that fills the device, and one
+// for the record where there is room. Narrow tiles spread the rows of many elites over the device.
+template <typename Key, typename T, typename Gpu>
+void launch_single(const Gpu& device, const Job& job) {
+  const Settings& settings = job.settings;
+  const int64_t problems = settings.problems, population = settings.population, elites = settings.elites,
+                dimensions = settings.dimensions, full = 2 * device.multiprocessors;
+  const bool narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
+  const int64_t tiles = divide_up(dimensions, narrow ? kMinWidth : kMaxWidth);
+  STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
+  const int64_t blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
+  const bool separate = problems * (blocks + 1) <= full;  // the record then costs no time
+  const bool ranks = settings.ranked || job.weights != nullptr;
+
+  auto* kernel = single_kernel<Key, T, 16>;
+  int64_t threads = kThreads;
+  if (population <= 4 * kThreads) {
+    const int items = population <= kThreads ? 1 : 4;
+    kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
+    const int64_t least = problems * blocks <= full ? 256 : 128;
+    threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
+  }
+  int log_bins = 5, sorted = 2 * kWarp;
+  while (2 << log_bins <= std::min<int64_t>(threads, kMaxBins)) ++log_bins;
+  while (sorted < elites) sorted *= 2;
+
+  Grid grid{static_cast<int>(tiles),
+            narrow ? 3 : 5,
+            static_cast<int>(blocks + (separate ? 1 : 0)),
+            static_cast<int>(separate ? blocks : 0),
+            static_cast<int>(divide_up(elites, kChunk)),
+            log_bins,
+            1 << log_bins,
+            sorted,
+            {}};
+  const int64_t width = int64_t{1} << grid.log_width, listed = divide_up(elites, kWarp) * kWarp;
+  Layout& layout = grid.layout;
+  const auto give = [&](int& place, int64_t bytes) {
+    place = layout.bytes;
+    layout.bytes += static_cast<int>(bytes);
+  };
+  layout.entries = static_cast<int>(std::max(threads, (elites <= kFew ? kQuads : kResidues) * width));
+  layout.bytes = ranks ? static_cast<int>(listed * sizeof(Key)) : 0;
+  give(layout.next, ranks ? listed * 4 : 0);
+  give(layout.head, ranks ? grid.bins * 4 : 0);
+  give(layout.before, grid.bins * 4);
+  layout.bytes = std::max(layout.bytes, 2 * layout.entries * 8);
+  give(layout.chunk, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
+  give(layout.weight, ranks ? sorted * static_cast<int64_t>(sizeof(Entry<Key>)) : 0);
+  give(layout.kept, ranks ? kKept * 8 : 0);
+  give(layout.index, listed * 2);
+  device.launch_early(kernel, problems * grid.blocks, static_cast<int>(threads), layout.bytes, job, grid);
+}
+
+template <typename T, typename Gpu>
+void launch_large(const Gpu& device, const Job& job, Device where) {
+  const Settings& settings = job.settings;
+  const int64_t problems = settings.problems, elites = settings.elites, dimensions = settings.dimensions;
+  const int64_t most = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
+  const int64_t slice =
+      divide_up(std::max(divide_up(settings.population, most), int64_t{4} * kSearchThreads), kSearchThreads) *
+      kSearchThreads;
+  const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
+
+  const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
+                told_bytes = problems * blocks * 8;
+  Tensor zeros = empty(where, ScalarType::Long, {(search_bytes + told_bytes) / 8});
+  Tensor sums = empty(where, ScalarType::Double, {problems * chunks * (2 * dimensions + kScalars)});
+  std::optional<Tensor> list, weight;
+  if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
+  if (job.weights != nullptr) weight = empty(where, ScalarType::Double, {problems, elites});
+  auto* memory = static_cast<char*>(zeros.mutable_data_ptr());
+  auto* doubles = static_cast<double*>(sums.mutable_data_ptr());
+  const Workspace work{reinterpret_cast<Search*>(memory),
+                       reinterpret_cast<unsigned long long*>(memory + search_bytes),
+                       list.has_value() ? static_cast<int64_t*>(list->mutable_data_ptr()) : job.elites,
+                       weight.has_value() ? static_cast<double*>(weight->mutable_data_ptr()) : nullptr,
+                       doubles,
+                       doubles + problems * chunks * 2 * dimensions,
+                       slice,
+                       static_cast<int32_t>(blocks),
+                       static_cast<int32_t>(chunks)};
+  device.zero(memory, search_bytes + told_bytes);
+  const bool wide = is_wide(job);
+  for (int top = 64; top > (wide ? 0 : 32); top -= kDigit) {
+    const int bits = std::min(kDigit, top - (wide ? 0 : 32));
+    device.launch(digit_kernel, problems * blocks, kSearchThreads, 0, job, work, top - bits, bits);
+  }
+  device.launch(list_kernel, problems * blocks, kSearchThreads, 0, job, work);
+  if (settings.ranked || weight.has_value()) {
+    // The list is in job.elites itself where nobody wants it ranked.
+    (wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>)(device, job, work.index, where,
+                                                                             work.weight);
+  }
+  constexpr int kPack = 16 / sizeof(T);
+  const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
+                         reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  const int width = wide_rows ? kPack * kWarp : dimensions <= kMinWidth ? kMinWidth : kMaxWidth;
+  const int64_t tiles = divide_up(dimensions, width),
+                groups = wide_rows ? chunks : divide_up(chunks, kEntries / (kResidues * width));
+  const SumGrid grid{static_cast<int32_t>(tiles), width, static_cast<int32_t>(groups)};
+  const int64_t sum_blocks = problems * groups * (tiles + 1);
+  const int threads = wide_rows && sum_blocks > device.multiprocessors ? kWideThreads : kThreads;
+  device.launch(wide_rows ? wide_sums_kernel<T> : sums_kernel<T>, sum_blocks, threads, 0, job, work, grid);
+  const int64_t last = std::max<int64_t>(1, divide_up(dimensions, kWarp));
+  device.launch(finish_kernel<T>, problems * last, kThreads, 0, job, work, static_cast<int32_t>(last));
+}
+
+// The whole operator; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
+template <typename Gpu>
+void launch(const Gpu& device, const Arguments& arguments) {
+  const Job job = make_job(arguments);
+  const Settings& settings = job.settings;
+  const bool wide = is_wide(job), doubles = arguments.type == ScalarType::Double;
+  if (settings.problems == 0) {
+    device.launch(count_kernel, 1, 1, 0, job);
+  } else if (settings.population <= kSinglePopulation &&
+             settings.elites <= (settings.ranked || job.weights != nullptr
+                                     ? (wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>)
+                                     : kSingleElites)) {
+    auto* launch =
+        wide ? (doubles ? launch_single<uint64_t, double, Gpu> : launch_single<uint64_t, float, Gpu>)
+             : (doubles ? launch_single<uint32_t, double, Gpu> : launch_single<uint32_t, float, Gpu>);
+    launch(device, job);
+  } else {
+    (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, Device(arguments.fitness));
+  }
+}
+
+}  // namespace cem_tetris::update

@@ -1,0 +1,233 @@
+// What the CPU and the CUDA kernels of the update share: keys of fitness values, the order of the sums, and
+// the arithmetic of one dimension. IEEE operations alone, in one order: both give the same bits.
+//
+// The elites are taken in index order, those that failed left out: places p = 0, 1, ... They are cut into
+// chunks of kChunk. Each chunk is folded, and then the row of the chunks' sums: a residue class r = p mod
+// kResidues adds its numbers in order, then the classes are added as a tree (r += r + 16, 8, 4, 2, 1). So the
+// order depends on the number of elites alone.
+#pragma once
+
+#include <torch/headeronly/core/ScalarType.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__CUDACC__)
+#define UPDATE_FUNCTION __host__ __device__ __forceinline__
+#define UPDATE_LONG_FUNCTION __host__ __device__ __noinline__ inline
+#else
+#define UPDATE_FUNCTION inline
+#define UPDATE_LONG_FUNCTION inline
+#endif
+
+namespace cem_tetris::update {
+
+using torch::headeronly::ScalarType;
+
+constexpr int kChunk = 512, kResidues = 32;
+constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
+
+enum Row { kMean, kStd, kAveragedMean, kBest };
+enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kRefused };
+enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
+
+// What the update of every problem of a batch shares.
+struct Settings {
+  int64_t problems, population, dimensions, elites;
+  int64_t table;         // the length of the table of extra variances
+  int64_t floor_stride;  // from one problem's floors to the next one's: the dimensions, or 0
+  double smoothing, std_smoothing, mean_averaging;
+  int32_t variance;
+  bool maximize, ranked;
+};
+
+// The tensors of a call, all contiguous; pointers that are null stand for tensors that are not given.
+struct Job {
+  Settings settings;
+  ScalarType type;  // of the fitness
+  bool can_fail;    // whether it is a float
+  const void *fitness, *candidates, *distribution, *floors;
+  const double *record, *extra_variance, *weights;
+  const int64_t* generation;
+  void* new_distribution;
+  double* new_record;
+  int64_t *new_generation, *elites;
+};
+
+template <typename To, typename From>
+UPDATE_FUNCTION To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "expected types of one size");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
+// value. A candidate that failed, NaN or the infinity on the bad side, has the greatest key, which no other
+// float has. Integers cannot fail.
+template <typename BitsType, typename KeyType, int kMantissa>
+struct Floating {
+  using Bits = BitsType;
+  using Key = KeyType;
+  static constexpr bool kCanFail = true;
+  static constexpr int kWidth = 8 * sizeof(Bits);
+  static constexpr Bits kSign = Bits(Bits(1) << (kWidth - 1));
+  static constexpr Bits kInfinity = Bits(Bits(kSign - 1) >> kMantissa << kMantissa);
+
+  static UPDATE_FUNCTION Key key(Bits bits, bool maximize) {
+    const bool negative = (bits & kSign) != 0;
+    const Bits magnitude = Bits(bits & ~kSign);
+    // Least first, with one key for both zeros: kSign - magnitude and kSign + magnitude. To maximize is to
+    // minimize with the other sign.
+    const bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
+    const Bits ordered = negative != maximize ? Bits(kSign - magnitude) : Bits(kSign + magnitude);
+    return bad ? ~Key(0) : Key(ordered);
+  }
+  // The number of a key; 0 for both zeros.
+  static UPDATE_FUNCTION Bits of_key(Key key, bool maximize) {
+    const bool low = key < Key(kSign);
+    const Bits magnitude = low ? Bits(kSign - key) : Bits(key - kSign);
+    return low != maximize && magnitude != 0 ? Bits(magnitude | kSign) : magnitude;
+  }
+};
+
+struct Half : Floating<uint16_t, uint32_t, 10> {
+  static UPDATE_FUNCTION double value(Bits bits) {
+    const uint64_t exponent = bits >> 10 & 31, mantissa = bits & 1023, sign = uint64_t(bits >> 15) << 63;
+    // Numbers below the normal ones are multiples of 2^-24.
+    const double size =
+        exponent == 0 ? static_cast<double>(mantissa) * 0x1p-24
+                      : bit_cast<double>((exponent == 31 ? 0x7ff : exponent + 1008) << 52 | mantissa << 42);
+    return bit_cast<double>(bit_cast<uint64_t>(size) | sign);
+  }
+};
+struct BFloat16 : Floating<uint16_t, uint32_t, 7> {
+  static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<float>(uint32_t(bits) << 16); }
+};
+struct Float : Floating<uint32_t, uint32_t, 23> {
+  static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<float>(bits); }
+};
+struct Double : Floating<uint64_t, uint64_t, 52> {
+  static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<double>(bits); }
+};
+
+template <typename Type, typename KeyType>
+struct Integer {
+  using Bits = Type;
+  using Key = KeyType;
+  static constexpr bool kCanFail = false;
+  static constexpr Key kHalf = Key(1) << (8 * sizeof(Key) - 1);
+
+  static UPDATE_FUNCTION Key key(Bits bits, bool maximize) {
+    const Key ordered = static_cast<Key>(bits) + kHalf;  // wraps: the least of a signed type becomes 0
+    return maximize ? ~ordered : ordered;
+  }
+  static UPDATE_FUNCTION Bits of_key(Key key, bool maximize) {
+    return static_cast<Bits>((maximize ? ~key : key) - kHalf);
+  }
+  static UPDATE_FUNCTION double value(Bits bits) { return static_cast<double>(bits); }
+};
+
+// A division of doubles is long code on a GPU: one for all that are seldom needed.
+UPDATE_LONG_FUNCTION double quotient(double a, double b) { return a / b; }
+
+// What an update needs of the weights: 1 / sum w, and 1 / (1 - sum w^2 / (sum w)^2), or 0 where there is
+// none. The sums are those of the first weights by rank, as many as there are elites.
+struct Weight {
+  double share, unbiased;
+};
+
+UPDATE_FUNCTION Weight make_weight(const Settings& settings, double total, double squares) {
+  Weight weight{quotient(1.0, total), 0.0};
+  if (settings.variance == kNewMeanUnbiased) {
+    const double scale = 1.0 - quotient(squares, total * total);
+    weight.unbiased = scale > 0.0 ? quotient(1.0, scale) : 0.0;
+  }
+  return weight;
+}
+
+// The sums over the elites for one dimension: of w x and w x^2, with x from the best one.
+struct Moments {
+  double first, second;
+};
+
+// One dimension of a distribution.
+struct Marginal {
+  double mean, std, averaged_mean;
+};
+
+UPDATE_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
+
+// A number of a narrower type; what is too large for it becomes its largest one.
+template <typename T>
+UPDATE_FUNCTION T rounded(double x) {
+  constexpr double kLargest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
+  return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
+}
+
+// The next marginal of one dimension; the old one where mean or variance is not finite.
+// best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
+// new mean in the averaged one.
+UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
+                                 Marginal old, double extra_variance, double floor, double newest) {
+  const double offset = sums.first * weight.share;
+  const double mean = best + offset;
+  double variance = sums.second * weight.share - offset * offset;
+  if (variance < 0.0) variance = 0.0;  // NaN stays
+  if (settings.variance == kNewMeanUnbiased) {
+    variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old.std * old.std;
+  } else if (settings.variance == kOldMean) {
+    const double step = mean - old.mean;
+    variance += step * step;
+  }
+  variance += extra_variance;
+  if (!is_finite(mean) || !is_finite(variance)) return old;
+
+  Marginal next{mean, sqrt(variance), 0.0};
+  if (settings.smoothing != 1.0) next.mean = old.mean + settings.smoothing * (mean - old.mean);
+  if (settings.std_smoothing != 1.0) next.std = old.std + settings.std_smoothing * (next.std - old.std);
+  if (next.std < floor) next.std = floor;
+  next.averaged_mean =
+      newest == 1.0 ? next.mean : old.averaged_mean + (next.mean - old.averaged_mean) * newest;
+  return next;
+}
+
+// The share of generation t's mean in the averaged one.
+UPDATE_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
+  if (settings.mean_averaging == 0.0) return 1.0;
+  return quotient(1.0, 1.0 + settings.mean_averaging * static_cast<double>(generation));
+}
+
+// Whether a fitness is strictly better than the best one known; NaN is none.
+UPDATE_FUNCTION bool is_better(double fitness, double known, bool maximize) {
+  return !(maximize ? known >= fitness : known <= fitness);
+}
+
+// The place of a generation in a table whose last entry stays.
+UPDATE_FUNCTION int64_t table_place(int64_t generation, int64_t length) {
+  return generation < 0 ? 0 : generation < length ? generation : length - 1;
+}
+
+UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
+  return job.extra_variance != nullptr ? job.extra_variance[table_place(generation, job.settings.table)]
+                                       : 0.0;
+}
+
+// Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
+UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top,
+                                             double sum, double threshold, int64_t generation) {
+  const double* old = job.record + problem * kFigures;
+  double* record = job.new_record + problem * kFigures;
+  top += 0.0;  // -0 becomes 0: equals may stand in for each other
+  threshold += 0.0;
+  const double known = old[kBestFitness], nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
+  record[kBestFitness] = usable > 0 && is_better(top, known, job.settings.maximize) ? top : known;
+  record[kGenerationBest] = usable > 0 ? top : nan;
+  record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
+  record[kEliteThreshold] = usable > 0 ? threshold : nan;
+  record[kRefused] = usable > 0 ? old[kRefused] : static_cast<double>(generation + 1);
+  if (problem == 0) *job.new_generation = generation + 1;
+}
+
+}  // namespace cem_tetris::update

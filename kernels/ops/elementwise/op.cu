@@ -1,0 +1,3 @@
+// The CUDA side of the elementwise operators.
+
+#include "op.h"

@@ -1,0 +1,236 @@
+"""The elementwise operators: public functions, their gradients, and a reference of each in plain PyTorch.
+
+The derivative of y = sigmoid(x) is y (1 - y): its backward pass needs the result alone. That of a
+product gives both gradients in one kernel, which reads three tensors where two products read four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels.ops.library import Library, is_transformed
+
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """Return ``1 / (1 + exp(-x))`` of every element, twice differentiable.
+
+    No x overflows, and the relative accuracy holds down to the subnormal results of large negative x, where
+    torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
+
+    Examples:
+        >>> sigmoid(torch.tensor([-1000.0, 0.0, 1000.0]))
+        tensor([0.0000, 0.5000, 1.0000])
+
+    Args:
+        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A layout without gaps, transposed or
+            channels last for example, is kept; any other costs a copy.
+
+    Returns:
+        A new tensor with the shape, dtype and device of x.
+
+    Raises:
+        TypeError: x is no tensor of a floating type.
+        kernels.BuildError: the operator has to be built, and cannot be.
+    """
+    return _apply("sigmoid", x)
+
+
+def vector_add(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a + b``, element by element. Sums of integers wrap, as torch's do.
+
+    Examples:
+        >>> vector_add(torch.tensor([1, 2]), torch.tensor([10, 20]))
+        tensor([11, 22])
+
+    Args:
+        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64; CPU or CUDA.
+        b: a tensor of the same shape, dtype and device. Where its layout differs from that of a, or a has
+            gaps, the sum costs a copy.
+
+    Returns:
+        A new tensor with the shape, dtype, device and, but for gaps, the layout of a.
+
+    Raises:
+        TypeError: one is no tensor of these types, or the types differ.
+        ValueError: the shapes or the devices differ.
+        kernels.BuildError: the operator has to be built, and cannot be.
+    """
+    return _apply("vector_add", a, b)
+
+
+def elementwise_mult(a: Tensor, b: Tensor) -> Tensor:
+    """Return ``a * b``, element by element, twice differentiable. Products of integers wrap, as torch's do.
+
+    Examples:
+        >>> elementwise_mult(torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0]))
+        tensor([10., 40.])
+
+    Args:
+        a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64; CPU or CUDA.
+        b: a tensor of the same shape, dtype and device. Where its layout differs from that of a, or a has
+            gaps, the product costs a copy.
+
+    Returns:
+        A new tensor with the shape, dtype, device and, but for gaps, the layout of a.
+
+    Raises:
+        TypeError: one is no tensor of these types, or the types differ.
+        ValueError: the shapes or the devices differ.
+        kernels.BuildError: the operator has to be built, and cannot be.
+    """
+    return _apply("elementwise_mult", a, b)
+
+
+def sigmoid_reference(x: Tensor) -> Tensor:
+    """Return what ``sigmoid`` computes, in plain PyTorch; torch differentiates it.
+
+    Args:
+        x: any shape, a floating type, any device.
+    """
+    power = torch.exp(torch.where(x < 0, x, -x))  # -|x|, but torch's derivative of that is 0 at 0
+    return torch.where(x < 0, power, torch.ones_like(power)) / (1 + power)
+
+
+def vector_add_reference(a: Tensor, b: Tensor) -> Tensor:
+    """Return what ``vector_add`` computes, in plain PyTorch.
+
+    Args:
+        a: any shape, any device.
+        b: as a.
+    """
+    return torch.add(a, b)
+
+
+def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
+    """Return what ``elementwise_mult`` computes, in plain PyTorch.
+
+    Args:
+        a: any shape, any device.
+        b: as a.
+    """
+    return torch.mul(a, b)
+
+
+_TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...]]] = {
+    "sigmoid": (sigmoid_reference, FLOATING),
+    "vector_add": (vector_add_reference, NUMBERS),
+    "elementwise_mult": (elementwise_mult_reference, NUMBERS),
+}
+
+
+def _apply(name: str, *tensors: Tensor) -> Tensor:
+    """Return what an operator of the table makes of its arguments."""
+    reference, dtypes = _TABLE[name]
+    if is_transformed():
+        _check(tensors, dtypes)
+        return reference(*tensors)
+    try:
+        _LIBRARY.ensure(tensors[0])
+        recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        operator = getattr(torch.ops.cem_tetris, name if recorded else f"{name}_forward")
+        result: Tensor = operator.default(*tensors)
+    except (AttributeError, RuntimeError, TypeError):
+        _check(tensors, dtypes)  # the operator checks too: only a call that it refuses pays for this
+        torch.empty_like(tensors[0])  # where there is no memory, torch says so better
+        raise
+    return result
+
+
+def _check(tensors: tuple[Tensor, ...], dtypes: tuple[torch.dtype, ...]) -> None:
+    """Check arguments, which have to be alike: nothing is broadcast, promoted or moved."""
+    first = tensors[0]
+    for x in tensors:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"expected a tensor, got {type(x).__name__}")
+        if x.dtype not in dtypes:
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+            raise TypeError(f"expected a tensor of {names}, got {str(x.dtype).removeprefix('torch.')}")
+        if x.dtype != first.dtype:
+            raise TypeError(f"expected tensors of one dtype, got {first.dtype} and {x.dtype}")
+        if x.shape != first.shape:
+            raise ValueError(f"expected tensors of one shape, got {tuple(first.shape)} and {tuple(x.shape)}")
+        if x.device != first.device:
+            raise ValueError(f"expected tensors on one device, got {first.device} and {x.device}")
+
+
+def _save_arguments(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _save_result(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+
+
+def _sigmoid_backward(ctx: Any, grad: Tensor) -> Tensor:
+    (y,) = ctx.saved_tensors
+    result: Tensor = torch.ops.cem_tetris.sigmoid_backward(grad, y)
+    return result
+
+
+def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    grad, y = ctx.saved_tensors
+    wants_grad, wants_y = ctx.needs_input_grad
+    return (
+        torch.ops.cem_tetris.sigmoid_backward(grad_grad, y) if wants_grad else None,
+        grad_grad * grad * (1 - 2 * y) if wants_y else None,
+    )
+
+
+def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    a, b = ctx.saved_tensors
+    wants_a, wants_b = ctx.needs_input_grad
+    if wants_a and wants_b:
+        both: tuple[Tensor, Tensor] = torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
+        return both
+    multiply = torch.ops.cem_tetris.elementwise_mult
+    return multiply(grad, b) if wants_a else None, multiply(grad, a) if wants_b else None
+
+
+def _product_double_backward(
+    ctx: Any, for_a: Tensor, for_b: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    # The results were grad * b and grad * a; for_a and for_b are the gradients with respect to them.
+    grad, a, b = ctx.saved_tensors
+    wants_grad, wants_a, wants_b = ctx.needs_input_grad
+    return (
+        torch.addcmul(for_a * b, for_b, a) if wants_grad else None,
+        for_b * grad if wants_a else None,
+        for_a * grad if wants_b else None,
+    )
+
+
+def _register() -> None:
+    fake, autograd = torch.library.register_fake, torch.library.register_autograd
+
+    def checked(dtypes: tuple[torch.dtype, ...]) -> Any:
+        def empty(*tensors: Tensor) -> Tensor:
+            _check(tensors, dtypes)
+            return torch.empty_like(tensors[0])
+
+        return empty
+
+    for name, (_, dtypes) in _TABLE.items():
+        for each in (f"cem_tetris::{name}", f"cem_tetris::{name}_forward"):
+            fake(each, checked(dtypes))
+    fake("cem_tetris::sigmoid_backward", lambda grad, y: torch.empty_like(y))
+    fake(
+        "cem_tetris::elementwise_mult_backward", lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a))
+    )
+    autograd("cem_tetris::vector_add", lambda ctx, grad: (grad, grad))
+    for name, backward, save in (
+        ("sigmoid", _sigmoid_backward, _save_result),
+        ("sigmoid_backward", _sigmoid_double_backward, _save_arguments),
+        ("elementwise_mult", _product_backward, _save_arguments),
+        ("elementwise_mult_backward", _product_double_backward, _save_arguments),
+    ):
+        autograd(f"cem_tetris::{name}", backward, setup_context=save)
+
+
+_LIBRARY = Library("elementwise", _register)

@@ -1,0 +1,88 @@
+"""The elementwise operators and their derivatives in Numba: the kernels of ``op.h`` before they were CUDA.
+
+All arrays have one shape, and are float32 or float64.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba import cuda
+
+from kernels.ops.numba_launch import Array, launch
+
+
+@cuda.jit
+def sigmoid_kernel(x: Array, y: Array) -> None:
+    """A thread owns the elements i, i + threads, ... of the flat arrays: any grid covers any size."""
+    for i in range(cuda.grid(1), x.size, cuda.gridsize(1)):
+        # exp is only ever taken of -|x|, so it cannot overflow: e lies in [0, 1].
+        e = math.exp(-abs(x[i]))
+        y[i] = 1.0 / (1.0 + e) if x[i] >= 0.0 else e / (1.0 + e)
+
+
+@cuda.jit
+def sigmoid_backward_kernel(grad: Array, y: Array, grad_x: Array) -> None:
+    """The derivative needs the output alone: dy/dx = y (1 - y)."""
+    for i in range(cuda.grid(1), y.size, cuda.gridsize(1)):
+        grad_x[i] = grad[i] * (1.0 - y[i]) * y[i]
+
+
+@cuda.jit
+def add_kernel(a: Array, b: Array, total: Array) -> None:
+    """As sigmoid_kernel."""
+    for i in range(cuda.grid(1), total.size, cuda.gridsize(1)):
+        total[i] = a[i] + b[i]
+
+
+@cuda.jit
+def multiply_kernel(a: Array, b: Array, product: Array) -> None:
+    """As sigmoid_kernel."""
+    for i in range(cuda.grid(1), product.size, cuda.gridsize(1)):
+        product[i] = a[i] * b[i]
+
+
+@cuda.jit
+def multiply_backward_kernel(grad: Array, a: Array, b: Array, grad_a: Array, grad_b: Array) -> None:
+    """Both gradients in one pass: ``grad`` is read once."""
+    for i in range(cuda.grid(1), grad.size, cuda.gridsize(1)):
+        grad_a[i] = grad[i] * b[i]
+        grad_b[i] = grad[i] * a[i]
+
+
+def _launch(kernel: Any, *inputs: Array, outputs: int = 1) -> tuple[Array, ...]:
+    """Return what a kernel of flat arrays writes: as many arrays, like the first input."""
+    flat = [array.ravel() for array in inputs]
+    results = launch(kernel, *flat, like=flat[:1] * outputs)
+    return tuple(result.reshape(inputs[0].shape) for result in results)
+
+
+def sigmoid_forward(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x))."""
+    return _launch(sigmoid_kernel, x)[0]
+
+
+def sigmoid_backward(grad: Array, x: Array) -> Array:
+    """Return the gradient with respect to x."""
+    return _launch(sigmoid_backward_kernel, grad, sigmoid_forward(x))[0]
+
+
+def vector_add_forward(a: Array, b: Array) -> Array:
+    """Return a + b."""
+    return _launch(add_kernel, a, b)[0]
+
+
+def vector_add_backward(grad: Array, a: Array, b: Array) -> tuple[Array, Array]:
+    """Return the gradients with respect to a and b: a sum passes on what it gets, without a kernel."""
+    return grad, grad
+
+
+def elementwise_mult_forward(a: Array, b: Array) -> Array:
+    """Return a * b."""
+    return _launch(multiply_kernel, a, b)[0]
+
+
+def elementwise_mult_backward(grad: Array, a: Array, b: Array) -> tuple[Array, ...]:
+    """Return the gradients with respect to a and b."""
+    return _launch(multiply_backward_kernel, grad, a, b, outputs=2)

@@ -1,0 +1,118 @@
+"""The native side of an operator: its two libraries, loaded on first use, and what torch is told of them.
+
+An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, its ``op.cu`` the CUDA
+side, ``op.h`` the host half of both. They are two libraries, so that the CPU side works where there is no
+nvcc, and CUDA is compiled for only when a CUDA tensor comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from kernels.loader import Extension
+
+_HERE = Path(__file__).parent
+_lock = threading.RLock()
+_libraries: dict[str, Library] = {}
+
+
+def operators() -> tuple[str, ...]:
+    """Return the names of all operators: the folders of this package that hold an ``op.cpp``."""
+    return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.cpp")))
+
+
+def extension(name: str, device_type: str) -> Extension:
+    """Return what is compiled for an operator.
+
+    Args:
+        name: one of ``operators()``.
+        device_type: ``"cpu"`` for the schema and the CPU kernel, ``"cuda"`` for the CUDA kernel.
+    """
+    folder = _HERE / name
+    if device_type == "cuda":
+        return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
+    return Extension(name, (folder / "op.cpp",), (_HERE,), native=True, reason="operator, CPU")
+
+
+def is_transformed() -> bool:
+    """Return whether forward-mode differentiation or a transform of ``torch.func`` is at work.
+
+    The operators have no rules for them; their references, plain PyTorch, have.
+    """
+    return forward_ad._current_level >= 0 or _are_transforms_active()
+
+
+def is_traced_or_transformed() -> bool:
+    """Return whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
+    # Of `is_transformed` the words, not a call: this is asked before each draw.
+    return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
+
+
+_is_compiling = torch.compiler.is_compiling
+_is_traced = torch.compiler.is_dynamo_compiling
+_are_transforms_active = torch._C._are_functorch_transforms_active
+
+
+class Library:
+    """The libraries of one operator family.
+
+    Examples:
+        >>> LIBRARY = Library("sigmoid", register=_register)  # beside the public function
+        >>> def sigmoid(x):
+        ...     LIBRARY.ensure(x)
+        ...     return torch.ops.cem_tetris.sigmoid(x)
+
+    Attributes:
+        name: the folder's name.
+        ready: of ``tensor.is_cuda``, those for which the operators are loaded.
+    """
+
+    def __init__(self, name: str, register: Callable[[], None]) -> None:
+        """Declare a family; builds and loads nothing.
+
+        Args:
+            name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
+            register: called once, when the schemas are known: registers fake kernels and autograd formulas.
+        """
+        self.name = name
+        self.ready: set[bool] = set()
+        self._register = register
+        _libraries[name] = self
+
+    def ensure(self, tensor: Tensor) -> None:
+        """See to it that the operators work on the device of a tensor; builds them where needed.
+
+        Under torch.compile this happens while the caller is traced.
+
+        Raises:
+            CompilerMissingError: it has to be built, and there is no compiler.
+            BuildError: it could not be built or loaded.
+        """
+        # Asked in this order, for a traced function must not depend on what was loaded before it.
+        if _is_compiling() or tensor.is_cuda not in self.ready:
+            _load(self.name, tensor.is_cuda)
+
+    def _load(self, cuda: bool) -> None:
+        with _lock:
+            if False not in self.ready:
+                extension(self.name, "cpu").load()
+                self._register()
+                self.ready.add(False)
+            if cuda and True not in self.ready:
+                extension(self.name, "cuda").load()
+                self.ready.add(True)
+
+
+def _load(name: str, cuda: bool) -> None:
+    _libraries[name]._load(cuda)
+
+
+# Dynamo then runs it, where it would trace into it. torch.compiler.assume_constant_result does no more, but
+# imports Dynamo: seconds, also for those who compile nothing.
+_load._dynamo_marked_constant = True  # type: ignore[attr-defined]

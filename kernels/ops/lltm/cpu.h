@@ -1,0 +1,195 @@
+// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which it reads once.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "host.h"
+#include "product.h"
+#include "small.h"
+#include "vector_math.h"
+
+namespace cem_tetris::lltm {
+namespace {
+
+// Where the work is done, which on a GPU is more.
+struct Place {
+  explicit Place(const Tensor&) {}
+};
+
+// Measured: up to here a cell is faster in one go than through the BLAS.
+constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 22;
+constexpr int64_t kSmallWeights = int64_t{1} << 20;
+// The least work that is worth waking another thread for.
+constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
+constexpr int64_t kGrainElements = 4096;
+
+// A matrix of batch rows and states with any strides, read and written a vector at a time.
+template <typename T>
+struct Matrix {
+  using A = compute_t<T>;
+  static constexpr int kWide = kLanes<A>;
+
+  T* data = nullptr;  // none: every element is 0
+  int64_t row_stride = 0;
+  int64_t column_stride = 0;
+
+  Matrix() = default;
+  explicit Matrix(const std::optional<Tensor>& tensor, int64_t first_column = 0) {
+    if (!tensor) return;
+    row_stride = tensor->stride(0);
+    column_stride = tensor->stride(1);
+    data = const_cast<T*>(const_data<T>(*tensor)) + first_column * column_stride;
+  }
+
+  Vector<A> load(int64_t row, int64_t column, int lanes) const {
+    Vector<A> values = {};
+    if (data == nullptr) return values;
+    const T* from = data + row * row_stride + column * column_stride;
+    if constexpr (std::is_same_v<T, A>) {
+      if (column_stride == 1 && lanes == kWide) {
+        std::memcpy(&values, from, sizeof values);
+        return values;
+      }
+    }
+    for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
+    return values;
+  }
+
+  void store(const Vector<A>& values, int64_t row, int64_t column, int lanes) const {
+    T* to = data + row * row_stride + column;
+    if constexpr (std::is_same_v<T, A>) {
+      if (lanes == kWide) {
+        std::memcpy(to, &values, sizeof values);
+        return;
+      }
+    }
+    for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
+  }
+};
+
+// Calls f(row, column, lanes) for every vector of a batch x states matrix, on as many threads as it is worth.
+template <int kWide, class F>
+void for_each_vector(const CellSizes& sizes, const F& f) {
+  const int64_t in_row = (sizes.states + kWide - 1) / kWide;
+  const auto work = [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t column = i % in_row * kWide;
+      f(i / in_row, column, static_cast<int>(std::min<int64_t>(kWide, sizes.states - column)));
+    }
+  };
+  torch::stable::parallel_for(0, sizes.batch * in_row, kGrainElements / kWide, work);
+}
+
+template <typename T>
+void forward_elements(Place, const CellSizes& sizes, const Tensor& gates, const Tensor& old_cell,
+                      const Tensor& new_h, const Tensor& new_cell) {
+  using A = compute_t<T>;
+  const Matrix<T> input(gates), output(gates, sizes.states), candidate(gates, 2 * sizes.states);
+  const Matrix<T> before(old_cell), h(new_h), cell(new_cell);
+  for_each_vector<kLanes<A>>(sizes, [&](int64_t row, int64_t column, int lanes) {
+    const auto next =
+        forward<VectorMath<A>>(input.load(row, column, lanes), output.load(row, column, lanes),
+                               candidate.load(row, column, lanes), before.load(row, column, lanes));
+    h.store(next.h, row, column, lanes);
+    cell.store(next.cell, row, column, lanes);
+  });
+}
+
+template <typename T>
+void backward_elements(Place, const CellSizes& sizes, const Elements& e) {
+  using A = compute_t<T>;
+  const int64_t states = sizes.states;
+  const Matrix<T> input(e.gates), output(e.gates, states), candidate(e.gates, 2 * states);
+  const Matrix<T> cell(e.new_cell), of_h(e.grad_h), of_cell(e.grad_cell), d_cell(e.d_old_cell);
+  const Matrix<T> d_gate[kGates] = {Matrix<T>(e.d_gates), Matrix<T>(e.d_gates, states),
+                                    Matrix<T>(e.d_gates, 2 * states)};
+  for_each_vector<kLanes<A>>(sizes, [&](int64_t row, int64_t column, int lanes) {
+    const auto d = backward<VectorMath<A>>(input.load(row, column, lanes), output.load(row, column, lanes),
+                                           candidate.load(row, column, lanes), cell.load(row, column, lanes),
+                                           of_h.load(row, column, lanes), of_cell.load(row, column, lanes));
+    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], row, column, lanes);
+    d_cell.store(d.old_cell, row, column, lanes);
+  });
+}
+
+// Of the 16-bit types torch's BLAS makes the products of any size.
+bool is_small(const CellSizes& sizes, ScalarType type) {
+  return (type == ScalarType::Float || type == ScalarType::Double) &&
+         sizes.multiply_adds() <= kSmallMultiplyAdds && sizes.gates() * sizes.columns() <= kSmallWeights;
+}
+
+// [old_h, input], for less than torch's concatenation costs; both are contiguous.
+template <typename A>
+Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
+  const Tensor joined = empty(input, {sizes.batch, sizes.columns()});
+  const A *from_h = const_data<A>(old_h), *from_x = const_data<A>(input);
+  A* to = mutable_data<A>(joined);
+  for (int64_t row = 0; row < sizes.batch; ++row) {
+    to = std::copy_n(from_h + row * sizes.states, sizes.states, to);
+    to = std::copy_n(from_x + row * sizes.inputs, sizes.inputs, to);
+  }
+  return joined;
+}
+
+// Calls f(first, last) for ranges of `count` items of some multiplications each, on as many threads as it is
+// worth.
+template <class F>
+void share(int64_t count, int64_t multiply_adds, const F& f) {
+  torch::stable::parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
+}
+
+template <typename T>
+void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Tensor& weights,
+                   const Tensor& bias, const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h,
+                   const Tensor& new_cell, const Tensor& gates) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    const Tensor joined = join<T>(sizes, input, old_h);
+    const SmallCell<T> cell{sizes.batch,
+                            sizes.columns(),
+                            sizes.states,
+                            const_data<T>(joined),
+                            const_data<T>(weights),
+                            const_data<T>(bias),
+                            const_data<T>(old_cell),
+                            mutable_data<T>(new_h),
+                            mutable_data<T>(new_cell),
+                            mutable_data<T>(gates)};
+    const int64_t blocks = divide_up(sizes.states, kLanes<T>);
+    share(blocks, sizes.multiply_adds() / blocks,
+          [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
+  }
+}
+
+template <typename T>
+void backward_small(Place place, const CellSizes& sizes, const Elements& elements,
+                    const SmallGradients& small) {
+  backward_elements<T>(place, sizes, elements);
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
+    const T *d = const_data<T>(elements.d_gates), *w = const_data<T>(small.weights);
+    const auto multiply = [](const Product<T>& product) {
+      share(product.rows, product.columns * product.depth,
+            [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
+    };
+    if (small.wanted.parameters) {
+      const Tensor joined = join<T>(sizes, small.input, small.old_h);
+      T *to = mutable_data<T>(small.d_weights), *sum = mutable_data<T>(small.d_bias);
+      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
+      std::fill_n(sum, gates, T(0));
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t gate = 0; gate < gates; ++gate) sum[gate] += d[row * gates + gate];
+      }
+    }
+    const auto product_of = [&](bool is_wanted, const Tensor& to, int64_t first, int64_t count) {
+      if (!is_wanted) return;
+      multiply({rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
+    };
+    product_of(small.wanted.old_h, small.d_old_h, 0, sizes.states);
+    product_of(small.wanted.input, small.d_input, sizes.states, sizes.inputs);
+  }
+}
+
+}  // namespace
+}  // namespace cem_tetris::lltm

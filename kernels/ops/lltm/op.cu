@@ -1,0 +1,3 @@
+// The CUDA side of the LLTM cell.
+
+#include "op.h"

@@ -1,0 +1,238 @@
+"""The LLTM cell of the PyTorch tutorial "Custom C++ and CUDA Extensions" (Goldsborough), fused both ways.
+
+With X = [old_h, input] and gates = X weights^T + bias, whose columns are those of three gates:
+
+    new_cell = old_cell + elu(gates_candidate) * sigmoid(gates_input)
+    new_h    = tanh(new_cell) * sigmoid(gates_output)
+
+It is an LSTM cell that never forgets.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from kernels.ops.library import Library, is_transformed
+
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def lltm(
+    input: Tensor,  # noqa: A002
+    weights: Tensor,
+    bias: Tensor,
+    old_h: Tensor,
+    old_cell: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Take one step of the LLTM cell; differentiable in every argument, as often as wanted.
+
+    All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types are
+    multiplied as torch multiplies them; everything else is computed in float32. Autocast changes neither the
+    results nor their gradients; what autograd derives further, and ``torch.func``, it reaches.
+
+    Args:
+        input: (batch, inputs).
+        weights: (3 * states, states + inputs): rows for the input gate, the output gate and the candidate;
+            the columns of old_h come first.
+        bias: (3 * states,).
+        old_h: (batch, states).
+        old_cell: (batch, states).
+
+    Returns:
+        new_h and new_cell, (batch, states) each.
+
+    Raises:
+        ValueError: a size or a device does not fit.
+        TypeError: an argument is no tensor, or a type does not fit.
+        BuildError: the operator could not be built.
+    """
+    if is_transformed():
+        _check(input, weights, bias, old_h, old_cell)
+        with _without_autocast(input):
+            return lltm_reference(input, weights, bias, old_h, old_cell)
+    try:
+        LIBRARY.ensure(input)
+        operators = torch.ops.cem_tetris
+        recorded = torch.is_grad_enabled() and (
+            weights.requires_grad
+            or bias.requires_grad
+            or old_h.requires_grad
+            or old_cell.requires_grad
+            or input.requires_grad
+        )
+        if torch.compiler.is_compiling():
+            new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
+        elif recorded:  # operators whose autograd is registered pass through much more Python than _Cell does
+            new_h, new_cell, _ = _Cell.apply(  # type: ignore[no-untyped-call]
+                input, weights, bias, old_h, old_cell
+            )
+        else:
+            new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
+        return new_h, new_cell
+    except (AttributeError, RuntimeError, TypeError):
+        # The operator checks too: only a call that it refuses pays for this.
+        _check(input, weights, bias, old_h, old_cell)
+        raise
+
+
+def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
+    """Return a context; autocast knows nothing of the meta device."""
+    return nullcontext() if input.is_meta else torch.autocast(input.device.type, enabled=False)
+
+
+def lltm_reference(
+    input: Tensor,  # noqa: A002
+    weights: Tensor,
+    bias: Tensor,
+    old_h: Tensor,
+    old_cell: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Compute ``lltm`` in plain PyTorch, as the tutorial does; takes and returns the same."""
+    gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
+    input_gate, output_gate, candidate = gates.chunk(3, dim=1)
+    new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
+    new_h = torch.tanh(new_cell) * torch.sigmoid(output_gate)
+    return new_h, new_cell
+
+
+def _check(
+    input: Tensor,  # noqa: A002
+    weights: Tensor,
+    bias: Tensor,
+    old_h: Tensor,
+    old_cell: Tensor,
+) -> None:
+    """Raise what ``lltm`` says it raises."""
+    arguments = {"input": input, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
+    for name, value in arguments.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
+    if input.dtype not in _DTYPES:
+        raise TypeError(f"input: expected float32, float64, float16 or bfloat16, got {input.dtype}")
+    if input.device.type not in ("cpu", "cuda", "meta"):
+        raise ValueError(f"input: expected a tensor on a CPU or a CUDA device, got {input.device}")
+    if input.dim() != 2:
+        raise ValueError(f"input: expected the shape (batch, inputs), got {tuple(input.shape)}")
+    if old_h.dim() != 2 or old_h.shape[0] != input.shape[0]:
+        raise ValueError(f"old_h: expected the shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
+    (batch, inputs), states = input.shape, old_h.shape[1]
+    shapes = {
+        "weights": (3 * states, states + inputs),
+        "bias": (3 * states,),
+        "old_h": (batch, states),
+        "old_cell": (batch, states),
+    }
+    for name, shape in shapes.items():
+        value = arguments[name]
+        if value.shape != shape:
+            raise ValueError(f"{name}: expected the shape {shape}, got {tuple(value.shape)}")
+        if value.dtype != input.dtype:
+            raise TypeError(f"{name}: expected {input.dtype}, the type of input, got {value.dtype}")
+        if value.device != input.device:
+            raise ValueError(f"{name}: expected {input.device}, the device of input, got {value.device}")
+
+
+def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    input, weights, bias, old_h, _ = inputs  # noqa: A001
+    _, new_cell, gates = output
+    ctx.mark_non_differentiable(gates)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(input, weights, bias, old_h, new_cell, gates)
+
+
+def _backward(
+    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    input, weights, bias, old_h, new_cell, gates = ctx.saved_tensors  # noqa: A001
+    of_input, of_weights, of_bias, of_old_h, of_old_cell = ctx.needs_input_grad
+    if torch.is_grad_enabled():  # create_graph=True
+        with _without_autocast(input):
+            gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
+    else:
+        gradients = torch.ops.cem_tetris.lltm_backward.default(
+            grad_h,
+            grad_cell,
+            input,
+            weights,
+            old_h,
+            new_cell,
+            gates,
+            of_input,
+            of_weights or of_bias,
+            of_old_h,
+        )
+    return (
+        gradients[0] if of_input else None,
+        gradients[1] if of_weights else None,
+        gradients[2] if of_bias else None,
+        gradients[3] if of_old_h else None,
+        gradients[4] if of_old_cell else None,
+    )
+
+
+def _differentiable_backward(
+    grad_h: Tensor | None,
+    grad_cell: Tensor | None,
+    input: Tensor,  # noqa: A002
+    weights: Tensor,
+    bias: Tensor,
+    old_h: Tensor,
+    new_cell: Tensor,
+) -> tuple[Tensor, ...]:
+    """Compute what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
+    grad_h = torch.zeros_like(new_cell) if grad_h is None else grad_h
+    grad_cell = torch.zeros_like(new_cell) if grad_cell is None else grad_cell
+    joined = torch.cat([old_h, input], dim=1)
+    gates = F.linear(joined, weights, bias).chunk(3, dim=1)
+    i, o, e = torch.sigmoid(gates[0]), torch.sigmoid(gates[1]), F.elu(gates[2])
+    t = torch.tanh(new_cell)
+    d_cell = grad_cell + grad_h * o * (1 - t * t)
+    slope = torch.exp(gates[2].clamp(max=0))
+    d_gates = torch.cat([d_cell * e * i * (1 - i), grad_h * t * o * (1 - o), d_cell * i * slope], dim=1)
+    d_joined = d_gates @ weights
+    states = old_h.shape[1]
+    return d_joined[:, states:], d_gates.t() @ joined, d_gates.sum(0), d_joined[:, :states], d_cell
+
+
+class _Cell(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *inputs: Tensor) -> Any:
+        output = torch.ops.cem_tetris.lltm_forward.default(*inputs)
+        _setup_context(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(_backward)
+
+
+def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    _check(*arguments)
+    like, (batch, states) = arguments[0], arguments[3].shape
+    return like.new_empty(batch, states), like.new_empty(batch, states), like.new_empty(batch, 3 * states)
+
+
+def _fake_backward(
+    grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    like, weights, old_h, _, _, of_input, of_parameters, of_old_h = others
+    return (
+        like.new_empty(like.shape if of_input else (0,)),
+        like.new_empty(weights.shape if of_parameters else (0,)),
+        like.new_empty(weights.shape[0] if of_parameters else 0),
+        like.new_empty(old_h.shape if of_old_h else (0,)),
+        like.new_empty(old_h.shape),
+    )
+
+
+def _register() -> None:
+    torch.library.register_fake("cem_tetris::lltm", _fake_forward)
+    torch.library.register_fake("cem_tetris::lltm_forward", _fake_forward)
+    torch.library.register_fake("cem_tetris::lltm_backward", _fake_backward)
+    torch.library.register_autograd("cem_tetris::lltm", _backward, setup_context=_setup_context)
+
+
+LIBRARY = Library("lltm", register=_register)

@@ -1,0 +1,220 @@
+// Which kernel a call on CUDA is, and its grid.
+#pragma once
+
+#include "backward.cuh"
+#include "small.cuh"
+
+namespace cem_tetris::normal {
+namespace {
+
+// nvcc's own half types, for their conversions.
+template <typename T>
+struct DeviceType {
+  using type = T;
+};
+template <>
+struct DeviceType<torch::headeronly::Half> {
+  using type = __half;
+};
+template <>
+struct DeviceType<torch::headeronly::BFloat16> {
+  using type = __nv_bfloat16;
+};
+
+// Makes a device the current one where it is not: a guard costs the host 0.2 us or more, the question
+// nothing.
+class OnDevice {
+ public:
+  explicit OnDevice(int32_t device) {
+    int current = -1;
+    STD_CUDA_CHECK(cudaGetDevice(&current));
+    if (current != device) guard_.emplace(device);
+  }
+
+ private:
+  std::optional<DeviceGuard> guard_;
+};
+
+// Tiles along the fast and the slow side to a grid: as many steps a thread as leave sixteen blocks
+// a multiprocessor.
+Shape make_shape(int64_t fast, int64_t slow, int device, int64_t* blocks) {
+  int log_width = 0;
+  while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast) ++log_width;
+  const int height = kThreads >> log_width;
+  const int64_t across = divide_up(fast, int64_t{1} << log_width), wanted = 16 * multiprocessors(device);
+  int steps = 1;
+  while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
+         across * divide_up(slow, 2 * steps * height) >= wanted) {
+    steps *= 2;
+  }
+  const int64_t down = divide_up(slow, steps * height);
+  *blocks = across * down;
+  return {log_width, steps, static_cast<uint32_t>(across), static_cast<uint32_t>(down),
+          static_cast<uint32_t>(std::min(kGroup, across))};
+}
+
+// A load, in blocks a multiprocessor: with more, the general kernels are as fast.
+constexpr int64_t kSmallLoad = 96;
+constexpr int64_t kLine = 128;  // bytes of a line of the cache
+
+// How many dimensions a thread of a small kernel has, by the load with one each.
+int rows_of(int64_t load) { return load < 4 ? 1 : load < 15 ? 2 : 4; }
+
+SmallKeys small_keys(const Noise& noise) {
+  SmallKeys keys{noise.seed_data, noise.generation_data, noise.generation, make_key(noise.seed), {}};
+  for (int i = 0; i < kLateKeys; ++i) keys.late.word[i] = late_key(keys.key, i);
+  return keys;
+}
+
+bool has_tensors(const Noise& noise) {
+  return noise.seed_data != nullptr || noise.generation_data != nullptr;
+}
+
+// Whether every problem's numbers begin at a multiple of 16 bytes.
+bool all_aligned(Vector v) { return is_aligned(v.data, 16) && v.stride % 4 == 0; }
+
+// Calls f with the number of dimensions a thread has and whether the noise comes from tensors, as types.
+template <typename F>
+void dispatch_small(int rows, bool tensors, F&& f) {
+  using std::integral_constant;
+  const auto with_rows = [&](auto kTensors) {
+    if (rows == 1) return f(integral_constant<int, 1>{}, kTensors);
+    if (rows == 2) return f(integral_constant<int, 2>{}, kTensors);
+    f(integral_constant<int, 4>{}, kTensors);
+  };
+  if (tensors) {
+    with_rows(std::true_type{});
+  } else {
+    with_rows(std::false_type{});
+  }
+}
+
+// (..., N, d).
+template <typename T>
+bool launch_small_columns(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds,
+                          const Tensor& out) {
+  const int64_t device = multiprocessors(out.get_device_index()) * kThreads, limit = kSmallLoad * device;
+  const int64_t blocks = divide_up(noise.samples, kTile);
+  if (noise.dimensions > limit || blocks > limit / noise.dimensions) return false;
+  if (noise.problems > std::max(limit, int64_t{1} << 30) / (blocks * noise.dimensions)) return false;
+  int rows = rows_of(noise.problems * blocks * noise.dimensions / device);
+  while (noise.dimensions % rows != 0) rows /= 2;
+  const int64_t across = noise.dimensions / rows, threads = noise.problems * blocks * across;
+  // Rows that are no whole lines of the cache: a warp would write parts of many.
+  const bool staged = rows == kTile && across <= kThreads && noise.samples % kTile == 0 &&
+                      noise.dimensions * static_cast<int64_t>(sizeof(T)) % kLine != 0;
+  const int64_t block_threads = staged ? kThreads / across * across : kThreads;
+  const SmallColumns job{make_divider(static_cast<uint32_t>(blocks * across)),
+                         make_divider(static_cast<uint32_t>(across)),
+                         static_cast<uint32_t>(threads),
+                         all_aligned(mean) && all_aligned(std),
+                         staged,
+                         noise.dimensions,
+                         noise.samples,
+                         static_cast<const float*>(mean.data),
+                         static_cast<const float*>(std.data),
+                         mean.stride,
+                         std.stride,
+                         bounds,
+                         small_keys(noise)};
+  dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
+    launch_early(small_columns_kernel<T, kRows.value, kTensors.value>,
+                 grid_of(divide_up(threads, block_threads), 1), static_cast<int>(block_threads), 0,
+                 current_stream(out), job, mutable_data<T>(out));
+  });
+  return true;
+}
+
+// (..., d, N).
+template <typename T>
+bool launch_small_rows(const Noise& noise, Vector mean, Vector std, const Tensor& out) {
+  constexpr int kLeastWidth = 5;
+  if (noise.samples % kTile != 0 || noise.samples < kTile << kLeastWidth) return false;
+  int log_width = kLeastWidth;
+  while ((1 << log_width) < kThreads && (int64_t{kTile} << log_width) < noise.samples) ++log_width;
+  const int64_t height = kThreads >> log_width,
+                across = divide_up(noise.samples, int64_t{kTile} << log_width);
+  const auto blocks = [&](int rows) { return across * divide_up(noise.dimensions, height * rows); };
+  const int64_t load = noise.problems * blocks(1) / multiprocessors(out.get_device_index());
+  if (load >= kSmallLoad) return false;
+  const int rows = noise.dimensions < 4 ? 1 : rows_of(load);
+  const SmallRows job{noise.dimensions,
+                      noise.samples,
+                      noise.problems,
+                      log_width,
+                      static_cast<uint32_t>(across),
+                      all_aligned(mean) && all_aligned(std),
+                      mean.stride,
+                      std.stride,
+                      small_keys(noise)};
+  dispatch_small(rows, has_tensors(noise), [&](auto kRows, auto kTensors) {
+    small_rows_kernel<T, kRows.value, kTensors.value>
+        <<<grid_of(blocks(rows), noise.problems), kThreads, 0, current_stream(out)>>>(
+            job, static_cast<const float*>(mean.data), static_cast<const float*>(std.data),
+            mutable_data<T>(out));
+  });
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+  return true;
+}
+
+// Whether a kernel for small results was launched; all else is left to the general ones.
+template <typename T>
+bool launch_small(const Noise& noise, Vector mean, Vector std, Bounds<float> bounds, const Tensor& out) {
+  if (noise.shared || noise.antithetic || mean.type != ScalarType::Float) return false;
+  if (!noise.dim_first) return launch_small_columns<T>(noise, mean, std, bounds, out);
+  return bounds.low == nullptr && bounds.high == nullptr && launch_small_rows<T>(noise, mean, std, out);
+}
+
+template <typename T>
+void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
+  using Real = compute_t<T>;
+  const Bounds<Real> bounds = {static_cast<const Real*>(low.data), static_cast<const Real*>(high.data),
+                               low.stride, high.stride};
+  if (noise.samples == 1 || noise.dimensions == 1)
+    noise.dim_first = noise.dimensions == 1;  // the same in memory
+  if constexpr (sizeof(Real) == sizeof(float)) {
+    if (launch_small<T>(noise, mean, std, bounds, out)) return;
+  }
+  const int64_t blocks_of_samples = divide_up(noise.samples, kTile),
+                tiles = divide_up(noise.dimensions, kTile);
+  int64_t blocks = 0;
+  const Shape shape =
+      make_shape(noise.dim_first ? blocks_of_samples : tiles, noise.dim_first ? tiles : blocks_of_samples,
+                 out.get_device_index(), &blocks);
+  const bool plain = !noise.shared && !noise.antithetic && bounds.low == nullptr && bounds.high == nullptr &&
+                     noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
+  auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
+                                 : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
+  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, current_stream(out)>>>(
+      noise, mean, std, bounds, shape, mutable_data<T>(out));
+  STD_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+void draw(const Noise& noise, Vector mean, Vector std, Vector low, Vector high, const Tensor& out) {
+  const OnDevice current(out.get_device_index());
+  dispatch(out.scalar_type(), [&](auto zero) {
+    launch<typename DeviceType<decltype(zero)>::type>(noise, mean, std, low, high, out);
+  });
+}
+
+void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Tensor std_grad) {
+  const OnDevice current(grad.get_device_index());
+  if (noise.samples == 0) {
+    torch::stable::zero_(mean_grad);
+    torch::stable::zero_(std_grad);
+    return;
+  }
+  dispatch(grad.scalar_type(), [&](auto zero) {
+    using T = typename DeviceType<decltype(zero)>::type;
+    using Real = compute_t<T>;
+    const int64_t chunks = divide_up(noise.samples, kChunk);
+    const Tensor partial = empty(Device(grad), mean_grad.scalar_type(),
+                                 {noise.problems, 2, chunks, noise.dimensions});
+    launch_backward<T, Real>(noise, const_data<T>(grad), chunks, mutable_data<Real>(partial),
+                             mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad),
+                             current_stream(grad));
+  });
+}
+
+}  // namespace
+}  // namespace cem_tetris::normal

@@ -1,0 +1,3 @@
+// The CUDA side of the sampler.
+
+#include "op.h"

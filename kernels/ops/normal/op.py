@@ -1,0 +1,303 @@
+"""Sample ``mean + std * z`` with z ~ N(0, 1) made inside the kernel: function, gradients, reference.
+
+z is a pure function of (seed, generation, sample, dimension), so it is nowhere stored: the backward pass
+makes it again. stream.h, tile.h and box_muller.h say how: Philox4x32-10 and the Box-Muller transform.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from kernels.ops.library import Library, is_traced_or_transformed, is_transformed
+from kernels.ops.normal.arguments import (
+    Bound,
+    as_int,
+    check_bounds,
+    check_generation,
+    check_parameters,
+    check_seed,
+    check_types,
+)
+from kernels.ops.normal.autograd import compute_type, register
+from kernels.ops.philox import signed64
+from kernels.support.checks import check_flags
+
+
+def sample_normal(
+    mean: Tensor,
+    std: Tensor,
+    num_samples: int,
+    *,
+    seed: int | Tensor | None = None,
+    generation: int | Tensor = 0,
+    generator: torch.Generator | None = None,
+    shared_noise: bool = False,
+    antithetic: bool = False,
+    bounds: tuple[Bound, Bound] | None = None,
+    dim_first: bool = True,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Draw ``mean[j] + std[j] * z[j, i]``, differentiable in mean and std, twice.
+
+    With a seed, ``z[j, i]`` is a pure function of (seed, generation, i, j): it depends neither on
+    ``num_samples``, nor on the number of dimensions, nor on the layout. float32, float16 and bfloat16 have
+    the same z, float64 another one. Samples have the same bits on every CPU with any number of threads, and
+    on every GPU; in float64 on both. In float32, CPU and CUDA differ by no more than 4e-6 times
+    ``|mean| + std * max(1, |z|)``. Without a seed, torch's generator gives one: torch.manual_seed,
+    torch.get_rng_state and CUDA graphs govern it as they do torch.randn, and every call differs.
+
+    Leading dimensions are a batch of problems, each with a seed of its own: problem p has the numbers of a
+    call with ``mean[p]``, ``std[p]`` and ``seed[p]``. A generation in the device's memory can change between
+    the replays of a CUDA graph.
+
+    Examples:
+        >>> x = sample_normal(torch.zeros(3), torch.ones(3), 1000, seed=1)
+        >>> x.shape
+        torch.Size([3, 1000])
+
+    Args:
+        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. Rows of a wider tensor, one
+            a problem, are read where they are.
+        std: like mean, of the same shape, dtype and device.
+        num_samples: N, 0 or more.
+        seed: 0 <= seed < 2**64, for mean of shape (d,); or an int64 tensor of the batch shape on mean's
+            device, whose 64 bits are taken as an unsigned number.
+        generation: which of the independent sets of samples of a seed; 0 <= generation < 2**38; or an int64
+            tensor of shape () on mean's device, taken modulo 2**38.
+        generator: what gives the seeds where ``seed`` is None, of mean's device; torch's default one if None.
+        shared_noise: one z a sample, that of dimension 0, for all dimensions. All samples then lie on a line.
+        antithetic: samples 2 k and 2 k + 1 have z and -z; z is what it would be without.
+        bounds: (low, high), numbers or tensors of shape (d,) or (..., d): each sample is clamped to them, and
+            has gradient 0 where it was. They themselves get no gradient.
+        dim_first: (..., d, N) if True, else (..., N, d).
+        dtype: of the result, mean's if None. float16 and bfloat16 are computed in float32 and rounded.
+
+    Returns:
+        A new contiguous tensor.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong shape, device or value.
+        kernels.BuildError: the operator has to be built, and cannot be.
+    """
+    # The shortest way for the commonest calls: the operators check, and what they refuse goes the long way.
+    try:
+        if not (
+            shared_noise
+            or antithetic
+            or dtype is not None
+            or bounds is not None
+            or is_traced_or_transformed()
+            or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
+        ):
+            samples: Tensor | None = None
+            if seed is None:
+                if type(generation) is int and generation == 0:
+                    samples = _sample_unseeded(mean, std, num_samples, generator, dim_first)
+            elif generator is None and type(seed) is type(generation) is int:
+                if not dim_first:
+                    samples = _seeded(mean, std, num_samples, seed, generation, False)
+                elif generation:
+                    samples = _seeded(mean, std, num_samples, seed, generation)
+                else:
+                    samples = _seeded(mean, std, num_samples, seed)
+            if samples is not None:
+                return samples
+    except (AttributeError, RuntimeError, TypeError):
+        pass  # nothing was drawn; it is not loaded yet, or the long way takes it, or says what is wrong
+    check_flags(shared_noise=shared_noise, antithetic=antithetic, dim_first=dim_first)
+    low, high = _check(mean, std, num_samples, seed, generation, generator, bounds, dtype)
+    _LIBRARY.ensure(mean)
+    num_samples, dtype = as_int("num_samples", num_samples), dtype or mean.dtype
+    numbers = _noise(seed, generation, mean, num_samples, dtype, generator)
+    noise = (*numbers, shared_noise, antithetic, dim_first)
+    if is_transformed():
+        with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
+            draw = torch.ops.cem_tetris.sample_normal_no_grad.default
+            z = draw(*_standard(mean), num_samples, *noise, compute_type(dtype), None, None)
+        limits = None if low is None or high is None else (low, high)
+        return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
+    recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
+    sample = torch.ops.cem_tetris.sample_normal if recorded else torch.ops.cem_tetris.sample_normal_no_grad
+    try:
+        result: Tensor = sample.default(mean, std, num_samples, *noise, dtype, low, high)
+        return result
+    except RuntimeError:  # where there is no memory, torch says so better than the operator
+        mean.new_empty((*mean.shape, num_samples), dtype=dtype)
+        raise
+
+
+def sample_normal_rows(
+    rows: Tensor,
+    num_samples: int,
+    *,
+    seed: Tensor,
+    generation: Tensor,
+    bounds: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Draw as ``sample_normal`` from the first two of some rows, mean and std; no views of them are made.
+
+    Args:
+        rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
+        num_samples: N, 0 or more.
+        seed: shape (...), int64.
+        generation: shape (), int64.
+        bounds: (low, high), of shape (d,) or (..., d): each sample is clamped to them.
+
+    Returns:
+        A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
+
+    Raises:
+        TypeError: As ``sample_normal``.
+        ValueError: As ``sample_normal``.
+        kernels.BuildError: As ``sample_normal``.
+    """
+    try:
+        if not (is_traced_or_transformed() or (rows.requires_grad and torch.is_grad_enabled())):
+            samples: Tensor = _rows(rows, num_samples, seed, generation, *(bounds or ()))
+            return samples
+    except (AttributeError, RuntimeError, TypeError):
+        pass  # not loaded yet, or bounds of another type: sample_normal takes more, and says what is wrong
+    if not isinstance(rows, Tensor):
+        raise TypeError(f"expected rows to be a tensor, got {type(rows).__name__}")
+    if rows.dim() < 2 or rows.shape[-2] < 2:
+        raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
+    return sample_normal(
+        rows[..., 0, :],
+        rows[..., 1, :],
+        num_samples,
+        seed=seed,
+        generation=generation,
+        bounds=bounds,
+        dim_first=False,
+    )
+
+
+def _sample_unseeded(
+    mean: Tensor, std: Tensor, num_samples: int, generator: torch.Generator | None, dim_first: bool
+) -> Tensor | None:
+    """Return samples by a seed from torch's generator, or None where the long way has to go.
+
+    A call that fails leaves the generator as it was.
+    """
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return None  # a mode has to see the drawing
+    samples: Tensor
+    if not mean.is_cuda:
+        shape = mean.shape
+        if (
+            _seeded is None
+            or type(num_samples) is not int
+            or len(shape) != 1
+            or shape != std.shape
+            or mean.dtype is not std.dtype
+            or not (mean.is_cpu and std.is_cpu)
+        ):
+            return None
+        _expect_memory(mean, shape[0], num_samples, None)
+        seed = int(torch.randint(_SEEDS, (), device="cpu", generator=generator))
+        samples = _seeded(mean, std, num_samples, seed, 0, dim_first)
+        return samples
+    # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
+    # torch's kernels: to draw a number there would take a kernel more.
+    if generator is None:
+        generator = torch.cuda.default_generators[mean.device.index]
+    with _drawing:
+        try:
+            offset = generator.get_offset()
+        except RuntimeError:
+            return None  # refused while a CUDA graph is captured
+        seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
+        samples = _seeded(mean, std, num_samples, seed, offset // 4, dim_first)
+        generator.set_offset(offset + 4)  # torch asks for a multiple of 4
+    return samples
+
+
+def _expect_memory(mean: Tensor, dimensions: int, num_samples: int, dtype: torch.dtype | None) -> None:
+    """Raise what torch raises where there is no memory for the samples: before a seed is drawn for them."""
+    if dimensions * num_samples > _LARGE or num_samples < 0:
+        mean.new_empty((*mean.shape, num_samples), dtype=dtype)
+
+
+def sample_normal_reference(
+    mean: Tensor, std: Tensor, z: Tensor, *, bounds: tuple[Bound, Bound] | None = None, dim_first: bool = True
+) -> Tensor:
+    """Return what ``sample_normal`` makes of noise that is given, in plain PyTorch; torch differentiates it.
+
+    Args:
+        mean: shape (..., d).
+        std: shape (..., d).
+        z: the noise, shape (..., d, N) if ``dim_first``, else (..., N, d).
+        bounds: as in ``sample_normal``.
+        dim_first: which of the two shapes.
+    """
+    samples_at = -1 if dim_first else -2
+    samples = mean.unsqueeze(samples_at) + std.unsqueeze(samples_at) * z
+    if bounds is not None:
+        low, high = (
+            x.to(samples).unsqueeze(samples_at) if isinstance(x, Tensor) else samples.new_tensor(x)
+            for x in bounds
+        )
+        samples = samples.clamp(low, high)
+    return samples
+
+
+def _check(
+    mean: Any,
+    std: Any,
+    num_samples: Any,
+    seed: Any,
+    generation: Any,
+    generator: Any,
+    bounds: Any,
+    dtype: Any,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Raise what ``sample_normal`` says it raises; return the bounds as the operator takes them."""
+    check_types(mean, std, generator, dtype)
+    check_parameters(mean, std, as_int("num_samples", num_samples), dtype or mean.dtype)
+    check_seed(mean, seed, generator)
+    check_generation(mean, generation)
+    return check_bounds(bounds, mean, dtype or mean.dtype) if bounds is not None else (None, None)
+
+
+def _noise(
+    seed: Any, generation: Any, mean: Tensor, num_samples: int, dtype: torch.dtype, generator: Any
+) -> tuple[int, int, Tensor | None, Tensor | None]:
+    """Return seed and generation as the operator takes them: numbers, or tensors in their place."""
+    if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
+        if not torch.compiler.is_compiling():
+            _expect_memory(mean, mean.numel(), num_samples, dtype)
+        seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
+    number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(as_int("seed", seed)), None)
+    if isinstance(generation, Tensor):
+        return number, 0, seeds, generation
+    return number, as_int("generation", generation), seeds, None
+
+
+def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of the noise itself."""
+    zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
+    return zeros, zeros + 1
+
+
+_SEEDS = 2**63 - 1  # drawn ones are below
+_LARGE = 1 << 24  # samples for which memory is asked for first: that takes no time beside drawing them
+_UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
+
+
+def _register() -> None:
+    global _seeded, _rows
+    register()
+    _seeded = torch.ops.cem_tetris.sample_normal_seeded.default._op
+    _rows = torch.ops.cem_tetris.sample_normal_rows.default._op
+
+
+_LIBRARY = Library("normal", _register)
+_seeded: Any = None  # the operators of plain calls, once they are loaded
+_rows: Any = None
+_drawing = threading.Lock()

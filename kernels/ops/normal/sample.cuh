@@ -1,0 +1,343 @@
+// out = mean + std * z: the forward kernels, one a layout.
+//
+// Roofline: 4 bytes written a float32 and nothing else of weight, so the bound is the write bandwidth. An
+// H200 has 28 issue slots a normal for it. By the disassembly a float32 takes 18 instructions, 2.8 of them 32
+// x 32 -> 64 bit products, which took four slots each where they were measured: 27 slots.
+//
+// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high and width wide times
+// `steps`. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks
+// the other side. What belongs to that other side is computed once and read by all threads from shared
+// memory, what belongs to the thread's own side stays in its registers.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+#include "call.h"
+#include "common.cuh"
+#include "tile.h"
+
+namespace cem_tetris::normal {
+
+constexpr int kThreads = 256;
+constexpr int kMaxSteps = 16;
+constexpr int kMaxEntries = 256;  // of the table in shared memory
+constexpr int64_t kGroup = 128;
+
+// Blocks a multiprocessor that leave a thread enough registers.
+template <typename T>
+constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
+template <typename T, bool kPlain>
+constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2 : kPlain ? 4 : 3;
+
+template <typename Real>
+struct Bounds {
+  const Real* low;  // null where there are none
+  const Real* high;
+  int64_t low_stride, high_stride;  // from one problem to the next
+};
+
+template <typename T>
+__device__ __forceinline__ T widened(T x) {
+  return x;
+}
+__device__ __forceinline__ float widened(__half x) { return __half2float(x); }
+__device__ __forceinline__ float widened(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+// Four consecutive elements from first on; beyond the end, the last one again. All are asked for before any
+// is waited for: under a stream of stores a load takes microseconds.
+template <typename T, typename Real>
+__device__ __forceinline__ void load_four(const void* data, int64_t first, int64_t count, Real (&to)[kTile]) {
+  T x[kTile];
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) x[j] = static_cast<const T*>(data)[min(first + j, count - 1)];
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) to[j] = static_cast<Real>(widened(x[j]));
+}
+
+template <typename Real>
+__device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
+  switch (v.type) {
+    case ScalarType::Float:
+      return load_four<float>(v.data, first, count, to);
+    case ScalarType::Double:
+      return load_four<double>(v.data, first, count, to);
+    case ScalarType::Half:
+      return load_four<__half>(v.data, first, count, to);
+    default:
+      return load_four<__nv_bfloat16>(v.data, first, count, to);
+  }
+}
+
+__device__ __forceinline__ bool is_aligned_float(Vector v) {
+  return v.type == ScalarType::Float && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
+}
+
+__device__ __forceinline__ void convert(float& to, float x) { to = x; }
+__device__ __forceinline__ void convert(double& to, double x) { to = x; }
+__device__ __forceinline__ void convert(__half& to, float x) { to = __float2half_rn(x); }
+__device__ __forceinline__ void convert(__nv_bfloat16& to, float x) { to = __float2bfloat16_rn(x); }
+
+// The four dimensions of a tile: their noise's part and their parameters.
+template <typename Real, bool kPlain>
+struct alignas(16) Column {
+  typename Stream<Real>::Dimensions noise;
+  Real mean[kTile], std[kTile];
+  Real low[kPlain ? 1 : kTile], high[kPlain ? 1 : kTile];
+};
+
+template <typename Real, bool kPlain>
+__device__ __forceinline__ Column<Real, kPlain> load_column(Key key, const Noise& noise, Vector mean,
+                                                            Vector std, Bounds<Real> bounds, int64_t first) {
+  Column<Real, kPlain> column;
+  const uint64_t source = !kPlain && noise.shared ? 0 : first;
+  if (kPlain && sizeof(Real) == sizeof(float) && is_aligned_float(mean) && is_aligned_float(std)) {
+    const auto means = static_cast<const Pack<float, kTile>*>(mean.data)[first / kTile];
+    const auto stds = static_cast<const Pack<float, kTile>*>(std.data)[first / kTile];
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      column.mean[j] = means.value[j];
+      column.std[j] = stds.value[j];
+    }
+  } else {
+    load_four(mean, first, noise.dimensions, column.mean);
+    load_four(std, first, noise.dimensions, column.std);
+  }
+  if (!kPlain) {
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      const int64_t i = min(first + j, noise.dimensions - 1);
+      column.low[j] = bounds.low != nullptr ? bounds.low[i] : -static_cast<Real>(INFINITY);
+      column.high[j] = bounds.high != nullptr ? bounds.high[i] : static_cast<Real>(INFINITY);
+    }
+  }
+  column.noise = Stream<Real>::dimensions(key, source, noise.generation);
+  return column;
+}
+
+// Seed, generation and parameters of one problem of the batch, in place of those of all.
+__device__ __forceinline__ void enter_problem(Noise& noise, int64_t problem) {
+  if (noise.seed_data != nullptr) noise.seed = static_cast<uint64_t>(noise.seed_data[problem]);
+  if (noise.generation_data != nullptr)
+    noise.generation = static_cast<uint64_t>(*noise.generation_data) % kGenerations;
+}
+
+__device__ __forceinline__ void enter_problem(Vector& v, int64_t problem) {
+  const int bytes = v.type == ScalarType::Double ? 8 : v.type == ScalarType::Float ? 4 : 2;
+  v.data = static_cast<const char*>(v.data) + problem * v.stride * bytes;
+}
+
+template <typename Real>
+__device__ __forceinline__ void enter_problem(Bounds<Real>& bounds, int64_t problem) {
+  if (bounds.low != nullptr) bounds.low += problem * bounds.low_stride;
+  if (bounds.high != nullptr) bounds.high += problem * bounds.high_stride;
+}
+
+// The problem of a block, along the grid's second and third side.
+__device__ __forceinline__ int64_t problem_of_block() {
+  return static_cast<int64_t>(blockIdx.z) * gridDim.y + blockIdx.y;
+}
+inline dim3 grid_of(int64_t blocks, int64_t problems) {
+  constexpr int64_t kMost = 65535;
+  STD_TORCH_CHECK(blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
+  STD_TORCH_CHECK(problems <= kMost * kMost, "sample_normal: expected less than 2^32 problems, got ",
+                  problems);
+  const int64_t layers = (problems + kMost - 1) / kMost;
+  return dim3(static_cast<unsigned>(blocks), static_cast<unsigned>((problems + layers - 1) / layers),
+              static_cast<unsigned>(layers));
+}
+
+// The keys go through shared memory: registers that are loaded stay, while those that are computed ptxas
+// computes again in every turn of a loop.
+__device__ __forceinline__ void put_keys(Key key, LateKeys& shared) {
+  if (threadIdx.x < kLateKeys) shared.word[threadIdx.x] = late_key(key, threadIdx.x);
+}
+
+// Word 3 for a tile; its dimensions decide nothing where the noise is shared.
+__device__ __forceinline__ uint32_t word3(const Noise& noise, int64_t dimension, int64_t block) {
+  return upper(noise.generation, noise.shared ? 0 : dimension, block);
+}
+
+// x[dimension][sample] of a tile.
+template <typename Real, bool kPlain>
+__device__ __forceinline__ void sample_tile(const LateKeys& keys, const Noise& noise,
+                                            const Column<Real, kPlain>& column,
+                                            const typename Stream<Real>::Samples& samples,
+                                            Real (&x)[kTile][kTile]) {
+  Pairs<Real> pairs;
+  if (!kPlain && noise.shared) {
+    Stream<Real>::first(keys, column.noise, samples, pairs[0]);
+#pragma unroll
+    for (int j = 1; j < kTile; ++j) {
+      pairs[j][0] = pairs[0][0];
+      pairs[j][1] = pairs[0][1];
+    }
+  } else {
+    Stream<Real>::tile(keys, column.noise, samples, pairs);
+  }
+#pragma unroll
+  for (int j = 0; j < kTile; ++j) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Polar<Real> z = pairs[j][half];
+      const Real scale = column.std[j] * z.radius;
+      Real& even = x[j][2 * half];
+      Real& odd = x[j][2 * half + 1];
+      even = fma(scale, z.cosine, column.mean[j]);
+      odd = !kPlain && noise.antithetic ? fma(-scale, z.cosine, column.mean[j])
+                                        : fma(scale, z.sine, column.mean[j]);
+      if (!kPlain) {  // NaN stays
+        even = even < column.low[j] ? column.low[j] : even > column.high[j] ? column.high[j] : even;
+        odd = odd < column.low[j] ? column.low[j] : odd > column.high[j] ? column.high[j] : odd;
+      }
+    }
+  }
+}
+
+// Streaming stores: lines that leave the cache first leave it in the order of their addresses, nearly.
+// In assembly, for ptxas takes some vectors apart that it sees made of single numbers.
+__device__ __forceinline__ void store_words(float* to, const Pack<float, 4>& x) {
+  asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]), "f"(x.value[1]),
+               "f"(x.value[2]), "f"(x.value[3])
+               : "memory");
+}
+template <typename T>
+__device__ __forceinline__ void store_words(T* to, const Pack<T, 4>& x) {
+  using Words = std::conditional_t<sizeof x == 8, uint2, uint4>;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof x / sizeof(Words)); ++i)
+    __stcs(reinterpret_cast<Words*>(to) + i, reinterpret_cast<const Words*>(&x)[i]);
+}
+
+template <typename T, typename Real>
+__device__ __forceinline__ void store(T* to, const Real (&x)[kTile], int64_t count, bool whole) {
+  Pack<T, kTile> pack;
+#pragma unroll
+  for (int i = 0; i < kTile; ++i) convert(pack.value[i], x[i]);
+  if (whole) {
+    store_words(to, pack);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kTile; ++i) {
+      if (i < count) to[i] = pack.value[i];
+    }
+  }
+}
+
+struct Shape {
+  int log_width, steps;
+  uint32_t across, down;  // blocks along the fast and the slow side
+  uint32_t group;         // blocks along the fast side that run before those below them
+};
+
+// Where a block lies. Blocks that run side by side shall write few rows where those are long.
+struct Place {
+  uint32_t across, down;
+};
+__device__ __forceinline__ Place place_of(const Shape& shape) {
+  const uint32_t blocks = shape.group * shape.down;
+  const uint32_t first = blockIdx.x / blocks * shape.group, rest = blockIdx.x % blocks;
+  const uint32_t width = min(shape.group, shape.across - first);
+  return {first + rest % width, rest / width};
+}
+
+// (d, N): threads along the samples, the table holds dimensions.
+template <typename T, bool kPlain>
+__global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+  using Real = compute_t<T>;
+  __shared__ Column<Real, kPlain> table[kMaxEntries];
+  __shared__ LateKeys shared_keys;
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  enter_problem(mean, problem);
+  enter_problem(std, problem);
+  enter_problem(bounds, problem);
+  out += problem * noise.dimensions * noise.samples;
+  const Key key = make_key(noise.seed);
+  const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
+            entries = height * shape.steps;
+  const int64_t first = static_cast<int64_t>(blockIdx.x / shape.across) * entries * kTile;
+  const int64_t block = static_cast<int64_t>(blockIdx.x % shape.across) * width + (threadIdx.x & (width - 1));
+  for (int i = threadIdx.x; i < entries && first + i * kTile < noise.dimensions; i += kThreads) {
+    table[i] = load_column<Real, kPlain>(key, noise, mean, std, bounds, first + i * kTile);
+  }
+  put_keys(key, shared_keys);
+  __syncthreads();
+  if (block * kTile >= noise.samples) return;
+
+  const LateKeys keys = shared_keys;
+  const auto samples = Stream<Real>::samples(key, block, noise.generation, word3(noise, first, block));
+  const int64_t count = noise.samples - block * kTile;
+  const bool whole = noise.samples % kTile == 0;
+  int entry = threadIdx.x >> shape.log_width;
+  T* to = out + (first + entry * kTile) * noise.samples + block * kTile;
+  const int64_t left = noise.dimensions - first;
+  for (; entry < entries && entry * kTile < left; entry += height) {
+    Real x[kTile][kTile];
+    sample_tile<Real, kPlain>(keys, noise, table[entry], samples, x);
+    T* row = to;
+#pragma unroll
+    for (int j = 0; j < kTile; ++j) {
+      if (kPlain || entry * kTile + j < left) store(row, x[j], count, kPlain || whole);
+      row += noise.samples;
+    }
+    to += height * kTile * noise.samples;
+  }
+}
+
+// (N, d): threads along the dimensions, the table holds blocks of samples.
+template <typename T, bool kPlain>
+__global__ __launch_bounds__(kThreads, kResidentColumns<T, kPlain>) void columns_kernel(
+    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+  using Real = compute_t<T>;
+  using Samples = typename Stream<Real>::Samples;
+  __shared__ alignas(16) Samples table[kMaxEntries];
+  __shared__ LateKeys shared_keys;
+  const int64_t problem = problem_of_block();
+  if (problem >= noise.problems) return;
+  enter_problem(noise, problem);
+  enter_problem(mean, problem);
+  enter_problem(std, problem);
+  enter_problem(bounds, problem);
+  out += problem * noise.dimensions * noise.samples;
+  const Key key = make_key(noise.seed);
+  const int width = 1 << shape.log_width, height = kThreads >> shape.log_width,
+            entries = height * shape.steps;
+  const Place place = place_of(shape);
+  const int64_t block = static_cast<int64_t>(place.down) * entries;
+  const int64_t first = (static_cast<int64_t>(place.across) * width + (threadIdx.x & (width - 1))) * kTile;
+  // The last threads may be beyond the dimensions, and load what they do not use.
+  const int64_t last = (noise.dimensions - 1) / kTile * kTile;
+  const auto column = load_column<Real, kPlain>(key, noise, mean, std, bounds, min(first, last));
+  for (int i = threadIdx.x; i < entries; i += kThreads) {
+    table[i] = Stream<Real>::samples(key, block + i, noise.generation, word3(noise, first, block));
+  }
+  put_keys(key, shared_keys);
+  __syncthreads();
+  if (first >= noise.dimensions) return;
+
+  const LateKeys keys = shared_keys;
+  const int64_t count = noise.dimensions - first;
+  const bool whole = noise.dimensions % kTile == 0;
+  int entry = threadIdx.x >> shape.log_width;
+  T* to = out + (block + entry) * kTile * noise.dimensions + first;
+  const int64_t left = noise.samples - block * kTile;
+  for (; entry < entries && entry * kTile < left; entry += height) {
+    Real x[kTile][kTile];
+    sample_tile<Real, kPlain>(keys, noise, column, table[entry], x);
+    T* row = to;
+#pragma unroll
+    for (int s = 0; s < kTile; ++s) {
+      const Real y[kTile] = {x[0][s], x[1][s], x[2][s], x[3][s]};
+      if (kPlain || entry * kTile + s < left) store(row, y, count, kPlain || whole);
+      row += noise.dimensions;
+    }
+    to += height * kTile * noise.dimensions;
+  }
+}
+
+}  // namespace cem_tetris::normal

@@ -1,0 +1,121 @@
+// What the host half of every operator does with tensors, through torch's stable C interface.
+#pragma once
+
+#include <torch/csrc/stable/c/shim.h>
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+#include <torch/headeronly/util/BFloat16.h>
+#include <torch/headeronly/util/Exception.h>
+#include <torch/headeronly/util/Half.h>
+#include <torch/headeronly/util/HeaderOnlyArrayRef.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <type_traits>
+
+// Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m)`.
+#ifdef __CUDACC__
+#define CEM_TETRIS_DEVICE CUDA
+#else
+#define CEM_TETRIS_DEVICE CPU
+#endif
+
+namespace cem_tetris {
+
+using torch::headeronly::BFloat16;
+using torch::headeronly::Half;
+using torch::headeronly::ScalarType;
+using torch::stable::Tensor;
+using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
+
+constexpr int kMaxDimensions = 64;  // of a tensor, by torch
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The type that numbers are computed in: float for the 16-bit floats (float has more than twice their bits,
+// so that a sum or product rounded twice is what one rounding gives), and for the small integers, whose
+// arithmetic wraps, an unsigned one that C++ does not promote to a signed one.
+template <typename T>
+using compute_t = std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
+                                     std::conditional_t<std::is_same_v<T, double>, double, float>>;
+
+// Calls f(T{}) with the element type of a tensor.
+template <typename F>
+void visit_floating(const char* name, ScalarType type, const F& f) {
+  switch (type) {
+    case ScalarType::Double: return f(double{});
+    case ScalarType::Float: return f(float{});
+    case ScalarType::Half: return f(Half{});
+    case ScalarType::BFloat16: return f(BFloat16{});
+    default:
+      STD_TORCH_CHECK(false, name, ": expected a floating type, got ", torch::headeronly::toString(type));
+  }
+}
+
+// Where a tensor is. Each question goes through the C interface, so it is asked once.
+struct Device {
+  int32_t type = -1, index;
+
+  explicit Device(const Tensor& tensor) : index(tensor.get_device_index()) {
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
+  }
+  bool operator==(const Device& other) const { return type == other.type && index == other.index; }
+};
+
+// An unset contiguous tensor: the first `leading` of `sizes`, then `more`. torch::stable::empty does the same
+// through the dispatcher, which takes as long as a small kernel.
+inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
+                    std::initializer_list<int64_t> more = {}) {
+  const int64_t count = static_cast<int64_t>(leading + more.size());
+  STD_TORCH_CHECK(count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
+  int64_t size[kMaxDimensions], stride[kMaxDimensions], step = 1;
+  std::copy(more.begin(), more.end(), std::copy_n(sizes.begin(), leading, size));
+  for (int64_t i = count; i-- > 0;) {
+    stride[i] = step;
+    step *= std::max<int64_t>(size[i], 1);
+  }
+  AtenTensorHandle result = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(count, size, stride, static_cast<int32_t>(type),
+                                                  device.type, device.index, &result));
+  return Tensor(result);
+}
+
+inline Tensor empty(Device device, ScalarType type, std::initializer_list<int64_t> sizes) {
+  return empty(device, type, {}, 0, sizes);
+}
+
+// On the device and of the type of a tensor.
+inline Tensor empty(const Tensor& like, std::initializer_list<int64_t> sizes) {
+  return empty(Device(like), like.scalar_type(), sizes);
+}
+
+inline Tensor empty_as(const Tensor& like) {
+  return empty(Device(like), like.scalar_type(), like.sizes(), like.sizes().size());
+}
+
+// `torch::stable::contiguous` is a call that costs a microsecond.
+inline Tensor dense(const Tensor& tensor) {
+  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+}
+
+template <typename T>
+const T* const_data(const Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+// Null where there is none.
+template <typename T>
+const T* const_data(const std::optional<Tensor>& tensor) {
+  return tensor.has_value() ? const_data<T>(*tensor) : nullptr;
+}
+
+template <typename T>
+T* mutable_data(const Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+}  // namespace cem_tetris

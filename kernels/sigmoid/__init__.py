@@ -1,5 +1,0 @@
-"""``1 / (1 + exp(-x))``, stable for every x."""
-
-from kernels.sigmoid.op import sigmoid, sigmoid_reference
-
-__all__ = ["sigmoid", "sigmoid_reference"]
