@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kernels.support.interrupts import one_line_interrupts
@@ -12,16 +13,12 @@ from kernels.support.interrupts import one_line_interrupts
 with one_line_interrupts():
     import argparse
 
-    from kernels.loader import doctor
     from kernels.loader.toolchain import BuildError
     from kernels.support.files import discard_stdout, open_closed_streams
-    from kernels.support.names import unknown_name
-
-_COMMANDS = ("doctor", "build", "check")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Run the command.
 
     Args:
         argv: the words after ``python -m kernels``; those of the process by default.
@@ -31,14 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     open_closed_streams()
     parser = _parser()
-    words = sys.argv[1:] if argv is None else argv
-    command = next((word for word in words if not word.startswith("-")), _COMMANDS[0])
-    if command not in _COMMANDS:
-        parser.error(str(unknown_name("command", command, _COMMANDS)))
-    arguments = parser.parse_args(words)
-    if arguments.command is None:
-        parser.print_help()
-        return 2
+    arguments = parser.parse_args(argv)
     try:
         with one_line_interrupts():
             report = _report(arguments)
@@ -48,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     try:
-        print(json.dumps(report.to_dict(), indent=2) if arguments.json else report, flush=True)
+        found = json.dumps({"works": report.works, **asdict(report)}, indent=2) if arguments.json else report
+        print(found, flush=True)
     except BrokenPipeError:  # its reader has seen enough
         discard_stdout()
     return 0 if report.works else 1
@@ -58,27 +49,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m kernels", description="Looks after the operators in C++ and CUDA."
     )
-    commands = parser.add_subparsers(dest="command")
-    json_flag = argparse.ArgumentParser(add_help=False)
-    json_flag.add_argument("--json", action="store_true", help="print one JSON object")
+    commands = parser.add_subparsers(dest="command", required=True)
 
-    examine = commands.add_parser(
-        "doctor", parents=[json_flag], help="say what works here, and what to do about the rest"
-    )
-    examine.add_argument(
-        "--device", metavar="NAME", default="cpu", help="what has to work: cpu or cuda (default: cpu)"
-    )
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text)
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+        return command
 
-    build = commands.add_parser(
-        "build",
-        parents=[json_flag],
-        help="compile operators ahead of time, for containers and offline machines",
-    )
-    build.add_argument("op", nargs="*", help="a folder of kernels/ (default: every operator)")
+    examine = add("doctor", "say what works here, and what to do about the rest")
+    build = add("build", "compile operators ahead of time, for containers and offline machines")
+    check = add("check", "walk operators through reference, gradcheck, Numba, C++, CUDA")
+    for command in (examine, check):
+        command.add_argument(
+            "--device", choices=("cpu", "cuda"), default="cpu", help="what has to work (default: cpu)"
+        )
+    build.add_argument("op", nargs="*", help="a folder of kernels/ops (default: every operator)")
+    check.add_argument("op", nargs="*", help="an operator (default: every one)")
     build.add_argument(
         "--device",
-        metavar="NAME",
-        help="cpu, cuda or all (default: all that the installed torch was built for)",
+        choices=("cpu", "cuda", "all"),
+        help="(default: all that the installed torch was built for)",
     )
     build.add_argument(
         "--arch",
@@ -93,28 +83,19 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="for any processor of this kind of machine, not for this very one",
     )
-
-    check = commands.add_parser(
-        "check", parents=[json_flag], help="walk operators through reference, gradcheck, Numba, C++, CUDA"
-    )
-    check.add_argument("op", nargs="*", help="a folder of kernels/ (default: every operator)")
-    check.add_argument(
-        "--device",
-        metavar="NAME",
-        default="cpu",
-        help="what has to work: cpu or cuda (default: cpu); what else works here is checked too",
-    )
     return parser
 
 
 def _report(arguments: argparse.Namespace) -> Any:
     if arguments.command == "doctor":
-        return doctor.examine(arguments.device)
+        from kernels.ops import doctor
+
+        return doctor.run(arguments.device)
     # These import torch. The doctor has to survive a torch that does not import.
     if arguments.command == "build":
-        from kernels.loader import ahead
+        from kernels.ops import build
 
-        return ahead.run(arguments.op, arguments.device, arguments.arch, portable=arguments.portable)
+        return build.run(arguments.op, arguments.device, arguments.arch, portable=arguments.portable)
     from kernels.ops import check
 
     return check.run(arguments.op, arguments.device)

@@ -44,7 +44,7 @@ ROOMS = {
 OPTIONAL = {"envs": {"pygame"}, "view": {"PIL", "imageio_ffmpeg"}, "report": {"matplotlib"}}
 """What the rooms of tetris use of the extras, where it is installed."""
 
-DEPENDENCIES = {"gymnasium", "ninja", "numpy", "torch", "tqdm"}
+DEPENDENCIES = {"gymnasium", "numpy", "torch", "tqdm"}
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 
@@ -124,7 +124,7 @@ def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
 
 
 def test_every_operator_is_a_package() -> None:
-    folders = {source.parent for source in (PROJECT / "kernels").glob("*/op.cpp")}
+    folders = {source.parent for source in (PROJECT / "kernels" / "ops").glob("*/op.cpp")}
 
     assert folders
     assert all((folder / "__init__.py").is_file() for folder in folders)
@@ -283,7 +283,7 @@ def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) ->
     assert run("python", "-c", program) == f"False {cem.__version__} {cem.__version__}\n"
     assert run("cem-tetris", "--version") == f"cem-tetris {cem.__version__}\n"
     assert "estimate" in run("cem-tetris", "--help")
-    assert "device cpu: works here" in run("python", "-m", "kernels", "doctor")
+    assert run("python", "-m", "kernels", "doctor").endswith("\nworks\n")
     where = run("python", "-c", "import cem, kernels, tetris; print(cem.__file__, tetris.__file__)")
     assert all(path.startswith(str(site)) for path in where.split())
     tiny = ("--board", "10x6", "--generations", 2, "--population", 6, "--streams", 2, "--decisions", 40)
@@ -301,7 +301,7 @@ def test_a_wheel_does_all_that_the_checkout_does(wheel: Path, tmp_path: Path) ->
     # The command takes no module from the current folder.
     planted = tmp_path / "planted"
     planted.mkdir()
-    for name in ("torch", "numpy", "ninja", "kernels", "json"):
+    for name in ("torch", "numpy", "kernels", "json"):
         (planted / f"{name}.py").write_text("raise SystemExit('ran')")
     assert "bcts" in run(
         "cem-tetris", "evaluate", "bcts", "--board", "10x6", "--decisions", 64, folder=planted

@@ -1,29 +1,19 @@
-"""The commands of a build: flags, macros, ninja, and what a failed or an incomplete build says."""
+"""The commands of a build: flags, macros, and what a failed or an incomplete build says."""
 
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import re
-import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from kernels.loader.cuda import Nvcc, find_nvcc, find_runtime, gencode_flags
-from kernels.loader.toolchain import (
-    TORCH_TARGET_VERSION,
-    BuildError,
-    Compiler,
-    Torch,
-    find_compiler,
-    find_ninja,
-    find_torch,
-)
+from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
+from kernels.loader.toolchain import TORCH_TARGET_VERSION, BuildError, Torch, find_compiler, find_torch
 
 # torch promises that the stable headers compile as C++17; its other headers ask for C++20 since 2.13.
 # No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then give the same floats.
@@ -48,154 +38,119 @@ NVCC_FLAGS = (
 )
 
 _DEFINES = "defines.h"
-_FIRST_ERROR_LINES = 6
-_TAIL_LINES = 14
+_SHOWN_LINES = 14
 
 
-@dataclass(frozen=True)
-class Step:
-    """One command of a build.
+class Sources(NamedTuple):
+    """What a library is compiled of, see `Extension`; with ``archs`` it is linked with CUDA."""
 
-    Attributes:
-        output: the file that it writes in the work folder; a plain name.
-        command: its words.
-        needs: the outputs that it waits for.
-    """
-
-    output: str
-    command: tuple[str, ...]
-    needs: tuple[str, ...] = ()
+    files: Sequence[Path]
+    include_dirs: Sequence[Path]
+    defines: Sequence[tuple[str, str]]
+    flags: Sequence[str]
+    archs: Sequence[str]
 
 
-def check_defines(defines: Iterable[tuple[str, str]]) -> None:
-    """Checks macros.
+def compile_library(work: Path, name: str, sources: Sources, log: Path) -> set[Path]:
+    """Compile sources side by side and link them with torch in a work folder.
+
+    Returns:
+        All files that were read but for the headers of torch, CUDA and the system.
 
     Raises:
-        ValueError: a name is no identifier, or a value has a line break.
+        BuildError: a compiler is missing or failed; ``log`` then has all that it said.
+        ValueError: a macro cannot be used.
+        OSError: the disk was full.
     """
+    objects = _compile(work, sources, log)
+    torch, compiler = find_torch(), find_compiler()
+    library_dir = str(torch.root / "lib")
+    # -z defs: a function that nobody defines fails here, not in the middle of a run.
+    # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the
+    # first error message with a number in it would crash.
+    command = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *objects, "-l:libstdc++.so.6"]
+    command += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
+    command += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
+    if sources.archs:
+        command += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
+    _run([command], work, log)
+    return _read_files(work, torch)
+
+
+def _compile(work: Path, sources: Sources, log: Path | None = None) -> list[str]:
+    """Compile sources and return the names of the objects in the work folder."""
+    torch, compiler = find_torch(), find_compiler()
+    begin = {".cpp": [*compiler.command, *CXX_FLAGS, *sources.flags]}
+    if sources.archs:
+        # nvcc compiles for one architecture after another unless it may use as many threads.
+        more = [*NVCC_FLAGS, *gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *more]
+    include = torch.root / "include"
+    common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
+    common += ["-include", _write_defines(work, sources.defines)]
+    common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]
+    # torch's headers are system headers: no warnings from them.
+    common += ["-isystem", str(include), "-isystem", str(include / "torch" / "csrc" / "api" / "include")]
+    objects: list[str] = []
+    commands = []
+    for source in sources.files:
+        output = f"{len(objects)}.o"
+        files = ["-MMD", "-MF", f"{output}.d", "-c", os.path.abspath(source), "-o", output]
+        commands.append([*begin[source.suffix], *common, *files])
+        objects.append(output)
+    _run(commands, work, log)
+    return objects
+
+
+def _write_defines(work: Path, defines: Sequence[tuple[str, str]]) -> str:
+    """Write macros into a header that every source includes first: nvcc would split -D at commas."""
+    lines = []
     for name, value in defines:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None or "\n" in value or "\r" in value:
             raise ValueError(f"expected a macro's name and a value of one line, got {name!r} and {value!r}")
+        lines.append(f"#define {name} {value}\n")
+    (work / _DEFINES).write_text("".join(lines), encoding="utf-8")
+    return _DEFINES
 
 
-def write_defines(work: Path, defines: Iterable[tuple[str, str]]) -> None:
-    """Writes the macros into a header that every source includes first.
-
-    A header in place of -D: nvcc takes -D for a list that commas divide, and no shell reads the values.
-    """
-    text = "".join(f"#define {name} {value}\n" for name, value in defines)
-    (work / _DEFINES).write_text(text, encoding="utf-8")
-
-
-def cxx_step(
-    source: Path,
-    output: str,
-    compiler: Compiler,
-    torch: Torch,
-    include_dirs: Sequence[Path],
-    flags: Sequence[str],
-) -> Step:
-    """Returns the compilation of a .cpp file."""
-    command = [*compiler.command, *CXX_FLAGS, *flags, *_source_flags(source, output, torch, include_dirs)]
-    return Step(output, tuple(command))
-
-
-def nvcc_step(
-    source: Path,
-    output: str,
-    nvcc: Nvcc,
-    compiler: Compiler,
-    torch: Torch,
-    include_dirs: Sequence[Path],
-    gencode: Sequence[str],
-) -> Step:
-    """Returns the compilation of a .cu file, with the C++ compiler as nvcc's host compiler."""
-    # nvcc compiles for one architecture after another unless it is told to use as many threads.
-    command = [str(nvcc.path), "-ccbin", compiler.program, *NVCC_FLAGS, *gencode, f"--threads={len(gencode)}"]
-    return Step(output, (*command, *_source_flags(source, output, torch, include_dirs)))
-
-
-def link_step(
-    objects: Sequence[str], output: str, compiler: Compiler, torch: Torch, nvcc: Nvcc | None
-) -> Step:
-    """Returns the link of a library with torch, and with CUDA where nvcc is given."""
-    # -z defs: a function that nobody defines fails here, not in the middle of a run.
-    command = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *objects, "-o", output]
-    command += _standard_library(compiler.command)
-    folder = str(torch.library_dir)
-    command += ["-L", folder, "-Xlinker", "-rpath", "-Xlinker", folder, "-ltorch", "-ltorch_cpu", "-lc10"]
-    if nvcc is not None:
-        command += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(nvcc))]
-    return Step(output, tuple(command), tuple(objects))
-
-
-@functools.lru_cache(maxsize=8)
-def _standard_library(command: tuple[str, ...]) -> list[str]:
-    """Returns the file of the shared libstdc++, to be named before what the compiler adds by itself.
-
-    Some compilers are set up to link it statically. With torch's there would then be two in the process, and
-    the first error message with a number in it would crash.
-    """
-    try:
-        answer = subprocess.run(
-            [*command, "-print-file-name=libstdc++.so.6"],
-            capture_output=True,
+def _run(commands: Sequence[Sequence[str]], work: Path, log: Path | None) -> None:
+    """Run commands side by side in the work folder, where their temporary files go, too."""
+    running = [
+        subprocess.Popen(
+            command,
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(work)},
             text=True,
             errors="replace",
-            timeout=60,
-            check=True,
         )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    path = Path(answer.stdout.strip())
-    return [str(path)] if path.is_absolute() and path.is_file() else []
-
-
-def _source_flags(source: Path, output: str, torch: Torch, include_dirs: Sequence[Path]) -> list[str]:
-    """Returns what both compilers take. torch's headers are system headers: no warnings from them."""
-    flags = [
-        f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}",
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
+        for command in commands
     ]
-    flags += ["-include", _DEFINES]
-    for folder in include_dirs:
-        flags += ["-I", os.path.abspath(folder)]
-    for folder in torch.include_dirs:
-        flags += ["-isystem", str(folder)]
-    return [*flags, "-MMD", "-MF", f"{output}.d", "-c", os.path.abspath(source), "-o", output]
+    try:
+        outputs = [process.communicate()[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()  # after Ctrl-C; otherwise they have ended
+    failed = [output for process, output in zip(running, outputs, strict=True) if process.returncode]
+    if not failed:
+        return
+    for code in (errno.ENOSPC, errno.EDQUOT):
+        if os.strerror(code) in failed[0]:
+            raise OSError(code, os.strerror(code), str(work))
+    if log is not None:
+        log.write_text(failed[0], encoding="utf-8")
+    kept = f" (all it said: {log})" if log is not None else ""
+    raise BuildError(f"the compiler failed{kept}:\n{_excerpt(failed[0])}")
 
 
-def run_steps(work: Path, steps: Sequence[Step], log: Path | None = None) -> None:
-    """Runs the steps with ninja in the work folder, as many at once as there are processors.
-
-    Args:
-        work: a fresh folder; the compilers' temporary files go there too.
-        steps: the commands.
-        log: where the output is kept when one fails.
-
-    Raises:
-        BuildError: one failed; the message holds its first error and the end of the output.
-        OSError: the disk was full.
-    """
-    # Sources are no inputs to ninja: the folder is fresh, so there are no times to compare.
-    rules = ["rule run", "  command = $words"]
-    for step in steps:
-        rules += [f"build {step.output}: run {' '.join(step.needs)}", f"  words = {_quoted(step.command)}"]
-    (work / "build.ninja").write_text("\n".join(rules) + "\n", encoding="utf-8")
-    result = subprocess.run(
-        [find_ninja(), "-C", work],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, "TMPDIR": str(work)},
-        check=False,
-    )
-    if result.returncode != 0:
-        output = result.stdout.decode(errors="replace")
-        for code in (errno.ENOSPC, errno.EDQUOT):
-            if os.strerror(code) in output:
-                raise OSError(code, os.strerror(code), str(work))
-        raise BuildError(f"the compiler failed{_keep(output, log)}:\n{_excerpt(output)}")
+def _excerpt(output: str) -> str:
+    """Return the first error of a compiler's output and what follows, or the end."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    last = max(0, len(lines) - _SHOWN_LINES)
+    first = next((index for index, line in enumerate(lines) if re.search(r"\b[Ee]rror\b", line)), last)
+    return "\n".join(lines[min(first, last) :][:_SHOWN_LINES])
 
 
 def compile_check(
@@ -204,7 +159,7 @@ def compile_check(
     include_dirs: Sequence[Path] = (),
     defines: Sequence[tuple[str, str]] = (),
 ) -> float:
-    """Compiles one .cu file and throws the result away.
+    """Compile one .cu file and throw the result away.
 
     It needs nvcc, but neither a GPU nor a CUDA build of torch.
 
@@ -227,57 +182,24 @@ def compile_check(
     if not archs or None in matches:
         got = ", ".join(map(repr, archs)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
-    check_defines(defines)
-    torch = find_torch()
-    gencode = gencode_flags([f"{match[1]}.{match[2]}" for match in matches if match is not None])
-    nvcc, compiler = find_nvcc(torch.cuda), find_compiler()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        write_defines(work, defines)
-        run_steps(work, [nvcc_step(source, "check.o", nvcc, compiler, torch, include_dirs, gencode)])
+        gpus = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
+        _compile(Path(folder), Sources([source], include_dirs, defines, (), gpus))
     return time.monotonic() - began
 
 
-def _quoted(words: Sequence[str]) -> str:
-    return shlex.join(words).replace("$", "$$")
-
-
-def _keep(output: str, log: Path | None) -> str:
-    """Writes a failed build's output and returns where it is, in brackets; a full disk keeps nothing."""
-    if log is None:
-        return ""
-    try:
-        log.write_text(output, encoding="utf-8")
-    except OSError:
-        log.unlink(missing_ok=True)
-        return ""
-    return f" (all it said: {log})"
-
-
-def _excerpt(output: str) -> str:
-    """Returns the first error, which is the one that matters, and the end of a compiler's output."""
-    # ninja's own words go: the progress, and after FAILED the whole command.
-    output = re.sub(r"^(FAILED: .*\n.*|\[\d+/\d+\] .*|ninja: .*)\n", "", output, flags=re.MULTILINE)
-    lines = [line for line in output.splitlines() if line.strip()]
-    start = max(0, len(lines) - _TAIL_LINES)
-    first = next((index for index, line in enumerate(lines) if re.search(r"\b[Ee]rror\b", line)), start)
-    if first >= start:
-        return "\n".join(lines[start:])
-    return "\n".join([*lines[first : min(first + _FIRST_ERROR_LINES, start)], "...", *lines[start:]])
-
-
-def unlisted_headers(work: Path, listed: Iterable[Path], torch: Torch) -> list[Path]:
-    """Returns the headers that a build read and that are neither listed, nor torch's, nor the system's."""
-    known = {(work / _DEFINES).resolve(), *(path.resolve() for path in listed)}
+def _read_files(work: Path, torch: Torch) -> set[Path]:
+    """Return the files that a build read, but for its own and those of torch, CUDA and the system."""
     read = {(work / name).resolve() for listing in work.glob("*.d") for name in _dependencies(listing)}
     # nvcc, unlike g++, lists its own headers; all of them lie under the folder of cuda_runtime.h.
-    foreign = [torch.root.resolve(), *(path.parent for path in read if path.name == "cuda_runtime.h")]
-    return sorted(path for path in read - known if not any(folder in path.parents for folder in foreign))
+    foreign = [work.resolve(), torch.root.resolve()]
+    foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
+    return {path for path in read if not any(folder in path.parents for folder in foreign)}
 
 
 def _dependencies(listing: Path) -> list[str]:
-    """Returns the files after the colon of a make rule, with make's escapes undone."""
+    """Return the files after the colon of a make rule, with make's escapes undone."""
     text = listing.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     names = re.findall(r"(?:\\[ \t#]|\S)+", text.partition(": ")[2])
     return [re.sub(r"\\([ \t#])", r"\1", name).replace("$$", "$") for name in names]

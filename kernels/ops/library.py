@@ -1,4 +1,4 @@
-"""The native side of an operator: its two libraries, loaded on first use, and what torch is told of them.
+"""The native side of an operator: its two libraries, loaded on first use, and what torch has to know of them.
 
 An operator is a folder of this package. Its ``op.cpp`` holds the schema and the CPU kernel, its ``op.cu`` the
 CUDA kernel. They are two libraries, so that the CPU side works where there is no nvcc, and CUDA is compiled
@@ -24,17 +24,12 @@ _ready: set[tuple[str, bool]] = set()
 
 
 def operators() -> tuple[str, ...]:
-    """Returns the names of all operators: the folders of this package that hold an ``op.cpp``."""
+    """Return the names of all operators: the folders of this package that hold an ``op.cpp``."""
     return tuple(sorted(source.parent.name for source in _HERE.glob("*/op.cpp")))
 
 
 def extension(name: str, device_type: str) -> Extension:
-    """Returns what is compiled for an operator.
-
-    Args:
-        name: one of ``operators()``.
-        device_type: ``"cpu"`` for the schema and the CPU kernel, ``"cuda"`` for the CUDA kernel.
-    """
+    """Return what is compiled for an operator: schema and CPU kernel, or for ``"cuda"`` that kernel."""
     folder = _HERE / name
     if device_type == "cuda":
         return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
@@ -42,7 +37,7 @@ def extension(name: str, device_type: str) -> Extension:
 
 
 def is_transformed() -> bool:
-    """Returns whether forward-mode differentiation or a transform of ``torch.func`` is at work.
+    """Return whether forward-mode differentiation or a transform of ``torch.func`` is at work.
 
     The operators have no rules for them; their references, plain PyTorch, have.
     """
@@ -50,7 +45,7 @@ def is_transformed() -> bool:
 
 
 def is_traced_or_transformed() -> bool:
-    """Returns whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
+    """Return whether a call has to go the long way: Dynamo reads it, or ``is_transformed`` holds."""
     # Of `is_transformed` the words, not a call: this is asked before each draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
@@ -68,13 +63,10 @@ class Library:
         >>> def sigmoid(x):
         ...     LIBRARY.ensure(x)
         ...     return torch.ops.cem_tetris.sigmoid(x)
-
-    Attributes:
-        name: the folder's name.
     """
 
     def __init__(self, name: str, register: Callable[[], None]) -> None:
-        """Declares a family; builds and loads nothing.
+        """Declare a family; builds and loads nothing.
 
         Args:
             name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
@@ -85,7 +77,7 @@ class Library:
         _libraries[name] = self
 
     def ensure(self, tensor: Tensor) -> None:
-        """Sees to it that the operators work on the device of a tensor; builds them where needed.
+        """Make the operators work on the device of a tensor; build them where needed.
 
         Under torch.compile this happens while the caller is traced.
 

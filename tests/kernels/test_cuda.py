@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import kernels.loader.cuda
-import kernels.ops
 from kernels import BuildError, CompilerMissingError, Extension, compile_check
 from kernels.loader.cuda import (
     Nvcc,
@@ -21,7 +20,6 @@ from kernels.loader.cuda import (
     known_architectures,
 )
 
-FOLDER = Path(kernels.ops.__file__).parent
 FakeNvcc = Callable[[Path, str], Path]
 
 
@@ -57,14 +55,14 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
-    assert find_nvcc() == Nvcc(packaged, "13.2", "V13.2.88", "packages")
+    assert find_nvcc() == Nvcc(packaged, "13.2.88")
 
     on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
-    assert find_nvcc() == Nvcc(on_path, "13.1", "V13.1.88", "PATH")
+    assert find_nvcc() == Nvcc(on_path, "13.1.88")
 
     at_home = fake_nvcc(tmp_path / "home" / "bin" / "nvcc", "12.8")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    assert find_nvcc("13.0") == Nvcc(at_home, "12.8", "V12.8.88", "CUDA_HOME")
+    assert find_nvcc("13.0") == Nvcc(at_home, "12.8.88")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_HOME", "home")
@@ -105,24 +103,10 @@ def test_the_remedy_for_cuda_12_is_the_toolkit_alone(fake_nvcc: FakeNvcc) -> Non
         find_nvcc("12.8")
 
 
-def test_an_nvcc_with_headers_of_another_version_is_refused(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
-    nvcc = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.5")
-    header = tmp_path / "nvidia" / "cu13" / "include" / "cuda_runtime_api.h"
-    header.parent.mkdir()
-    header.write_text("#define CUDART_VERSION  13050\n")
-    assert find_nvcc("13.2").path == nvcc
-
-    header.write_text("#define CUDART_VERSION  13020\n")
-    with pytest.raises(
-        CompilerMissingError, match=r"is of CUDA 13\.5 and its headers of 13\.2: .*cccl\]==13\.2"
-    ):
-        find_nvcc("13.2")
-
-
 def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
     fake_nvcc: FakeNvcc, tmp_path: Path
 ) -> None:
-    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0", "V13.0.88", "PATH")
+    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0")
     toolkit = tmp_path / "toolkit" / "lib64" / "libcudart.so.13"
     packaged = tmp_path / "nvidia" / "cu13" / "lib" / "libcudart.so.13"
     for library in (toolkit, packaged):
@@ -143,15 +127,6 @@ def test_nvcc_is_asked_what_it_compiles_for(fake_nvcc: FakeNvcc, tmp_path: Path)
         script.write("echo sm_90 sm_90a sm_120 sm_100\n")
 
     assert known_architectures(find_nvcc()) == ("sm_90", "sm_100", "sm_120")
-
-
-def test_an_nvcc_that_knows_no_architectures_is_refused(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
-    nvcc = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
-    with nvcc.open("a") as script:
-        script.write('[ "$1" != --list-gpu-code ]\n')
-
-    with pytest.raises(CompilerMissingError, match="does not list its architectures"):
-        known_architectures(find_nvcc())
 
 
 def test_gpus_alike_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +166,8 @@ def test_architectures_become_flags_of_nvcc() -> None:
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
 def test_a_cuda_library_needs_a_cuda_build_of_torch() -> None:
-    with pytest.raises(BuildError, match=r"expected a CUDA build of torch for probe, got .*pytorch\.org"):
-        Extension("probe", (FOLDER / "probe.cu",), cuda=True).load()
+    with pytest.raises(BuildError, match=r"expected a CUDA build of torch for fill, got .*pytorch\.org"):
+        Extension("fill", (Path("fill.cu"),), cuda=True).load()
 
 
 @needs_nvcc
@@ -228,14 +203,8 @@ def test_a_wrong_cu_file_gives_the_error_of_nvcc(tmp_path: Path) -> None:
         compile_check(source)
 
 
-@pytest.mark.slow
-@needs_nvcc
-def test_the_operator_of_the_doctor_compiles_for_cuda() -> None:
-    assert compile_check(FOLDER / "probe.cu") > 0
-
-
 def test_a_wrong_architecture_is_refused() -> None:
     with pytest.raises(ValueError, match=r"expected architectures such as 'sm_90', got '9\.0'"):
-        compile_check(FOLDER / "probe.cu", "9.0")
+        compile_check(Path("fill.cu"), "9.0")
     with pytest.raises(ValueError, match="got none"):
-        compile_check(FOLDER / "probe.cu", [])
+        compile_check(Path("fill.cu"), [])
