@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -18,14 +19,7 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command.
-
-    Args:
-        argv: the words after ``python -m kernels``; those of the process by default.
-
-    Returns:
-        The exit status: 1 where what was asked for cannot work, 2 where it was not understood.
-    """
+    """Run the command; return 1 where what was asked for cannot work, and 2 where it was not understood."""
     open_closed_streams()
     parser = _parser()
     arguments = parser.parse_args(argv)
@@ -63,8 +57,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--device", choices=("cpu", "cuda"), default="cpu", help="what has to work (default: cpu)"
         )
-    build.add_argument("op", nargs="*", help="a folder of kernels/ops (default: every operator)")
-    check.add_argument("op", nargs="*", help="an operator (default: every one)")
+    build.add_argument(
+        "names", metavar="op", nargs="*", help="a folder of kernels/ops (default: every operator)"
+    )
+    check.add_argument("names", metavar="op", nargs="*", help="an operator (default: every one)")
     build.add_argument(
         "--device",
         choices=("cpu", "cuda", "all"),
@@ -72,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     build.add_argument(
         "--arch",
+        dest="archs",
         action="append",
         default=[],
         metavar="X.Y",
@@ -87,18 +84,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _report(arguments: argparse.Namespace) -> Any:
-    if arguments.command == "doctor":
-        from kernels.ops import doctor
-
-        return doctor.run(arguments.device)
-    # These import torch. The doctor has to survive a torch that does not import.
-    if arguments.command == "build":
-        from kernels.ops import build
-
-        return build.run(arguments.op, arguments.device, arguments.arch, portable=arguments.portable)
-    from kernels.ops import check
-
-    return check.run(arguments.op, arguments.device)
+    # The doctor has to survive a torch that does not import; the others import it.
+    command = importlib.import_module(f"kernels.ops.{arguments.command}")
+    options = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
+    return command.run(**options)
 
 
 if __name__ == "__main__":

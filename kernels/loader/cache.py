@@ -34,8 +34,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def folders() -> list[Path]:
     """Return the folders in which a built library may lie; they need neither exist nor be writable.
 
-    It is ``$CEM_TETRIS_CACHE`` alone where that is set. Otherwise it is ``$XDG_CACHE_HOME/cem-tetris``, else
-    ``~/.cache/cem-tetris``, and behind it a folder of this user under the system's temporary one.
+    It is ``$CEM_TETRIS_CACHE`` alone where that is set, else that of ``$XDG_CACHE_HOME`` or ``~/.cache``, and
+    behind it one of this user under the system's temporary folder.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
@@ -146,8 +146,8 @@ def lock(library: Path) -> Iterator[None]:
 
 
 def _unusable(folder: Path, error: OSError) -> BuildError:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = f"{'make room, or ' if full else ''}set {VARIABLE} to a folder of yours on another disk"
+    room = "make room, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    remedy = f"{room}set {VARIABLE} to a folder of yours"
     return BuildError(f"expected a cache folder that can be written, got {folder} ({error.strerror})", remedy)
 
 

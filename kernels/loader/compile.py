@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,23 +19,16 @@ from kernels.loader.toolchain import TORCH_TARGET_VERSION, BuildError, Torch, fi
 # torch promises that the stable headers compile as C++17; its other headers ask for C++20 since 2.13.
 # No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then give the same floats.
 # Without errno a square root is one instruction, which has a vector form; its value is the same.
-CXX_FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-pthread",
+CXX_FLAGS = tuple(
+    shlex.split("-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread")
 )
-NVCC_FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "--fmad=false",
-    "--expt-relaxed-constexpr",
-    "-ftemplate-depth=1000",  # of lists of several hundred features; it would be 200
-    "-DUSE_CUDA",  # torch/csrc/stable/c/shim.h declares the functions for streams under it
-    "-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-pthread",
+# The templates go over lists of several hundred features; the usual depth is 200. Under USE_CUDA
+# torch/csrc/stable/c/shim.h declares the functions for streams.
+NVCC_FLAGS = tuple(
+    shlex.split(
+        "-std=c++17 -O3 --fmad=false --expt-relaxed-constexpr -ftemplate-depth=1000 -DUSE_CUDA "
+        "-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-pthread"
+    )
 )
 
 _DEFINES = "defines.h"
@@ -52,7 +46,7 @@ class Sources(NamedTuple):
 
 
 def compile_library(work: Path, name: str, sources: Sources, log: Path) -> set[Path]:
-    """Compile sources side by side and link them with torch in a work folder.
+    """Compile sources and link them with torch in a work folder.
 
     Returns:
         All files that were read but for the headers of torch, CUDA and the system.
@@ -62,23 +56,23 @@ def compile_library(work: Path, name: str, sources: Sources, log: Path) -> set[P
         ValueError: a macro cannot be used.
         OSError: the disk was full.
     """
-    objects = _compile(work, sources, log)
     torch, compiler = find_torch(), find_compiler()
+    compilations = _compilations(work, sources)
     library_dir = str(torch.root / "lib")
     # -z defs: a function that nobody defines fails here, not in the middle of a run.
     # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the
     # first error message with a number in it would crash.
-    command = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *objects, "-l:libstdc++.so.6"]
-    command += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
-    command += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
+    link = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *compilations, "-l:libstdc++.so.6"]
+    link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
+    link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
     if sources.archs:
-        command += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
-    _run([command], work, log)
+        link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
+    _run([*compilations.values(), link], work, log)
     return _read_files(work, torch)
 
 
-def _compile(work: Path, sources: Sources, log: Path | None = None) -> list[str]:
-    """Compile sources and return the names of the objects in the work folder."""
+def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
+    """Return the commands that compile sources, by the names of their objects."""
     torch, compiler = find_torch(), find_compiler()
     begin = {".cpp": [*compiler.command, *CXX_FLAGS, *sources.flags]}
     if sources.archs:
@@ -91,15 +85,11 @@ def _compile(work: Path, sources: Sources, log: Path | None = None) -> list[str]
     common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]
     # torch's headers are system headers: no warnings from them.
     common += ["-isystem", str(include), "-isystem", str(include / "torch" / "csrc" / "api" / "include")]
-    objects: list[str] = []
-    commands = []
-    for source in sources.files:
-        output = f"{len(objects)}.o"
-        files = ["-MMD", "-MF", f"{output}.d", "-c", os.path.abspath(source), "-o", output]
-        commands.append([*begin[source.suffix], *common, *files])
-        objects.append(output)
-    _run(commands, work, log)
-    return objects
+    commands = {}
+    for index, source in enumerate(sources.files):
+        files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
+        commands[f"{index}.o"] = [*begin[source.suffix], *common, *files]
+    return commands
 
 
 def _write_defines(work: Path, defines: Sequence[tuple[str, str]]) -> str:
@@ -113,36 +103,28 @@ def _write_defines(work: Path, defines: Sequence[tuple[str, str]]) -> str:
     return _DEFINES
 
 
-def _run(commands: Sequence[Sequence[str]], work: Path, log: Path | None) -> None:
-    """Run commands side by side in the work folder, where their temporary files go, too."""
-    running = [
-        subprocess.Popen(
+def _run(commands: Iterable[Sequence[str]], work: Path, log: Path | None = None) -> None:
+    """Run commands in the work folder, where their temporary files go, too, up to one that fails."""
+    for command in commands:
+        done = subprocess.run(
             command,
             cwd=work,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "TMPDIR": str(work)},
-            text=True,
-            errors="replace",
+            check=False,
         )
-        for command in commands
-    ]
-    try:
-        outputs = [process.communicate()[0] for process in running]
-    finally:
-        for process in running:
-            process.kill()  # after Ctrl-C; otherwise they have ended
-    failed = [output for process, output in zip(running, outputs, strict=True) if process.returncode]
-    if not failed:
-        return
-    for code in (errno.ENOSPC, errno.EDQUOT):
-        if os.strerror(code) in failed[0]:
-            raise OSError(code, os.strerror(code), str(work))
-    if log is not None:
-        log.write_text(failed[0], encoding="utf-8")
-    kept = f" (all it said: {log})" if log is not None else ""
-    raise BuildError(f"the compiler failed{kept}:\n{_excerpt(failed[0])}")
+        if done.returncode == 0:
+            continue
+        output = done.stdout.decode(errors="replace")
+        for code in (errno.ENOSPC, errno.EDQUOT):
+            if os.strerror(code) in output:
+                raise OSError(code, os.strerror(code), str(work))
+        if log is not None:
+            log.write_text(output, encoding="utf-8")
+        kept = f" (all it said: {log})" if log is not None else ""
+        raise BuildError(f"the compiler failed{kept}:\n{_excerpt(output)}")
 
 
 def _excerpt(output: str) -> str:
@@ -159,7 +141,7 @@ def compile_check(
     include_dirs: Sequence[Path] = (),
     defines: Sequence[tuple[str, str]] = (),
 ) -> float:
-    """Compile one .cu file and throw the result away.
+    """Compile one .cu file, throw the result away and return the seconds that it took.
 
     It needs nvcc, but neither a GPU nor a CUDA build of torch.
 
@@ -168,9 +150,6 @@ def compile_check(
         arch: a real architecture, for example ``"sm_90"``, or several of them.
         include_dirs: searched for headers before torch's.
         defines: macros and their values.
-
-    Returns:
-        The seconds that it took.
 
     Raises:
         CompilerMissingError: there is no nvcc or no C++ compiler.
@@ -185,7 +164,8 @@ def compile_check(
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         gpus = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
-        _compile(Path(folder), Sources([source], include_dirs, defines, (), gpus))
+        work = Path(folder)
+        _run(_compilations(work, Sources([source], include_dirs, defines, (), gpus)).values(), work)
     return time.monotonic() - began
 
 

@@ -97,46 +97,26 @@ def find_runtime(nvcc: Nvcc) -> Path:
     )
 
 
-def chosen_architectures() -> tuple[str, ...]:
-    """Return the architectures of ``$TORCH_CUDA_ARCH_LIST``, none where it is unset."""
-    listed = os.environ.get(ARCHITECTURES, "").strip()
-    return tuple(dict.fromkeys(re.split(r"[\s;,]+", listed))) if listed else ()
-
-
 def architectures() -> tuple[str, ...]:
-    """Return what to compile for: `chosen_architectures`, else those of the GPUs that torch sees.
+    """Return what to compile for: ``$TORCH_CUDA_ARCH_LIST``, else the `capabilities` of the GPUs here.
 
     Raises:
         BuildError: there is neither.
     """
-    found = chosen_architectures() or tuple(f"{major}.{minor}" for major, minor in capabilities())
+    listed = os.environ.get(ARCHITECTURES, "").strip()
+    found = tuple(dict.fromkeys(re.split(r"[\s;,]+", listed))) if listed else capabilities()
     if not found:
         raise BuildError("no GPU to compile for", f"set {ARCHITECTURES}, for example to 9.0")
     return found
 
 
-def capabilities() -> tuple[tuple[int, int], ...]:
-    """Return the compute capabilities of the GPUs that torch sees, each once and in order."""
+def capabilities() -> tuple[str, ...]:
+    """Return the compute capabilities of the GPUs that torch sees, such as ``"9.0"``, each once, in order."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return tuple(sorted({torch.cuda.get_device_capability(index) for index in range(count)}))
-
-
-def runs(arch: str, gpu: tuple[int, int], *, ptx: bool) -> bool:
-    """Return whether a GPU of a capability runs what was compiled for ``8.0``, ``9.0a`` or ``8.0+PTX``.
-
-    CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility". With ``ptx`` the code that the
-    driver still has to compile counts.
-    """
-    match = re.fullmatch(r"(\d+)\.(\d)([af]?)(\+PTX)?", arch)
-    if match is None:
-        return False
-    built = int(match[1]), int(match[2])
-    if built == gpu or match[3] == "a":
-        return built == gpu
-    same_family = built[0] == gpu[0] and built <= gpu
-    return same_family or bool(ptx and match[4] and not match[3] and built <= gpu)
+    found = sorted({torch.cuda.get_device_capability(index) for index in range(count)})
+    return tuple(f"{major}.{minor}" for major, minor in found)
 
 
 def gencode_flags(archs: Sequence[str]) -> list[str]:

@@ -20,14 +20,7 @@ from typing import Any
 
 from kernels.loader import cache
 from kernels.loader.compile import CXX_FLAGS, NVCC_FLAGS, Sources, compile_library
-from kernels.loader.cuda import (
-    CUDA_TORCH_REMEDY,
-    architectures,
-    capabilities,
-    chosen_architectures,
-    find_nvcc,
-    runs,
-)
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, capabilities, find_nvcc
 from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
     BuildError,
@@ -99,21 +92,31 @@ class Extension:
         """Return the library that ``load`` would take from the cache; None where it would build one.
 
         It is the one that would be built. Where that is absent, one of the same sources, options and torch
-        that was built ahead will do if it runs here: by any tools where there are none, by the same tools for
-        these and other GPUs where nobody said for which.
+        that was built ahead will do: by the same tools for more GPUs, or where there are no tools by any. The
+        driver may then have to compile it for a newer GPU.
         """
         try:
             tools = self._tools()
         except CompilerMissingError:
             tools = None
-        if tools is not None:
-            exact = cache.locate(self._file_name(tools))
-            if exact is not None or not self.cuda or self.archs or chosen_architectures():
-                return exact
-        for library, manifest in cache.manifests(self._stem() + "-*"):
-            if self._runs_here(manifest, tools) and not cache.objection(library):
-                return library
-        return None
+        if tools is not None and (exact := cache.locate(self._file_name(tools))):
+            return exact
+        gpus = (tools["architectures"] if tools is not None else capabilities()) if self.cuda else ()
+        other = None
+        for library, manifest in cache.manifests(f"{self._stem()}-*"):
+            archs = manifest.get("architectures") or []
+            covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
+            if tools is not None:
+                fits = covers and all(
+                    manifest.get(part) == tools[part] for part in tools if part != "architectures"
+                )
+            else:
+                fits = manifest.get("processor") in (None, processor() if self.native else None)
+            if fits and not cache.objection(library):
+                if covers:
+                    return library
+                other = other or library
+        return other
 
     def build(self) -> Path:
         """Build the library unless the cache has exactly this one, and return its path.
@@ -164,19 +167,8 @@ class Extension:
         """Return why a library of this name in the cache is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
             why = cache.objection(library)
-            return f", and {library} {why or 'is for other sources, another torch, processor or GPU'}"
+            return f", and {library} {why or 'is for other sources, another torch or processor'}"
         return ""
-
-    def _runs_here(self, manifest: dict[str, Any], tools: dict[str, Any] | None) -> bool:
-        """Return whether a library of this stem runs here, and comes from the tools where there are some."""
-        archs = manifest.get("architectures") or []
-        for gpu in capabilities() if self.cuda else ():
-            # A binary is better than code that the driver compiles, and nvcc makes one.
-            if not any(runs(arch, gpu, ptx=tools is None) for arch in archs):
-                return False
-        if tools is None:
-            return manifest.get("processor") in (None, processor() if self.native else None)
-        return all(manifest.get(part) == tools[part] for part in tools if part != "architectures")
 
     def _file_name(self, tools: dict[str, Any]) -> str:
         return f"{self._stem()}-{_digest_of(tools)}.so"

@@ -31,13 +31,11 @@ def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, porta
         ValueError: there is no such operator.
         BuildError: torch is too old, or no CUDA build where CUDA was asked for; or an architecture is none.
     """
-    found = build_together(wanted(names, device, tuple(archs), portable=portable))
-    return Report(
-        [
-            Outcome(each.name, FAILED if each.error else each.outcome, each.error or each.path, each.seconds)
-            for each in found
-        ]
-    )
+    outcomes = []
+    for each in build_together(wanted(names, device, tuple(archs), portable=portable)):
+        result = FAILED if each.error else each.outcome
+        outcomes.append(Outcome(each.name, result, each.error or each.path, each.seconds))
+    return Report(outcomes)
 
 
 def wanted(

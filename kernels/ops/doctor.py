@@ -31,14 +31,7 @@ except Exception as error:
 
 
 def run(device: str) -> Report:
-    """Build, load and call an operator, and look for every part that this needs.
-
-    Args:
-        device: ``"cpu"``, or ``"cuda"`` to need nvcc and a GPU too.
-
-    Returns:
-        The report. Nothing that is missing raises.
-    """
+    """Build, load and call an operator on a device, and look for every part that this needs."""
     cuda = device == "cuda"
     look = partial(ask, excused=(Exception,))
     called = look("vector_add", partial(_call, device))

@@ -66,11 +66,9 @@ class Library:
     """
 
     def __init__(self, name: str, register: Callable[[], None]) -> None:
-        """Declare a family; builds and loads nothing.
+        """Declare the family of a folder; ``register`` is called once, when its schemas are known.
 
-        Args:
-            name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
-            register: called once, when the schemas are known: registers fake kernels and autograd formulas.
+        It registers fake kernels and autograd formulas.
         """
         self.name = name
         self._register = register

@@ -12,6 +12,8 @@ import stat
 import sys
 from pathlib import Path
 
+_DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
+
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
     """Return the content of a file of at most so many bytes: it may be a device without an end.
@@ -55,8 +57,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
 
     A symbolic link stays, and the file that it names is replaced. Mode and owner of a file that is replaced
-    stay. What is no regular file (a device, a pipe) and what lies under ``/dev`` or ``/proc``, as
-    ``/dev/stdout`` does, is written to at its end.
+    stay. What is no regular file (a device, a pipe) and what is open already, as ``/dev/stdout``, is written
+    to at its end.
 
     Raises:
         OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
@@ -84,15 +86,12 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
     before = _status(path)
-    if before is not None and _is_special(path, before):
-        if not os.access(path, os.W_OK):
-            raise PermissionError(None, "expected a device or pipe to write to, it is read-only", str(path))
-        return
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
-    if not os.access(target.parent, os.W_OK):
-        raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
+    special = before is not None and _is_special(path, before)
+    target = path if special else Path(os.path.realpath(path)).parent
+    if not special and not target.is_dir():
+        raise FileNotFoundError(None, "expected a folder to write to, found none", str(target))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(None, "expected a file or a folder to write to, it is read-only", str(target))
 
 
 def flock(descriptor: int, operation: int) -> bool:
@@ -129,7 +128,7 @@ def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
 
 
 def _is_special(path: str | os.PathLike[str], status: os.stat_result) -> bool:
-    return not stat.S_ISREG(status.st_mode) or os.path.abspath(path).startswith(("/dev/", "/proc/"))
+    return not stat.S_ISREG(status.st_mode) or os.path.abspath(path).startswith(_DESCRIPTORS)
 
 
 def _replace(target: Path, before: os.stat_result | None, content: bytes) -> None:

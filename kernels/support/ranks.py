@@ -70,14 +70,12 @@ def joined() -> Iterator[None]:
 
 
 def _timeout() -> datetime.timedelta:
-    given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
-    with contextlib.suppress(ValueError):
-        seconds = float(given)
-        if 1 <= seconds <= _MOST_TIMEOUT_S:
-            return datetime.timedelta(seconds=seconds)
-    raise ValueError(
-        f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to {_MOST_TIMEOUT_S:,}, got {given!r}"
-    )
+    seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
+    if not 1 <= seconds <= _MOST_TIMEOUT_S:
+        raise ValueError(
+            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to {_MOST_TIMEOUT_S:,}, got {seconds}"
+        )
+    return datetime.timedelta(seconds=seconds)
 
 
 def _make_group(timeout: datetime.timedelta) -> None:

@@ -105,9 +105,7 @@ def test_a_wrong_derivative_of_the_reference_fails() -> None:
 
 @pytest.mark.usefixtures("prototype")
 def test_a_reference_that_overflows_fails() -> None:
-    found = walk(replace(CASE, reference=lambda x: x * x / 0))["PyTorch reference"]
-
-    assert (found.result, "not finite" in found.note) == ("FAILED", True)
+    assert walk(replace(CASE, reference=lambda x: x * x / 0))["C++ kernel"].result == "FAILED"
 
 
 @pytest.mark.usefixtures("prototype")

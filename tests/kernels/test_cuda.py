@@ -136,7 +136,7 @@ def test_gpus_alike_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
     monkeypatch.setattr(torch.cuda, "get_device_capability", gpus.__getitem__)
 
-    assert capabilities() == ((8, 6), (9, 0))
+    assert capabilities() == ("8.6", "9.0")
     assert architectures() == ("8.6", "9.0")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kernels import BuildError, CompilerMissingError, Extension
+from kernels import CompilerMissingError, Extension
 from kernels.loader import cache
 from kernels.loader import extension as loader
-from kernels.loader.cuda import Nvcc, runs
+from kernels.loader.cuda import Nvcc
 from kernels.loader.toolchain import find_torch
 
 Write = Callable[..., Extension]
@@ -86,7 +86,7 @@ def test_a_library_for_another_processor_is_refused_with_the_reason(
     assert extension.find() is None
     with pytest.raises(
         CompilerMissingError,
-        match=r"no C\+\+ compiler .*answer-.* is for other sources, another torch, processor .*: install",
+        match=r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: install",
     ):
         extension.load()
 
@@ -137,24 +137,6 @@ def test_a_usual_folder_that_became_read_only_is_still_used(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("arch", "gpu", "binary", "driver"),
-    [
-        ("9.0", (9, 0), True, True),
-        ("8.0", (8, 6), True, True),
-        ("8.0", (9, 0), False, False),
-        ("8.0+PTX", (9, 0), False, True),
-        ("9.0+PTX", (8, 0), False, False),
-        ("9.0a", (9, 0), True, True),
-        ("10.0a+PTX", (10, 3), False, False),
-        ("10.0f", (10, 3), True, True),
-        ("Hopper", (9, 0), False, False),
-    ],
-)
-def test_which_gpu_runs_what(arch: str, gpu: tuple[int, int], binary: bool, driver: bool) -> None:
-    assert (runs(arch, gpu, ptx=False), runs(arch, gpu, ptx=True)) == (binary, driver)
-
-
 @pytest.fixture
 def cuda_machine(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a CUDA build of torch, nvcc 13.0 and two GPUs, of 8.0 and of 8.6."""
@@ -164,7 +146,7 @@ def cuda_machine(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "find_torch", lambda: torch)
     monkeypatch.setattr(loader, "find_nvcc", lambda cuda: nvcc)
     monkeypatch.setattr(loader, "architectures", lambda: ("8.0", "8.6"))
-    monkeypatch.setattr(loader, "capabilities", lambda: ((8, 0), (8, 6)))
+    monkeypatch.setattr(loader, "capabilities", lambda: ("8.0", "8.6"))
 
 
 @pytest.fixture
@@ -194,47 +176,26 @@ def put(cuda_machine: None, write_library: Write) -> Put:
 
 
 def test_one_build_for_several_gpus_serves_a_machine_with_some(put: Put, write_library: Write) -> None:
-    library = put("8.0", "9.0")
+    library = put("8.0", "8.6", "9.0")
 
     assert write_library(cuda=True).find() == library
 
 
-@pytest.mark.parametrize("archs", [("8.6",), ("9.0",), ("8.0a", "9.0")])
+@pytest.mark.parametrize("archs", [("8.6",), ("8.0+PTX",)])
 def test_every_gpu_has_to_be_served(put: Put, write_library: Write, archs: tuple[str, ...]) -> None:
     put(*archs)
 
     assert write_library(cuda=True).find() is None
 
 
-def test_who_says_the_architectures_gets_them(
-    put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put("8.0", "9.0")
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 8.6")
-    assert write_library(cuda=True).find() is None
-
-    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST")
-    assert write_library(cuda=True, archs=("8.6",)).find() is None
-
-
 def test_the_driver_compiles_only_where_there_is_no_nvcc(
     put: Put, write_library: Write, no_nvcc: Callable[[], None]
 ) -> None:
-    library = put("7.5+PTX")
-    assert write_library(cuda=True).find() is None
-
+    older = put("7.5+PTX")
+    extension = write_library(cuda=True)
+    assert extension.find() is None  # nvcc makes a better one
     no_nvcc()
-    assert write_library(cuda=True).find() == library
-
-
-def test_without_nvcc_a_gpu_that_nothing_serves_is_named(
-    put: Put, write_library: Write, no_nvcc: Callable[[], None]
-) -> None:
-    put("8.6", "9.0")
-    no_nvcc()
-
-    with pytest.raises(BuildError, match=r"no nvcc found, and .* is for other .* or GPU: install"):
-        write_library(cuda=True).load()
+    assert extension.find() == older
 
 
 def test_another_nvcc_builds_anew(put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch) -> None:
