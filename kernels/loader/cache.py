@@ -1,8 +1,8 @@
 """The folder of built libraries: where it is, who may build in it, how a finished file appears in it.
 
 For a library with the stem ``NAME-DIGEST-DIGEST`` it holds ``STEM.so`` and ``STEM.json`` (the manifest),
-``STEM.lock`` (empty, locked with flock while somebody builds), ``STEM.XXXX.work`` (a build that goes on or
-was killed) and ``STEM.log`` (what the compiler said, after a failure only).
+``STEM.lock`` (empty, locked with flock while somebody builds) and ``STEM.XXXX.work`` (a build that goes on or
+was killed).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ NVCC_FLAGS = tuple(
 )
 
 _DEFINES = "defines.h"
-_SHOWN_LINES = 14
+_SHOWN_LINES = 40
 
 
 class Sources(NamedTuple):
@@ -45,14 +45,14 @@ class Sources(NamedTuple):
     archs: Sequence[str]
 
 
-def compile_library(work: Path, name: str, sources: Sources, log: Path) -> set[Path]:
+def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     """Compile sources and link them with torch in a work folder.
 
     Returns:
         All files that were read but for the headers of torch, CUDA and the system.
 
     Raises:
-        BuildError: a compiler is missing or failed; ``log`` then has all that it said.
+        BuildError: a compiler is missing or failed.
         ValueError: a macro cannot be used.
         OSError: the disk was full.
     """
@@ -67,7 +67,7 @@ def compile_library(work: Path, name: str, sources: Sources, log: Path) -> set[P
     link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
     if sources.archs:
         link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
-    _run([*compilations.values(), link], work, log)
+    _run([*compilations.values(), link], work)
     return _read_files(work, torch)
 
 
@@ -103,7 +103,7 @@ def _write_defines(work: Path, defines: Sequence[tuple[str, str]]) -> str:
     return _DEFINES
 
 
-def _run(commands: Iterable[Sequence[str]], work: Path, log: Path | None = None) -> None:
+def _run(commands: Iterable[Sequence[str]], work: Path) -> None:
     """Run commands in the work folder, where their temporary files go, too, up to one that fails."""
     for command in commands:
         done = subprocess.run(
@@ -121,10 +121,7 @@ def _run(commands: Iterable[Sequence[str]], work: Path, log: Path | None = None)
         for code in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(code) in output:
                 raise OSError(code, os.strerror(code), str(work))
-        if log is not None:
-            log.write_text(output, encoding="utf-8")
-        kept = f" (all it said: {log})" if log is not None else ""
-        raise BuildError(f"the compiler failed{kept}:\n{_excerpt(output)}")
+        raise BuildError(f"the compiler failed:\n{_excerpt(output)}")
 
 
 def _excerpt(output: str) -> str:

@@ -221,14 +221,13 @@ class Extension:
 
     def _compile(self, work: Path, library: Path) -> None:
         """Compile in the work folder and move the result into place."""
-        began, log = time.monotonic(), library.with_suffix(".log")
+        began = time.monotonic()
         reason = f" ({self.reason})" if self.reason else ""
         _say(f"building {self.name}{reason} into {library.parent} ...")
-        log.unlink(missing_ok=True)
         tools = self._tools()
         flags = [*(("-march=native",) if self.native else ()), *self.flags]
         what = Sources(self.sources, self.include_dirs, self.defines, flags, tools.get("architectures", ()))
-        read = compile_library(work, library.name, what, log)
+        read = compile_library(work, library.name, what)
         unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
         if unlisted:
             raise BuildError(
@@ -237,10 +236,8 @@ class Extension:
             )
         if self.library_path() != library:
             raise BuildError(f"the sources of {self.name} changed while it was built", "try again")
-        seconds = round(time.monotonic() - began, 2)
-        manifest = {"name": self.name, "reason": self.reason, "seconds": seconds, **tools}
-        cache.install(work / library.name, manifest, library)
-        _say(f"{self.name} built in {seconds:.1f} s")
+        cache.install(work / library.name, tools, library)
+        _say(f"{self.name} built in {time.monotonic() - began:.1f} s")
 
 
 def _say(line: str) -> None:
