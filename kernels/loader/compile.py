@@ -1,201 +1,140 @@
-"""The commands of a build: flags, macros, ninja, and what a failed or an incomplete build says."""
+"""The commands of a build: flags, macros, and what a failed or an incomplete build says."""
 
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import re
 import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from kernels.loader.cuda import Nvcc, find_nvcc, find_runtime, gencode_flags
-from kernels.loader.toolchain import (
-    TORCH_TARGET_VERSION,
-    BuildError,
-    Compiler,
-    Torch,
-    find_compiler,
-    find_ninja,
-    find_torch,
-)
+import ninja
+
+from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
+from kernels.loader.toolchain import TORCH_TARGET_VERSION, BuildError, Torch, find_compiler, find_torch
 
 # torch promises that the stable headers compile as C++17; its other headers ask for C++20 since 2.13.
 # No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then give the same floats.
 # Without errno a square root is one instruction, which has a vector form; its value is the same.
-CXX_FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-pthread",
+CXX_FLAGS = tuple(
+    shlex.split("-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread")
 )
-NVCC_FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "--fmad=false",
-    "--expt-relaxed-constexpr",
-    "-ftemplate-depth=1000",  # of lists of several hundred features; it would be 200
-    "-DUSE_CUDA",  # torch/csrc/stable/c/shim.h declares the functions for streams under it
-    "-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-pthread",
+# The templates go over lists of several hundred features; the usual depth is 200. Under USE_CUDA
+# torch/csrc/stable/c/shim.h declares the functions for streams.
+NVCC_FLAGS = tuple(
+    shlex.split(
+        "-std=c++17 -O3 --fmad=false --expt-relaxed-constexpr -ftemplate-depth=1000 -DUSE_CUDA "
+        "-Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-pthread"
+    )
 )
 
 _DEFINES = "defines.h"
-_FIRST_ERROR_LINES = 6
-_TAIL_LINES = 14
+_SHOWN_LINES = 40
 
 
-@dataclass(frozen=True)
-class Step:
-    """One command of a build.
+class Sources(NamedTuple):
+    """What a library is compiled of, see `Extension`; with ``archs`` it is linked with CUDA."""
 
-    Attributes:
-        output: the file that it writes in the work folder; a plain name.
-        command: its words.
-        needs: the outputs that it waits for.
-    """
-
-    output: str
-    command: tuple[str, ...]
-    needs: tuple[str, ...] = ()
+    files: Sequence[Path]
+    include_dirs: Sequence[Path]
+    defines: Sequence[tuple[str, str]]
+    flags: Sequence[str]
+    archs: Sequence[str]
 
 
-def check_defines(defines: Iterable[tuple[str, str]]) -> None:
-    """Checks macros.
+def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
+    """Compile sources and link them with torch in a work folder.
+
+    Returns:
+        All files that were read but for the headers of torch, CUDA and the system.
 
     Raises:
-        ValueError: a name is no identifier, or a value has a line break.
+        BuildError: a compiler is missing or failed.
+        ValueError: a macro cannot be used.
+        OSError: the disk was full.
     """
+    torch, compiler = find_torch(), find_compiler()
+    compilations = _compilations(work, sources)
+    library_dir = str(torch.root / "lib")
+    # -z defs: a function that nobody defines fails here, not in the middle of a run.
+    # Some compilers would link libstdc++ statically. With torch's there would be two in the process, and the
+    # first error message with a number in it would crash.
+    link = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *compilations, "-l:libstdc++.so.6"]
+    link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
+    link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
+    if sources.archs:
+        link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
+    _run({**compilations, name: link}, work)
+    return _read_files(work, torch)
+
+
+def _compilations(work: Path, sources: Sources) -> dict[str, list[str]]:
+    """Return the commands that compile sources, by the names of their objects."""
+    torch, compiler = find_torch(), find_compiler()
+    begin = {".cpp": [*compiler.command, *CXX_FLAGS, *sources.flags]}
+    if sources.archs:
+        # nvcc compiles for one architecture after another unless it may use as many threads.
+        more = [*NVCC_FLAGS, *gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        begin[".cu"] = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *more]
+    include = torch.root / "include"
+    common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
+    common += ["-include", _write_defines(work, sources.defines)]
+    common += [word for folder in sources.include_dirs for word in ("-I", os.path.abspath(folder))]
+    # torch's headers are system headers: no warnings from them.
+    common += ["-isystem", str(include), "-isystem", str(include / "torch" / "csrc" / "api" / "include")]
+    commands = {}
+    for index, source in enumerate(sources.files):
+        files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
+        commands[f"{index}.o"] = [*begin[source.suffix], *common, *files]
+    return commands
+
+
+def _write_defines(work: Path, defines: Sequence[tuple[str, str]]) -> str:
+    """Write macros into a header that every source includes first: nvcc would split -D at commas."""
+    lines = []
     for name, value in defines:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None or "\n" in value or "\r" in value:
             raise ValueError(f"expected a macro's name and a value of one line, got {name!r} and {value!r}")
+        lines.append(f"#define {name} {value}\n")
+    (work / _DEFINES).write_text("".join(lines), encoding="utf-8")
+    return _DEFINES
 
 
-def write_defines(work: Path, defines: Iterable[tuple[str, str]]) -> None:
-    """Writes the macros into a header that every source includes first.
-
-    A header in place of -D: nvcc takes -D for a list that commas divide, and no shell reads the values.
-    """
-    text = "".join(f"#define {name} {value}\n" for name, value in defines)
-    (work / _DEFINES).write_text(text, encoding="utf-8")
-
-
-def cxx_step(
-    source: Path,
-    output: str,
-    compiler: Compiler,
-    torch: Torch,
-    include_dirs: Sequence[Path],
-    flags: Sequence[str],
-) -> Step:
-    """Returns the compilation of a .cpp file."""
-    command = [*compiler.command, *CXX_FLAGS, *flags, *_source_flags(source, output, torch, include_dirs)]
-    return Step(output, tuple(command))
-
-
-def nvcc_step(
-    source: Path,
-    output: str,
-    nvcc: Nvcc,
-    compiler: Compiler,
-    torch: Torch,
-    include_dirs: Sequence[Path],
-    gencode: Sequence[str],
-) -> Step:
-    """Returns the compilation of a .cu file, with the C++ compiler as nvcc's host compiler."""
-    # nvcc compiles for one architecture after another unless it is told to use as many threads.
-    command = [str(nvcc.path), "-ccbin", compiler.program, *NVCC_FLAGS, *gencode, f"--threads={len(gencode)}"]
-    return Step(output, (*command, *_source_flags(source, output, torch, include_dirs)))
-
-
-def link_step(
-    objects: Sequence[str], output: str, compiler: Compiler, torch: Torch, nvcc: Nvcc | None
-) -> Step:
-    """Returns the link of a library with torch, and with CUDA where nvcc is given."""
-    # -z defs: a function that nobody defines fails here, not in the middle of a run.
-    command = [*compiler.command, "-shared", "-pthread", "-Wl,-z,defs", *objects, "-o", output]
-    command += _standard_library(compiler.command)
-    folder = str(torch.library_dir)
-    command += ["-L", folder, "-Xlinker", "-rpath", "-Xlinker", folder, "-ltorch", "-ltorch_cpu", "-lc10"]
-    if nvcc is not None:
-        command += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(nvcc))]
-    return Step(output, tuple(command), tuple(objects))
-
-
-@functools.lru_cache(maxsize=8)
-def _standard_library(command: tuple[str, ...]) -> list[str]:
-    """Returns the file of the shared libstdc++, to be named before what the compiler adds by itself.
-
-    Some compilers are set up to link it statically. With torch's there would then be two in the process, and
-    the first error message with a number in it would crash.
-    """
-    try:
-        answer = subprocess.run(
-            [*command, "-print-file-name=libstdc++.so.6"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=60,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    path = Path(answer.stdout.strip())
-    return [str(path)] if path.is_absolute() and path.is_file() else []
-
-
-def _source_flags(source: Path, output: str, torch: Torch, include_dirs: Sequence[Path]) -> list[str]:
-    """Returns what both compilers take. torch's headers are system headers: no warnings from them."""
-    flags = [
-        f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}",
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
-    ]
-    flags += ["-include", _DEFINES]
-    for folder in include_dirs:
-        flags += ["-I", os.path.abspath(folder)]
-    for folder in torch.include_dirs:
-        flags += ["-isystem", str(folder)]
-    return [*flags, "-MMD", "-MF", f"{output}.d", "-c", os.path.abspath(source), "-o", output]
-
-
-def run_steps(work: Path, steps: Sequence[Step], log: Path | None = None) -> None:
-    """Runs the steps with ninja in the work folder, as many at once as there are processors.
-
-    Args:
-        work: a fresh folder; the compilers' temporary files go there too.
-        steps: the commands.
-        log: where the output is kept when one fails.
-
-    Raises:
-        BuildError: one failed; the message holds its first error and the end of the output.
-        OSError: the disk was full.
-    """
-    # Sources are no inputs to ninja: the folder is fresh, so there are no times to compare.
-    rules = ["rule run", "  command = $words"]
-    for step in steps:
-        rules += [f"build {step.output}: run {' '.join(step.needs)}", f"  words = {_quoted(step.command)}"]
-    (work / "build.ninja").write_text("\n".join(rules) + "\n", encoding="utf-8")
-    result = subprocess.run(
-        [find_ninja(), "-C", work],
+def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
+    """Run commands with ninja, by what they write in the work folder; the last one needs all before it."""
+    outputs = list(steps)
+    lines = ["rule run", "  command = $words"]
+    for output, words in steps.items():
+        needs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
+        lines += [f"build {output}: run {needs}", "  words = " + shlex.join(words).replace("$", "$$")]
+    (work / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    done = subprocess.run(
+        [Path(ninja.BIN_DIR) / "ninja", "-C", work],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "TMPDIR": str(work)},
         check=False,
     )
-    if result.returncode != 0:
-        output = result.stdout.decode(errors="replace")
+    if done.returncode:
+        output = done.stdout.decode(errors="replace")
         for code in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(code) in output:
                 raise OSError(code, os.strerror(code), str(work))
-        raise BuildError(f"the compiler failed{_keep(output, log)}:\n{_excerpt(output)}")
+        raise BuildError(f"the compiler failed:\n{_excerpt(output)}")
+
+
+def _excerpt(output: str) -> str:
+    """Return the first error of a compiler's output and what follows, or the end."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    last = max(0, len(lines) - _SHOWN_LINES)
+    first = next((index for index, line in enumerate(lines) if re.search(r"\b[Ee]rror\b", line)), last)
+    return "\n".join(lines[min(first, last) :][:_SHOWN_LINES])
 
 
 def compile_check(
@@ -204,7 +143,7 @@ def compile_check(
     include_dirs: Sequence[Path] = (),
     defines: Sequence[tuple[str, str]] = (),
 ) -> float:
-    """Compiles one .cu file and throws the result away.
+    """Compile one .cu file, throw the result away and return the seconds that it took.
 
     It needs nvcc, but neither a GPU nor a CUDA build of torch.
 
@@ -213,9 +152,6 @@ def compile_check(
         arch: a real architecture, for example ``"sm_90"``, or several of them.
         include_dirs: searched for headers before torch's.
         defines: macros and their values.
-
-    Returns:
-        The seconds that it took.
 
     Raises:
         CompilerMissingError: there is no nvcc or no C++ compiler.
@@ -227,57 +163,25 @@ def compile_check(
     if not archs or None in matches:
         got = ", ".join(map(repr, archs)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
-    check_defines(defines)
-    torch = find_torch()
-    gencode = gencode_flags([f"{match[1]}.{match[2]}" for match in matches if match is not None])
-    nvcc, compiler = find_nvcc(torch.cuda), find_compiler()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
+        gpus = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
         work = Path(folder)
-        write_defines(work, defines)
-        run_steps(work, [nvcc_step(source, "check.o", nvcc, compiler, torch, include_dirs, gencode)])
+        _run(_compilations(work, Sources([source], include_dirs, defines, (), gpus)), work)
     return time.monotonic() - began
 
 
-def _quoted(words: Sequence[str]) -> str:
-    return shlex.join(words).replace("$", "$$")
-
-
-def _keep(output: str, log: Path | None) -> str:
-    """Writes a failed build's output and returns where it is, in brackets; a full disk keeps nothing."""
-    if log is None:
-        return ""
-    try:
-        log.write_text(output, encoding="utf-8")
-    except OSError:
-        log.unlink(missing_ok=True)
-        return ""
-    return f" (all it said: {log})"
-
-
-def _excerpt(output: str) -> str:
-    """Returns the first error, which is the one that matters, and the end of a compiler's output."""
-    # ninja's own words go: the progress, and after FAILED the whole command.
-    output = re.sub(r"^(FAILED: .*\n.*|\[\d+/\d+\] .*|ninja: .*)\n", "", output, flags=re.MULTILINE)
-    lines = [line for line in output.splitlines() if line.strip()]
-    start = max(0, len(lines) - _TAIL_LINES)
-    first = next((index for index, line in enumerate(lines) if re.search(r"\b[Ee]rror\b", line)), start)
-    if first >= start:
-        return "\n".join(lines[start:])
-    return "\n".join([*lines[first : min(first + _FIRST_ERROR_LINES, start)], "...", *lines[start:]])
-
-
-def unlisted_headers(work: Path, listed: Iterable[Path], torch: Torch) -> list[Path]:
-    """Returns the headers that a build read and that are neither listed, nor torch's, nor the system's."""
-    known = {(work / _DEFINES).resolve(), *(path.resolve() for path in listed)}
+def _read_files(work: Path, torch: Torch) -> set[Path]:
+    """Return the files that a build read, but for its own and those of torch, CUDA and the system."""
     read = {(work / name).resolve() for listing in work.glob("*.d") for name in _dependencies(listing)}
     # nvcc, unlike g++, lists its own headers; all of them lie under the folder of cuda_runtime.h.
-    foreign = [torch.root.resolve(), *(path.parent for path in read if path.name == "cuda_runtime.h")]
-    return sorted(path for path in read - known if not any(folder in path.parents for folder in foreign))
+    foreign = [work.resolve(), torch.root.resolve()]
+    foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
+    return {path for path in read if not any(folder in path.parents for folder in foreign)}
 
 
 def _dependencies(listing: Path) -> list[str]:
-    """Returns the files after the colon of a make rule, with make's escapes undone."""
+    """Return the files after the colon of a make rule, with make's escapes undone."""
     text = listing.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
     names = re.findall(r"(?:\\[ \t#]|\S)+", text.partition(": ")[2])
     return [re.sub(r"\\([ \t#])", r"\1", name).replace("$$", "$") for name in names]

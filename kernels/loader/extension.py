@@ -7,8 +7,6 @@ file behind when a build is killed, and cannot compile a .cu file with a CPU bui
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import hashlib
 import json
 import os
@@ -16,33 +14,13 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.loader import cache, prebuilt
-from kernels.loader.compile import (
-    CXX_FLAGS,
-    NVCC_FLAGS,
-    check_defines,
-    compile_check,
-    cxx_step,
-    link_step,
-    nvcc_step,
-    run_steps,
-    unlisted_headers,
-    write_defines,
-)
-from kernels.loader.cuda import (
-    ARCHITECTURES,
-    CUDA_TORCH_REMEDY,
-    Nvcc,
-    architectures,
-    capabilities,
-    find_nvcc,
-    gencode_flags,
-)
+from kernels.loader import cache
+from kernels.loader.compile import CXX_FLAGS, NVCC_FLAGS, Sources, compile_library
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, capabilities, find_nvcc
 from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
     BuildError,
@@ -53,9 +31,7 @@ from kernels.loader.toolchain import (
     processor,
 )
 
-__all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
-
-_KEY_FORMAT = 4
+_KEY_FORMAT = 5
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # of which nvcc takes options, too
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 """How the names of headers end."""
@@ -98,11 +74,7 @@ class Extension:
     archs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Checks what was given.
-
-        Raises:
-            ValueError: the name, a source or a define cannot be used.
-        """
+        """Raise ValueError where the name or a source cannot be used."""
         if re.fullmatch(r"[A-Za-z0-9_-]+", self.name) is None:
             raise ValueError(f"expected a name of letters, digits, '_' and '-', got {self.name!r}")
         suffixes = (".cpp", ".cu") if self.cuda else (".cpp",)
@@ -111,69 +83,61 @@ class Extension:
             raise ValueError(
                 f"expected sources ending in {' or '.join(suffixes)}, got {', '.join(wrong) or 'none'}"
             )
-        check_defines(self.defines)
 
     def library_path(self) -> Path:
-        """Returns where ``build`` puts the library: a function of everything that shapes it.
-
-        Raises:
-            BuildError: a tool or a file that the key depends on is missing.
-        """
-        return cache.cache_dir() / self._file_name(self._key())
+        """Return where ``build`` puts the library: a function of everything that shapes it."""
+        return cache.cache_dir() / self._file_name(self._tools())
 
     def find(self) -> Path | None:
-        """Returns the library that ``load`` would take from the cache; None where it would build one.
+        """Return the library that ``load`` would take from the cache; None where it would build one.
 
-        It is the one that would be built. Where that is absent, one built ahead will do: by any tools if
-        there are none here, by the same tools for these and other GPUs if nobody said for which.
-
-        Raises:
-            BuildError: a file that the key depends on is missing.
+        It is the one that would be built. Where that is absent, one of the same sources, options and torch
+        that was built ahead will do: by the same tools for more GPUs, or where there are no tools by any. The
+        driver may then have to compile it for a newer GPU.
         """
         try:
-            exact = cache.locate(self._file_name(self._key()))
-            chosen = self.archs or os.environ.get(ARCHITECTURES, "").strip()
-            if exact is not None or chosen or not self.cuda:
-                return exact
+            tools = self._tools()
         except CompilerMissingError:
-            return prebuilt.find(self._need(any_tools=True))
-        return prebuilt.find(self._need(any_tools=False))
+            tools = None
+        if tools is not None and (exact := cache.locate(self._file_name(tools))):
+            return exact
+        gpus = (tools["architectures"] if tools is not None else capabilities()) if self.cuda else ()
+        other = None
+        for library, manifest in cache.manifests(f"{self._stem()}-*"):
+            archs = manifest.get("architectures") or []
+            covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
+            if tools is not None:
+                fits = covers and all(
+                    manifest.get(part) == tools[part] for part in tools if part != "architectures"
+                )
+            else:
+                fits = manifest.get("processor") in (None, processor() if self.native else None)
+            if fits and not cache.objection(library):
+                if covers:
+                    return library
+                other = other or library
+        return other
 
-    def is_built(self) -> bool:
-        """Tells whether ``load`` would find the library ready."""
-        return self.find() is not None
-
-    def build(self, *, quiet: bool = False) -> Path:
-        """Builds the library unless the cache has exactly this one.
+    def build(self) -> Path:
+        """Build the library unless the cache has exactly this one, and return its path.
 
         Of several processes that start at once one builds and the others wait for it.
-
-        Args:
-            quiet: say nothing on stderr.
-
-        Returns:
-            The library's path.
 
         Raises:
             CompilerMissingError: there is no compiler.
             BuildError: the compiler failed, or the cache cannot be written.
         """
-        built = cache.locate(self._file_name(self._key()))
-        if built is not None:
-            return built
         library = self.library_path()
+        if built := cache.locate(library.name):
+            return built
         with cache.lock(library):
             if cache.objection(library):
-                told = contextlib.nullcontext() if quiet else _announced(self, library)
-                with told, cache.work_dir(library) as work:
+                with cache.work_dir(library) as work:
                     self._compile(work, library)
         return library
 
     def load(self) -> Path:
-        """Builds the library where needed and loads it into torch, once in a process.
-
-        Returns:
-            The library's path.
+        """Build the library where needed, load it into torch, once in a process, and return its path.
 
         Raises:
             CompilerMissingError: there is no compiler.
@@ -182,7 +146,10 @@ class Extension:
         if self not in _loaded:
             import torch
 
-            library = self.find() or self._build_for_loading()
+            try:
+                library = self.find() or self.build()
+            except CompilerMissingError as error:
+                raise CompilerMissingError(error.problem + self._unfit(), error.remedy) from error
             if any(other.name == self.name and path != library for other, path in _loaded.items()):
                 raise BuildError(f"another library {self.name} is loaded already", "start a new process")
             try:
@@ -196,62 +163,46 @@ class Extension:
             _loaded[self] = library
         return _loaded[self]
 
-    def objection(self) -> str:
-        """Returns why the newest library of this name in the cache is none for this machine, or nothing."""
-        return prebuilt.objection(self._need(any_tools=True))
+    def _unfit(self) -> str:
+        """Return why a library of this name in the cache is not used, as the end of a sentence."""
+        for library, _ in cache.manifests(f"{self.name}-*"):
+            why = cache.objection(library)
+            return f", and {library} {why or 'is for other sources, another torch or processor'}"
+        return ""
 
-    def _build_for_loading(self) -> Path:
-        try:
-            return self.build()
-        except CompilerMissingError as error:
-            objection = self.objection()
-            if not objection:
-                raise
-            raise CompilerMissingError(f"{error.problem}, and {objection}", error.remedy) from error
+    def _file_name(self, tools: dict[str, Any]) -> str:
+        return f"{self._stem()}-{_digest_of(tools)}.so"
 
-    def _file_name(self, key: dict[str, Any]) -> str:
-        text = json.dumps(key, sort_keys=True)
-        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.so"
+    def _stem(self) -> str:
+        """Return the name and a digest of what does not depend on who builds, for which processor and GPU.
 
-    def _key(self) -> dict[str, Any]:
-        """Returns all that the library is a function of. No path is in it: two checkouts share a cache."""
-        key = {**self._identity(), **self._tools(), "processor": processor() if self.native else None}
-        if self.cuda:
-            key["architectures"] = list(self.archs or architectures())
-        return key
-
-    def _identity(self) -> dict[str, Any]:
-        """Returns the part of the key that is the same whichever compiler builds it, for whatever machine."""
+        No path is in it: two checkouts share a cache.
+        """
         torch = self._torch()
-        return {
+        identity = {
             "format": _KEY_FORMAT,
-            "name": self.name,
             "machine": platform.machine(),
-            "torch": [torch.version, torch.cuda, torch.cxx11_abi, TORCH_TARGET_VERSION],
+            "torch": [torch.version, torch.cuda, TORCH_TARGET_VERSION],
             "flags": [*CXX_FLAGS, *self.flags],
-            "nvcc_flags": list(NVCC_FLAGS) if self.cuda else None,
-            "defines": [list(define) for define in self.defines],
+            "nvcc_flags": NVCC_FLAGS if self.cuda else None,
+            "defines": self.defines,
             "files": [[path.name, _digest(path)] for path in (*self.sources, *self._headers())],
         }
+        return f"{self.name}-{_digest_of(identity)}"
 
     def _tools(self) -> dict[str, Any]:
-        nvcc, compiler = self._nvcc(), find_compiler()
-        variables = _NVCC_VARIABLES if nvcc is not None else ()
-        return {
+        """Return the rest that the library is a function of: the compilers, and what they compile for."""
+        compiler = find_compiler()
+        tools: dict[str, Any] = {
             "compiler": compiler.version,
-            "nvcc": nvcc.release if nvcc is not None else None,
-            "options": [list(compiler.options), *(os.environ.get(each, "") for each in variables)],
+            "options": list(compiler.command[1:]),
+            "processor": processor() if self.native else None,
         }
-
-    def _need(self, *, any_tools: bool) -> prebuilt.Need:
-        """Returns what a library has to agree with. nvcc, where it is, compiles rather than the driver."""
-        return prebuilt.Need(
-            self._identity(),
-            None if any_tools else self._tools(),
-            processor() if self.native else None,
-            capabilities() if self.cuda else (),
-            ptx=any_tools,
-        )
+        if self.cuda:
+            tools["nvcc"] = find_nvcc(self._torch().cuda).version
+            tools["options"] += [os.environ.get(each, "") for each in _NVCC_VARIABLES]
+            tools["architectures"] = list(self.archs or architectures())
+        return tools
 
     def _torch(self) -> Torch:
         torch = find_torch()
@@ -262,71 +213,39 @@ class Extension:
             )
         return torch
 
-    def _nvcc(self) -> Nvcc | None:
-        return find_nvcc(self._torch().cuda) if self.cuda else None
-
     def _headers(self) -> list[Path]:
-        """Returns the headers of the key, folder by folder in the order in which the compiler searches."""
+        """Return the headers of the key, folder by folder in the order in which the compiler searches."""
         folders = dict.fromkeys([*(source.parent for source in self.sources), *self.include_dirs])
         files = (path for folder in folders for path in sorted(folder.glob("*")))
         return [path for path in files if path.suffix in HEADER_SUFFIXES and path.is_file()]
 
     def _compile(self, work: Path, library: Path) -> None:
-        """Compiles in the work folder and moves the result into place."""
+        """Compile in the work folder and move the result into place."""
         began = time.monotonic()
-        log = library.with_suffix(".log")
-        log.unlink(missing_ok=True)
-        torch, compiler, nvcc, key = self._torch(), find_compiler(), self._nvcc(), self._key()
-        write_defines(work, self.defines)
-        steps = []
-        for index, source in enumerate(self.sources):
-            if source.suffix == ".cu":
-                assert nvcc is not None
-                gencode = gencode_flags(key["architectures"])
-                steps.append(
-                    nvcc_step(source, f"{index}.o", nvcc, compiler, torch, self.include_dirs, gencode)
-                )
-            else:
-                flags = [*(("-march=native",) if self.native else ()), *self.flags]
-                steps.append(cxx_step(source, f"{index}.o", compiler, torch, self.include_dirs, flags))
-        steps.append(link_step([step.output for step in steps], library.name, compiler, torch, nvcc))
-        run_steps(work, steps, log)
-        if not (work / library.name).is_file():
-            command = " ".join(compiler.command)
-            raise BuildError(f"expected {command} to write a library, got none", "unset or correct $CXX")
-
-        unlisted = unlisted_headers(work, (*self.sources, *self._headers()), torch)
+        reason = f" ({self.reason})" if self.reason else ""
+        _say(f"building {self.name}{reason} into {library.parent} ...")
+        tools = self._tools()
+        flags = [*(("-march=native",) if self.native else ()), *self.flags]
+        what = Sources(self.sources, self.include_dirs, self.defines, flags, tools.get("architectures", ()))
+        read = compile_library(work, library.name, what)
+        unlisted = read - {path.resolve() for path in (*self.sources, *self._headers())}
         if unlisted:
             raise BuildError(
-                f"expected every header of {self.name} to lie directly in its include_dirs, got {unlisted[0]}"
+                f"expected every header of {self.name} to lie directly in its include_dirs, got "
+                f"{min(unlisted)}"
             )
         if self.library_path() != library:
             raise BuildError(f"the sources of {self.name} changed while it was built", "try again")
-        manifest = {
-            **key,
-            "reason": self.reason,
-            "seconds": round(time.monotonic() - began, 2),
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        }
-        cache.install(work / library.name, manifest, library)
+        cache.install(work / library.name, tools, library)
+        _say(f"{self.name} built in {time.monotonic() - began:.1f} s")
 
 
-@contextlib.contextmanager
-def _announced(extension: Extension, library: Path) -> Iterator[None]:
-    """Says in one line on stderr what is built, why, where to, and how long it took."""
-    reason = f" ({extension.reason})" if extension.reason else ""
-    print(
-        f"kernels: building {extension.name}{reason} into {library.parent} ... ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    began, outcome = time.monotonic(), "failed after "
-    try:
-        yield
-        outcome = ""
-    finally:
-        print(f"{outcome}{time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+def _say(line: str) -> None:
+    print(f"kernels: {line}", file=sys.stderr, flush=True)
+
+
+def _digest_of(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _digest(path: Path) -> str:

@@ -6,13 +6,7 @@ from numbers import Integral
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """Return an integer of a range as an int.
-
-    Args:
-        name: What errors call the argument.
-        value: A Python or NumPy integer.
-        low: The least value allowed.
-        high: The greatest value allowed. None: no limit.
+    """Return a Python or NumPy integer from ``low`` to ``high``, an argument of a name, as an int.
 
     Raises:
         TypeError: If it is no integer, or a bool.

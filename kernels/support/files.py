@@ -12,23 +12,18 @@ import stat
 import sys
 from pathlib import Path
 
-_CHUNK = 1 << 20  # bytes read at a time
+_DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 
 
 def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Return the content of a file, of which no more than that is read: it may be a device without an end.
-
-    Args:
-        path: The file.
-        most: The most bytes it may hold.
+    """Return the content of a file of at most so many bytes: it may be a device without an end.
 
     Raises:
-        OSError: If it cannot be read.
         ValueError: If it holds more.
     """
     content = bytearray()
     with Path(path).open("rb") as file:
-        while chunk := file.read(_CHUNK):
+        while chunk := file.read(1 << 20):
             content += chunk
             if len(content) > most:
                 raise ValueError(f"expected at most {most:,} bytes, got more")
@@ -62,24 +57,17 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
     """Replace the content of a file: after a kill or a power cut the file is the old one or the new one.
 
     A symbolic link stays, and the file that it names is replaced. Mode and owner of a file that is replaced
-    stay. What is no regular file (a device, a pipe) is written to. An open file that is named by its
-    descriptor, as by ``/dev/stdout``, is written to at its end.
-
-    Args:
-        path: Where to write; its folder exists.
-        content: All that the file is to hold.
+    stay. What is no regular file (a device, a pipe) and what is open already, as ``/dev/stdout``, is written
+    to at its end.
 
     Raises:
         OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
     """
     try:
         before = _status(path)
-        if before is not None and _is_open_or_special(path, before):
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
-            try:
-                _write_all(descriptor, content)
-            finally:
-                os.close(descriptor)
+        if before is not None and _is_special(path, before):
+            with Path(path).open("ab") as file:
+                file.write(content)
         else:
             _replace(Path(os.path.realpath(path)), before, content)
     except OSError as error:
@@ -87,42 +75,27 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a damaged file to the first free one of NAME.damaged, NAME.damaged-2, ...; return that.
-
-    Raises:
-        OSError: If it cannot be renamed.
-    """
+    """Rename a damaged file to the first free one of NAME.damaged, NAME.damaged-2, ...; return that."""
     names = (f"{path.name}.damaged{f'-{count}' if count > 1 else ''}" for count in itertools.count(1))
     aside = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
     return path.rename(aside)
 
 
 def check_writable(path: Path) -> None:
-    """Make sure before any work is done that a file can be written, see `write_bytes`.
-
-    Raises:
-        OSError: If it cannot.
-    """
+    """Raise OSError before any work is done where a file cannot be written, see `write_bytes`."""
     if path.is_dir():
         raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
     before = _status(path)
-    if before is not None and _is_open_or_special(path, before):
-        if not os.access(path, os.W_OK):
-            raise PermissionError(None, "expected a device or pipe to write to, it is read-only", str(path))
-        return
-    target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(None, "expected a folder to write to, found none", str(target.parent))
-    if not os.access(target.parent, os.W_OK):
-        raise PermissionError(None, "expected a folder to write to, it is read-only", str(target.parent))
+    special = before is not None and _is_special(path, before)
+    target = path if special else Path(os.path.realpath(path)).parent
+    if not special and not target.is_dir():
+        raise FileNotFoundError(None, "expected a folder to write to, found none", str(target))
+    if not os.access(target, os.W_OK):
+        raise PermissionError(None, "expected a file or a folder to write to, it is read-only", str(target))
 
 
 def flock(descriptor: int, operation: int) -> bool:
-    """Call `fcntl.flock`; return False on a file system without locks, as some network ones are.
-
-    Raises:
-        BlockingIOError: If another process holds the lock and ``operation`` has ``LOCK_NB``.
-    """
+    """Call `fcntl.flock`; return False on a file system without locks, as some network ones are."""
     try:
         fcntl.flock(descriptor, operation)
     except BlockingIOError:
@@ -154,20 +127,8 @@ def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
         return None
 
 
-def _is_open_or_special(path: str | os.PathLike[str], status: os.stat_result) -> bool:
-    """Return whether a path names no regular file, or an open file by its descriptor under /proc."""
-    link = Path(path)
-    while link.is_symlink():
-        if Path(os.path.realpath(link.parent)).is_relative_to("/proc"):
-            return True
-        link = link.parent / os.readlink(link)
-    return not stat.S_ISREG(status.st_mode)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _is_special(path: str | os.PathLike[str], status: os.stat_result) -> bool:
+    return not stat.S_ISREG(status.st_mode) or os.path.abspath(path).startswith(_DESCRIPTORS)
 
 
 def _replace(target: Path, before: os.stat_result | None, content: bytes) -> None:

@@ -16,13 +16,7 @@ _OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
 
 
 def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
-    """Returns the error for a name that is none of the known ones.
-
-    Args:
-        kind: what the name should have named, such as ``"feature"``.
-        text: what was given.
-        known: the names there are, in the order to list them in.
-    """
+    """Return the error for a name of a kind, such as ``"feature"``, that is none of the known ones."""
     names = list(known)
     article = "an" if kind[0] in "aeio" else "a"
     hint = did_you_mean(text, names)
@@ -34,7 +28,7 @@ def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Returns ``"; did you mean 'NAME'?"``, or nothing where no known name is near.
+    """Return ``"; did you mean 'NAME'?"``, or nothing where no known name is near.
 
     Examples:
         >>> did_you_mean("Quik", ["quick", "standard"])

@@ -1,6 +1,6 @@
 """Ranks: the processes that ``torchrun`` started, on one host or many, which share some work.
 
->>> from kernels import ranks
+>>> from kernels.support import ranks
 >>> ranks.count()  # one process alone is rank 0 of 1
 1
 >>> ranks.share(10)
@@ -39,26 +39,8 @@ class RanksError(ConnectionError):
 
 
 def started() -> bool:
-    """Return whether ``torchrun`` started this process as one of several.
-
-    Raises:
-        ValueError: If ``WORLD_SIZE`` is no number.
-    """
-    return _number("WORLD_SIZE", "1") > 1 and "RANK" in os.environ
-
-
-def _set(name: str, default: str | None = None) -> str:
-    value = os.environ.get(name, default)
-    if value is None:
-        raise ValueError(f"expected {name} beside WORLD_SIZE and RANK, as torchrun sets it, got none")
-    return value
-
-
-def _number(name: str, default: str | None = None) -> int:
-    value = _set(name, default)
-    if not (value.isascii() and value.isdecimal() and len(value) < 10):
-        raise ValueError(f"expected {name} to be a whole number, as torchrun sets it, got {value!r}")
-    return int(value)
+    """Return whether ``torchrun`` started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 @contextlib.contextmanager
@@ -66,13 +48,13 @@ def joined() -> Iterator[None]:
     """Join the other ranks; inside the block the work is shared. One process alone has nothing to join.
 
     A process group that is there already is taken. Otherwise one is made until the process ends: a rank takes
-    the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, and gloo all else, and
-    ranks that have no GPU to themselves. Ctrl-C while it is made ends the process at once.
+    the GPU of its number on the host, and its share of the cores. NCCL joins GPUs, gloo all else. Ctrl-C
+    while it is made ends the process at once.
 
     Raises:
         RanksError: If the others cannot be reached.
         ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds from 1 to 604,800, or a variable of
-            ``torchrun`` is missing or malformed.
+            ``torchrun`` is missing or no number.
     """
     global _joined
     if _joined or not ((dist.is_available() and dist.is_initialized()) or started()):
@@ -88,31 +70,28 @@ def joined() -> Iterator[None]:
 
 
 def _timeout() -> datetime.timedelta:
-    given = os.environ.get("CEM_TETRIS_RANK_TIMEOUT", str(TIMEOUT_S))
-    with contextlib.suppress(ValueError):
-        seconds = float(given)
-        if 1 <= seconds <= _MOST_TIMEOUT_S:
-            return datetime.timedelta(seconds=seconds)
-    raise ValueError(
-        f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to {_MOST_TIMEOUT_S:,}, got {given!r}"
-    )
+    seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
+    if not 1 <= seconds <= _MOST_TIMEOUT_S:
+        raise ValueError(
+            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to {_MOST_TIMEOUT_S:,}, got {seconds}"
+        )
+    return datetime.timedelta(seconds=seconds)
 
 
 def _make_group(timeout: datetime.timedelta) -> None:
-    local, of_host = (_number(f"LOCAL_{name}", "0") for name in ("RANK", "WORLD_SIZE"))
-    gpus, own, world = torch.cuda.device_count(), _number("RANK"), _number("WORLD_SIZE")
-    if own >= world:
-        raise ValueError(f"expected RANK below WORLD_SIZE, {world}, as torchrun sets it, got {own}")
-    address = _set("MASTER_ADDR"), _number("MASTER_PORT")
-    if address[1] >= 1 << 16:
-        raise ValueError(f"expected MASTER_PORT below 65536, as torchrun sets it, got {address[1]}")
+    local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
+    gpus = torch.cuda.device_count()
     if gpus:
         torch.cuda.set_device(local % gpus)
     if os.environ.get("OMP_NUM_THREADS") == "1":  # by torchrun, which knows no better
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // max(1, of_host)))
     backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, of_host) else "gloo"
+    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
+
     with _answers(), _deadly_interrupts():
-        store = _store(*address, own, timeout)
+        store, own, world = next(rendezvous("env://", timeout=timeout))
+        # Keys of this start, not those of ranks that were killed.
+        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group(backends, timeout=timeout, store=store, rank=own, world_size=world)
     atexit.register(dist.destroy_process_group)
 
@@ -129,15 +108,6 @@ def _deadly_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
-
-
-def _store(host: str, port: int, own: int, timeout: datetime.timedelta) -> Any:
-    """Return the store of torchrun, with keys of this start: not those of ranks that were killed."""
-    from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
-
-    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" or own > 0
-    store = TCPStore(host, port, is_master=not hosted, timeout=timeout)
-    return PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def count() -> int:
@@ -159,14 +129,10 @@ def share(total: int, of_rank: int | None = None) -> slice:
 
 
 def gather(rows: Tensor, total: int) -> Tensor:
-    """Return the rows of all ranks in order, shape (total, ...).
-
-    Args:
-        rows: Those of ``share(total)``, on the CPU or this rank's GPU.
-        total: The number of all.
+    """Return the rows of all ranks in order, shape (total, ...), on the device of ``rows``.
 
     Raises:
-        RanksError: If other ranks are gone.
+        RanksError: If other ranks are gone. So do the functions below.
     """
     if not _joined:
         return rows
@@ -187,7 +153,6 @@ def from_first(make: Callable[[], _Result]) -> _Result:
 
     Raises:
         Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is the cause.
-        RanksError: If other ranks are gone.
     """
     if not _joined:
         return make()
@@ -207,11 +172,7 @@ def from_first(make: Callable[[], _Result]) -> _Result:
 
 
 def greatest(numbers: list[int]) -> list[int]:
-    """Return the greatest of all ranks for each number.
-
-    Raises:
-        RanksError: If other ranks are gone.
-    """
+    """Return the greatest of all ranks for each number."""
     if not _joined:
         return numbers
     found = torch.tensor(numbers)
@@ -232,15 +193,10 @@ class Voter(Protocol):
 
 
 def together(work: Callable[[], _Result], voter: Voter | None = None) -> _Result:
-    """Do this rank's share of some work, and wait until the others have done theirs.
-
-    Args:
-        work: The work.
-        voter: What the ranks agree on afterwards; None: nothing.
+    """Do this rank's share of some work, wait until the others have done theirs, and let the voter agree.
 
     Raises:
         Interrupted: On every rank, if ``work`` raised it on one.
-        RanksError: If other ranks are gone.
     """
     if not _joined:
         return work()

@@ -69,11 +69,11 @@ def test_ranks_find_what_one_process_finds(alone, tmp_path, count):
 SET = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
 
 
-@pytest.mark.parametrize("given", ["abc", "nan", "604801"])
+@pytest.mark.parametrize("given", ["nan", "0.0", "604801.0"])
 def test_a_timeout_is_from_a_second_to_a_week(monkeypatch, given):
     for name, value in {**SET, "CEM_TETRIS_RANK_TIMEOUT": given}.items():
         monkeypatch.setenv(name, value)
-    message = f"^expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got '{given}'$"
+    message = f"^expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {given}$"
     with pytest.raises(ValueError, match=message), ranks.joined():
         pass
 
@@ -81,9 +81,8 @@ def test_a_timeout_is_from_a_second_to_a_week(monkeypatch, given):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("WORLD_SIZE", "x", "expected WORLD_SIZE to be a whole number, as torchrun sets it, got 'x'"),
-        ("RANK", "2", "expected RANK below WORLD_SIZE, 2, as torchrun sets it, got 2"),
-        ("MASTER_ADDR", None, "expected MASTER_ADDR beside WORLD_SIZE and RANK, .*, got none"),
+        ("WORLD_SIZE", "x", "invalid literal for int"),
+        ("MASTER_PORT", None, "environment variable MASTER_PORT expected, but not set"),
     ],
 )
 def test_what_torchrun_sets_must_be_there_and_right(monkeypatch, name, value, message):
@@ -92,7 +91,7 @@ def test_what_torchrun_sets_must_be_there_and_right(monkeypatch, name, value, me
             monkeypatch.delenv(key, raising=False)
         else:
             monkeypatch.setenv(key, text)
-    with pytest.raises(ValueError, match=f"^{message}$"), ranks.joined():
+    with pytest.raises(ValueError, match=message), ranks.joined():
         pass
 
 
@@ -101,15 +100,15 @@ def test_ctrl_c_ends_a_rank_that_waits_for_the_others():
         port = free.getsockname()[1]
     root = str(Path(cem.__file__).parents[1])
     environment = {**os.environ, **SET, "MASTER_PORT": str(port), "PYTHONPATH": root}
-    code = "from kernels import ranks\nwith ranks.joined(): pass"
+    code = "from kernels.support import ranks\nwith ranks.joined(): pass"
     # What starts the tests may ignore SIGINT, as shells do for what runs in the background.
     heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, **heed) as waiting:
         until = time.monotonic() + 60
-        while time.monotonic() < until:
-            with socket.socket() as probe:
-                if not probe.connect_ex(("localhost", port)):
-                    break
+        refused = 1
+        while refused and time.monotonic() < until:
+            with socket.socket() as client:
+                refused = client.connect_ex(("localhost", port))
             time.sleep(0.05)
         time.sleep(0.3)
         waiting.send_signal(signal.SIGINT)

@@ -13,15 +13,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import kernels.loader
+import kernels.loader.extension as extension_module
 from kernels import BuildError, Extension
 from kernels.loader import cache
 from kernels.loader.cuda import Nvcc
-from kernels.loader.toolchain import find_compiler
+from kernels.loader.toolchain import find_compiler, find_torch
 
 Write = Callable[..., Extension]
 Call = Callable[[Path], int]
-PROBE = Path(kernels.loader.__file__).with_name("probe.cpp")
+TWICE = Path(__file__).with_name("twice.cpp")
 TEXT_OF_MACRO = "#define TEXT_(...) #__VA_ARGS__\n#define TEXT(...) TEXT_(__VA_ARGS__)\n"
 
 
@@ -30,28 +30,43 @@ def leftovers(cache_folder: Path) -> set[str]:
     return {path.suffix for path in cache_folder.iterdir()} - {".lock"}
 
 
-def test_a_build_says_in_one_line_what_why_where_and_how_long(
+def test_an_operator_of_the_stable_abi_builds_loads_and_runs(cache_folder: Path) -> None:
+    library = Extension("twice_of_test", (TWICE,)).load()
+
+    assert library.parent == cache_folder
+    assert torch.ops.cem_test_twice.twice(torch.tensor([1.5, -2.0])).tolist() == [3.0, -4.0]
+
+
+def test_libraries_target_the_stable_abi_of_torch_2_10(cache_folder: Path, write_library: Write) -> None:
+    top = (
+        "#include <torch/csrc/stable/version.h>\n"
+        "static_assert(TORCH_FEATURE_VERSION == ((2ULL << 56) | (10ULL << 48)));"
+    )
+    assert write_library(top=top).build().is_file()
+
+
+def test_a_build_says_what_why_where_and_how_long(
     cache_folder: Path, write_library: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_library(reason="feature set dt").build()
 
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.startswith(f"kernels: building answer (feature set dt) into {cache_folder} ... ")
-    assert err.endswith(" s\n")
-    assert err.count("\n") == 1
+    first, last = err.splitlines()
+    assert first == f"kernels: building answer (feature set dt) into {cache_folder} ..."
+    assert last.startswith("kernels: answer built in ")
 
 
 def test_a_cached_library_is_used_in_silence(
     cache_folder: Path, write_library: Write, capfd: pytest.CaptureFixture[str]
 ) -> None:
     extension = write_library()
-    assert not extension.is_built()
+    assert not extension.find()
     library = extension.build()
     made = library.stat().st_mtime_ns
     capfd.readouterr()
 
-    assert extension.is_built()
+    assert extension.find()
     assert extension.build() == library
     assert library.stat().st_mtime_ns == made
     assert capfd.readouterr() == ("", "")
@@ -69,17 +84,10 @@ def test_a_second_library_of_a_loaded_name_is_refused(
         dataclasses.replace(first, defines=(("SIZE", "3"),)).load()
 
 
-def test_the_manifest_says_what_was_built_with_what(cache_folder: Path, write_library: Write) -> None:
-    library = write_library(defines=(("SIZE", "3"),), reason="a test").build()
+def test_the_manifest_says_with_what_a_library_was_built(cache_folder: Path, write_library: Write) -> None:
+    library = write_library().build()
 
-    manifest = json.loads(library.with_suffix(".json").read_text())
-    assert manifest["name"] == "answer"
-    assert manifest["reason"] == "a test"
-    assert manifest["torch"][0] == torch.__version__
-    assert manifest["compiler"] == find_compiler().version
-    assert manifest["defines"] == [["SIZE", "3"]]
-    assert manifest["seconds"] > 0
-    assert manifest["date"].startswith("20")
+    assert json.loads(library.with_suffix(".json").read_text())["compiler"] == find_compiler().version
     assert leftovers(cache_folder) == {".so", ".json"}
 
 
@@ -112,20 +120,15 @@ def test_the_path_follows_the_options_of_cxx(
     assert extension.library_path() != plain
 
 
-@pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"])
-def test_the_path_follows_the_options_of_nvcc(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    nvcc = Nvcc(Path("nvcc"), "13.0", "V13.0.88", "PATH")
-    monkeypatch.setattr(Extension, "_nvcc", lambda self: nvcc if self.cuda else None)
-    host = Extension("probe", (PROBE,))
-    device = Extension("probe", (PROBE,), cuda=True)
+def test_the_path_follows_the_options_of_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extension_module, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.88"))
+    monkeypatch.setattr(extension_module, "find_torch", lambda: find_torch()._replace(cuda="13.0"))
+    host = Extension("twice", (TWICE,))
+    device = Extension("twice", (TWICE,), cuda=True, archs=("9.0",))
     before = host._tools(), device._tools()
-    monkeypatch.setenv(variable, "--use_fast_math")
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "--use_fast_math")
     assert host._tools() == before[0]
-    after = device._tools()
-    assert after != before[1]
-    monkeypatch.delenv(variable)
-    monkeypatch.setenv("CXX", f"{find_compiler().command[0]} --use_fast_math")
-    assert device._tools()["options"] != after["options"]
+    assert device._tools() != before[1]
 
 
 def test_the_path_follows_sources_and_headers(
@@ -184,22 +187,14 @@ def test_a_header_outside_the_key_is_refused(cache_folder: Path, write_library: 
     assert leftovers(cache_folder) == set()
 
 
-def test_a_failing_compile_shows_the_first_error_and_keeps_the_log(
-    cache_folder: Path, write_library: Write, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_compile_shows_the_first_error(cache_folder: Path, write_library: Write) -> None:
     errors = "".join(f'static_assert(false, "number {index}");\n' for index in range(60))
     extension = write_library(top=errors)
 
     with pytest.raises(BuildError, match="number 0") as caught:
         extension.build()
-    log = extension.library_path().with_suffix(".log")
-    assert str(log) in str(caught.value)
-    assert "number 59" in str(caught.value)
-    assert "number 30" not in str(caught.value)
-    assert "number 30" in log.read_text()
-    assert "FAILED" not in str(caught.value)
-    assert "failed after" in capfd.readouterr().err
-    assert leftovers(cache_folder) == {".log"}
+    assert "number 59" not in str(caught.value)
+    assert leftovers(cache_folder) == set()
 
 
 def test_sources_that_change_during_the_build_are_not_cached(
@@ -249,7 +244,7 @@ def test_a_full_disk_leaves_nothing_half_written(cache_folder: Path, write_libra
             extension.build()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert leftovers(cache_folder) <= {".log"}
+    assert leftovers(cache_folder) == set()
     assert extension.build().is_file()
     assert leftovers(cache_folder) == {".so", ".json"}
 
@@ -267,16 +262,15 @@ def test_a_compiler_that_meets_a_full_disk_names_the_remedy(
         write_library().build()
 
 
-@pytest.mark.parametrize("function", ["fsync", "replace"])
 def test_an_error_of_the_disk_names_the_remedy(
-    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch, function: str
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     extension = write_library()
     with monkeypatch.context() as patch:
-        patch.setattr(os, function, full)
+        patch.setattr(os, "replace", full)
         with pytest.raises(BuildError, match=r"No space left on device.*: make room"):
             extension.build()
     assert leftovers(cache_folder) == set()
@@ -288,8 +282,6 @@ def test_an_error_of_the_disk_names_the_remedy(
         ({"name": "a/b"}, "expected a name"),
         ({"sources": ()}, "got none"),
         ({"sources": (Path("a.cu"),)}, r"expected sources ending in \.cpp, got a\.cu"),
-        ({"defines": (("1A", ""),)}, "expected a macro's name"),
-        ({"defines": (("A", "1\n2"),)}, "expected a macro's name"),
     ],
 )
 def test_a_wrong_description_is_refused(options: dict[str, object], message: str) -> None:

@@ -9,18 +9,17 @@ import pytest
 import torch
 
 import kernels.loader.cuda
-import kernels.ops
 from kernels import BuildError, CompilerMissingError, Extension, compile_check
 from kernels.loader.cuda import (
     Nvcc,
     architectures,
+    capabilities,
     find_nvcc,
     find_runtime,
     gencode_flags,
     known_architectures,
 )
 
-FOLDER = Path(kernels.ops.__file__).parent
 FakeNvcc = Callable[[Path, str], Path]
 
 
@@ -56,18 +55,36 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
-    assert find_nvcc() == Nvcc(packaged, "13.2", "V13.2.88", "packages")
+    assert find_nvcc() == Nvcc(packaged, "13.2.88")
 
     on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
-    assert find_nvcc() == Nvcc(on_path, "13.1", "V13.1.88", "PATH")
+    assert find_nvcc() == Nvcc(on_path, "13.1.88")
 
     at_home = fake_nvcc(tmp_path / "home" / "bin" / "nvcc", "12.8")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    assert find_nvcc("13.0") == Nvcc(at_home, "12.8", "V12.8.88", "CUDA_HOME")
+    assert find_nvcc("13.0") == Nvcc(at_home, "12.8.88")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_HOME", "home")
     assert find_nvcc().path == at_home
+
+
+def test_nvcc_of_the_major_version_of_torch_is_preferred(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
+    packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
+    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "12.8")
+
+    assert find_nvcc("13.0").path == packaged
+    assert find_nvcc("12.6").path == on_path
+    assert find_nvcc("11.8").path == on_path
+
+
+def test_a_cuda_home_without_nvcc_is_passed_over(
+    fake_nvcc: FakeNvcc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "runtime_only"))
+
+    assert find_nvcc().path == on_path
 
 
 def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNvcc) -> None:
@@ -81,24 +98,15 @@ def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNv
         find_nvcc()
 
 
-def test_an_nvcc_with_headers_of_another_version_is_refused(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
-    nvcc = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.5")
-    header = tmp_path / "nvidia" / "cu13" / "include" / "cuda_runtime_api.h"
-    header.parent.mkdir()
-    header.write_text("#define CUDART_VERSION  13050\n")
-    assert find_nvcc("13.2").path == nvcc
-
-    header.write_text("#define CUDART_VERSION  13020\n")
-    with pytest.raises(
-        CompilerMissingError, match=r"is of CUDA 13\.5 and its headers of 13\.2: .*cccl\]==13\.2"
-    ):
-        find_nvcc("13.2")
+def test_the_remedy_for_cuda_12_is_the_toolkit_alone(fake_nvcc: FakeNvcc) -> None:
+    with pytest.raises(CompilerMissingError, match=r"set CUDA_HOME to its folder$"):
+        find_nvcc("12.8")
 
 
 def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
     fake_nvcc: FakeNvcc, tmp_path: Path
 ) -> None:
-    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0", "V13.0.88", "PATH")
+    nvcc = Nvcc(fake_nvcc(tmp_path / "toolkit" / "bin" / "nvcc", "13.0"), "13.0")
     toolkit = tmp_path / "toolkit" / "lib64" / "libcudart.so.13"
     packaged = tmp_path / "nvidia" / "cu13" / "lib" / "libcudart.so.13"
     for library in (toolkit, packaged):
@@ -121,6 +129,23 @@ def test_nvcc_is_asked_what_it_compiles_for(fake_nvcc: FakeNvcc, tmp_path: Path)
     assert known_architectures(find_nvcc()) == ("sm_90", "sm_100", "sm_120")
 
 
+def test_gpus_alike_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [(9, 0), (8, 6), (9, 0)]
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", gpus.__getitem__)
+
+    assert capabilities() == ("8.6", "9.0")
+    assert architectures() == ("8.6", "9.0")
+
+
+def test_architectures_follow_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 9.0a;12.0+PTX")
+
+    assert architectures() == ("8.0", "9.0a", "12.0+PTX")
+
+
 def test_without_gpu_and_variable_there_is_no_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -141,8 +166,19 @@ def test_architectures_become_flags_of_nvcc() -> None:
 
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is a CUDA build")
 def test_a_cuda_library_needs_a_cuda_build_of_torch() -> None:
-    with pytest.raises(BuildError, match=r"expected a CUDA build of torch for probe, got .*pytorch\.org"):
-        Extension("probe", (FOLDER / "probe.cu",), cuda=True).load()
+    with pytest.raises(BuildError, match=r"expected a CUDA build of torch for fill, got .*pytorch\.org"):
+        Extension("fill", (Path("fill.cu"),), cuda=True).load()
+
+
+@needs_nvcc
+def test_a_cu_file_is_checked_with_its_defines(tmp_path: Path) -> None:
+    source = tmp_path / "fill.cu"
+    source.write_text(
+        "template <int A, int B> __global__ void fill(float* out) { out[threadIdx.x] = A + B; }\n"
+        "template __global__ void LIST(float*);\n"
+    )
+
+    assert compile_check(source, "sm_90", defines=(("LIST", "fill<1, 2>"),)) > 0
 
 
 @needs_nvcc
@@ -156,3 +192,19 @@ def test_a_cu_file_is_checked_for_every_architecture(tmp_path: Path) -> None:
     assert compile_check(source, "sm_80") > 0
     with pytest.raises(BuildError, match="compiled for Hopper"):
         compile_check(source, ["sm_80", "sm_90"])
+
+
+@needs_nvcc
+def test_a_wrong_cu_file_gives_the_error_of_nvcc(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.cu"
+    source.write_text("__global__ int kernel() { return 1; }\n")
+
+    with pytest.raises(BuildError, match="must have a void return type"):
+        compile_check(source)
+
+
+def test_a_wrong_architecture_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"expected architectures such as 'sm_90', got '9\.0'"):
+        compile_check(Path("fill.cu"), "9.0")
+    with pytest.raises(ValueError, match="got none"):
+        compile_check(Path("fill.cu"), [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-import kernels.loader
 import kernels.loader.cuda
+import kernels.loader.extension
 from kernels import BuildError, CompilerMissingError
 from kernels.loader.toolchain import find_torch
 from kernels.ops import library
 from kernels.ops.library import Library
 
-PROBE = Path(kernels.loader.__file__).with_name("probe.cpp")
+TWICE = Path(__file__).with_name("twice.cpp")
 EMPTY = "// loads in a moment: no header, no operator\n"
 A_CUDA_TENSOR: Any = SimpleNamespace(is_cuda=True)
 
@@ -34,7 +33,7 @@ def write_operator(
     def write(name: str, register: Callable[[], None] = lambda: None, source: str = "") -> Library:
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "op.cpp").write_text(source or PROBE.read_text().replace("cem_tetris_probe", name))
+        (folder / "op.cpp").write_text(source or TWICE.read_text().replace("cem_test_twice", name))
         (folder / "op.cu").write_text("")
         return Library(name, register)
 
@@ -95,10 +94,9 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
 ) -> None:
     tiny = write_operator("cem_test_no_nvcc", source=EMPTY)
     tiny.ensure(torch.ones(1))
-    here = dataclasses.replace(find_torch(), cuda="13.0")
+    here = find_torch()._replace(cuda="13.0")
     monkeypatch.setattr(kernels.loader.extension, "find_torch", lambda: here)
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(kernels.loader.cuda, "_candidates", lambda: iter(()))
+    monkeypatch.setattr(kernels.loader.cuda, "_ask", lambda path: None)
 
     with pytest.raises(CompilerMissingError, match=r"no nvcc found .*cuda-toolkit\[nvcc,cccl\]==13\.0\.\*"):
         tiny.ensure(A_CUDA_TENSOR)
@@ -107,9 +105,18 @@ def test_a_cuda_tensor_without_nvcc_names_the_remedy_and_leaves_the_cpu_working(
 
 def test_every_library_is_defined_by_the_macro_for_fragments() -> None:
     # The other one of torch 2.10 takes TETRIS_LIBRARY for the name itself: schemas and kernels part.
-    project = PROBE.parents[2]
+    project = TWICE.parents[2]
     sources = [
         path for folder in ("kernels", "tetris", "tests") for path in (project / folder).rglob("*.c[pu]*")
     ]
-    assert PROBE in sources
+    assert TWICE in sources
     assert [path for path in sources if "\nSTABLE_TORCH_LIBRARY(" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_loader_knows_no_operator_and_what_supports_it_no_loader() -> None:
+    package = TWICE.parents[2] / "kernels"
+    above = {"support": ("kernels.loader", "kernels.ops"), "loader": ("kernels.ops",)}
+    for room, names in above.items():
+        texts = [path.read_text(encoding="utf-8") for path in (package / room).glob("*.py")]
+        assert texts
+        assert not [name for name in names for text in texts if name in text]

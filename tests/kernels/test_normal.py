@@ -240,7 +240,7 @@ def test_opcheck(device: str) -> None:
 def test_the_backward_operator_refuses_a_gradient_that_can_be_none() -> None:
     seeded(*parameters(5))  # loads it
     with pytest.raises(RuntimeError, match="two dimensions or more"):
-        torch.ops.cem_tetris.sample_normal_backward(torch.ones(3), 1, None, 0, None, False, False, True)
+        torch.ops.cem_tetris.sample_normal_backward(torch.ones(3), 1, 0, None, None, False, False, True)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
-from measure.damaged_runs import Script, trials
+from damaged_runs import Script, trials
 from sample_runs import make_run
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from measure.jobs import (
+from jobs import (
     HUNG_AFTER,
     LONG,
     SHORT,

@@ -1,0 +1,94 @@
+"""Says whether the operators can be built and run here, and names a remedy for what is in the way.
+
+torch is imported inside the functions: the doctor has to survive one that does not import.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from kernels.loader import cache
+from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
+from kernels.loader.toolchain import BuildError, find_compiler, find_torch
+from kernels.ops.report import OK, Report, ask
+
+_ROOT = Path(__file__).parents[2]
+_CALL = """
+import sys
+try:
+    import torch
+    from kernels.ops.elementwise import vector_add
+    x = torch.arange(4.0, device=sys.argv[1])
+    if vector_add(x, x).tolist() != [0, 2, 4, 6]:
+        sys.exit("vector_add(x, x) is not 2 x")
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+def run(device: str) -> Report:
+    """Build, load and call an operator on a device, and look for every part that this needs."""
+    cuda = device == "cuda"
+    look = partial(ask, excused=(Exception,))
+    called = look("vector_add", partial(_call, device))
+    builds = called.result != OK  # where it was built ahead, no compiler is needed
+    return Report(
+        [
+            look("python", lambda: f"{platform.python_version()} on {platform.platform()}"),
+            look("torch", _torch),
+            look("compiler", _compiler, needed=builds),
+            look("nvcc", _nvcc, needed=cuda and builds),
+            look("GPU", _gpu, needed=cuda),
+            look("cache", _cache, needed=builds),
+            called,
+        ]
+    )
+
+
+def _torch() -> str:
+    try:
+        torch = find_torch()
+    except ImportError as error:
+        raise BuildError(f"torch does not import ({error})", "run pip install 'torch>=2.10'") from error
+    return f"{torch.version} in {torch.root}"
+
+
+def _compiler() -> str:
+    compiler = find_compiler()
+    return f"{' '.join(compiler.command)} ({compiler.version})"
+
+
+def _cache() -> str:
+    folder = cache.cache_dir()
+    with cache.lock(folder / "doctor.so"):
+        return f"{folder}, {sum(1 for _ in cache.manifests('*'))} libraries"
+
+
+def _nvcc() -> str:
+    nvcc = find_nvcc(find_torch().cuda)
+    known = known_architectures(nvcc) or ("no GPU",)
+    return f"{nvcc.path} (CUDA {nvcc.version}, compiles for {known[0]} to {known[-1]})"
+
+
+def _gpu() -> str:
+    import torch
+
+    if torch.version.cuda is None:
+        raise BuildError(f"torch {torch.__version__} is a CPU build", CUDA_TORCH_REMEDY)
+    if not torch.cuda.is_available():
+        raise BuildError("torch sees none", "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu")
+    names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    return f"{', '.join(names)} (CUDA {torch.version.cuda}), compiled for {' '.join(architectures())}"
+
+
+def _call(device: str) -> str:
+    # In a process of its own: a library that crashes is then a finding, and the caller has loaded nothing.
+    command = [sys.executable, "-c", _CALL, device]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")
+    return "built where needed, loaded and called"

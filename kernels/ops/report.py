@@ -1,0 +1,77 @@
+"""What a command of ``python -m kernels`` found: outcomes, printed as a table or as JSON."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernels.loader.toolchain import BuildError, CompilerMissingError
+
+OK, ABSENT, FAILED = "ok", "absent", "FAILED"
+
+
+class Unavailable(Exception):  # noqa: N818  (no error where it is not needed)
+    """Something that a question needs is not here."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer to one question."""
+
+    name: str  # what was looked at
+    result: str  # "FAILED", or a word for what is well
+    note: str  # what is there, or what is wrong and what to do about it
+    seconds: float  # a build included
+    error: float | None = None  # the largest difference, where something was compared
+
+
+@dataclass(frozen=True)
+class Report:
+    """All outcomes, in order."""
+
+    outcomes: Sequence[Outcome]
+
+    @property
+    def works(self) -> bool:
+        """Whether nothing failed."""
+        return all(outcome.result != FAILED for outcome in self.outcomes)
+
+    def __str__(self) -> str:
+        """The report as a table."""
+        width = max(len(outcome.name) for outcome in self.outcomes)
+        lines = []
+        for each in self.outcomes:
+            error = "" if each.error is None else f"error {each.error:.1e}, "
+            lines.append(f"{each.result:<7}  {each.name:<{width}}  {each.seconds:6.1f} s  {error}{each.note}")
+        return "\n".join([*lines, "", "works" if self.works else "does not work"])
+
+
+def ask(
+    name: str,
+    question: Callable[[], str | tuple[float, str]],
+    *,
+    needed: bool = True,
+    excused: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
+) -> Outcome:
+    """Turn a question's answer, a note or the largest difference and a note, or its error into an outcome.
+
+    It fails after any error if it is needed; otherwise it is absent after one that is excused.
+    """
+    began, result, difference = time.perf_counter(), OK, None
+    try:
+        answer = question()
+        difference, note = (None, answer) if isinstance(answer, str) else answer
+    except Exception as error:  # torch, Numba and kernels can break in any way, and the rest is still of use
+        result = ABSENT if isinstance(error, excused) and not needed else FAILED
+        note = str(error) if isinstance(error, (Unavailable, BuildError)) else one_line(error)
+    return Outcome(name, result, note, round(time.perf_counter() - began, 3), difference)
+
+
+def one_line(problem: Exception) -> str:
+    """Return an error's type, the first line of its text, and where it was raised."""
+    text = next((line for line in str(problem).splitlines() if line.strip()), "")
+    place = traceback.extract_tb(problem.__traceback__)[-1]
+    return f"{type(problem).__name__}: {text} ({Path(place.filename).name}, line {place.lineno})"
