@@ -321,6 +321,8 @@ def test_direct_calls_check_what_they_read() -> None:
 FAILING: dict[str, dict[str, Any]] = {
     "another shape": {"std": torch.ones(2)},
     "another type": {"std": torch.ones(3).half()},
+    "integers": {"mean": torch.zeros(3).long(), "std": torch.ones(3).long()},
+    "no flag": {"dim_first": "first"},
     "another device": {"std": torch.ones(3, device="meta")},
     "a negative number": {"num_samples": -1},
     "no memory": {"num_samples": 2**45},

@@ -15,10 +15,10 @@ Bound = float | Tensor
 """One number, or one a dimension."""
 
 _REAL: Any = numbers.Real  # NumPy's scalars among them
-_DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
+DTYPES = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
 _DEVICES = ("cpu", "cuda", "meta")
 _MAX_GENERATION = 2**38
-_MAX_SAMPLES = 2**46
+MAX_SAMPLES = 2**46
 
 
 def as_int(name: str, value: Any) -> int:
@@ -52,12 +52,12 @@ def check_parameters(mean: Tensor, std: Tensor, num_samples: int, dtype: torch.d
         raise ValueError(
             f"expected mean and std of one shape (..., d), got {tuple(mean.shape)} and {tuple(std.shape)}"
         )
-    if mean.dtype not in _DTYPES or mean.dtype is not std.dtype:
+    if mean.dtype not in DTYPES or mean.dtype is not std.dtype:
         raise TypeError(
             f"expected mean and std of one floating type (float64, float32, float16, bfloat16), "
             f"got {mean.dtype} and {std.dtype}"
         )
-    if dtype not in _DTYPES:
+    if dtype not in DTYPES:
         raise TypeError(f"expected a dtype out of float64, float32, float16 and bfloat16, got {dtype}")
     if mean.layout != torch.strided or std.layout != torch.strided:
         raise TypeError(f"expected dense mean and std, got {mean.layout} and {std.layout}")
@@ -65,7 +65,7 @@ def check_parameters(mean: Tensor, std: Tensor, num_samples: int, dtype: torch.d
         raise ValueError(
             f"expected mean and std on one device, CPU or CUDA, got {mean.device} and {std.device}"
         )
-    if not 0 <= num_samples < _MAX_SAMPLES:
+    if not 0 <= num_samples < MAX_SAMPLES:
         raise ValueError(f"expected 0 <= num_samples < 2**46, got {num_samples}")
 
 

@@ -15,6 +15,8 @@ from torch.autograd import forward_ad
 
 from kernels.ops.library import Library, is_traced_or_transformed, is_transformed
 from kernels.ops.normal.arguments import (
+    DTYPES,
+    MAX_SAMPLES,
     Bound,
     as_int,
     check_bounds,
@@ -187,21 +189,32 @@ def _sample_unseeded(
     """
     if torch._C._len_torch_dispatch_stack() > 0:
         return None  # a mode has to see the drawing
+    on_cuda = mean.is_cuda
+    if on_cuda not in _ready:
+        _LIBRARY.ensure(mean)
     samples: Tensor
-    if not mean.is_cuda:
-        shape = mean.shape
-        if (
-            _seeded is None
-            or type(num_samples) is not int
-            or len(shape) != 1
-            or shape != std.shape
-            or mean.dtype is not std.dtype
-            or not (mean.is_cpu and std.is_cpu)
+    if not on_cuda:
+        shape, dtype = mean.shape, mean.dtype
+        if not (
+            type(num_samples) is int
+            and 0 <= num_samples < MAX_SAMPLES
+            and type(dim_first) is bool
+            and len(shape) == 1
+            and shape == std.shape
+            and dtype in DTYPES
+            and dtype is std.dtype
+            and mean.is_cpu
+            and std.is_cpu
+            and mean.layout is std.layout is torch.strided
         ):
-            return None
-        _expect_memory(mean, shape[0], num_samples, None)
-        seed = int(torch.randint(_SEEDS, (), device="cpu", generator=generator))
-        samples = _seeded(mean, std, num_samples, seed, 0, dim_first)
+            return None  # what the operator would refuse, when the number is drawn
+        if shape[0] * num_samples > _LARGE:
+            mean.new_empty((*shape, num_samples))
+        drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
+        if dim_first:
+            samples = _seeded(mean, std, num_samples, drawn)
+        else:
+            samples = _seeded(mean, std, num_samples, drawn, 0, False)
         return samples
     # On CUDA the seed is the generator's, and the generation its offset, which moves on as it does for
     # torch's kernels: to draw a number there would take a kernel more.
@@ -216,12 +229,6 @@ def _sample_unseeded(
         samples = _seeded(mean, std, num_samples, seed, offset // 4, dim_first)
         generator.set_offset(offset + 4)  # torch asks for a multiple of 4
     return samples
-
-
-def _expect_memory(mean: Tensor, dimensions: int, num_samples: int, dtype: torch.dtype | None) -> None:
-    """Raise what torch raises where there is no memory for the samples: before a seed is drawn for them."""
-    if dimensions * num_samples > _LARGE or num_samples < 0:
-        mean.new_empty((*mean.shape, num_samples), dtype=dtype)
 
 
 def sample_normal_reference(
@@ -270,8 +277,8 @@ def _noise(
 ) -> tuple[int, int, Tensor | None, Tensor | None]:
     """Return seed and generation as the operator takes them: numbers, or tensors in their place."""
     if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
-        if not torch.compiler.is_compiling():
-            _expect_memory(mean, mean.numel(), num_samples, dtype)
+        if not torch.compiler.is_compiling() and mean.numel() * num_samples > _LARGE:
+            mean.new_empty((*mean.shape, num_samples), dtype=dtype)
         seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
     number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(as_int("seed", seed)), None)
     if isinstance(generation, Tensor):
@@ -286,7 +293,9 @@ def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
 
 
 _SEEDS = 2**63 - 1  # drawn ones are below
-_LARGE = 1 << 24  # samples for which memory is asked for first: that takes no time beside drawing them
+# Samples for which memory is asked for before a seed is drawn, so that a call that finds none draws nothing:
+# it takes no time beside drawing them.
+_LARGE = 1 << 24
 _UNSEEDED = int.from_bytes(b"unseeded", "big")  # keeps what torch's generator gives apart from given seeds
 
 
@@ -298,6 +307,7 @@ def _register() -> None:
 
 
 _LIBRARY = Library("normal", _register)
+_ready = _LIBRARY.ready
 _seeded: Any = None  # the operators of plain calls, once they are loaded
 _rows: Any = None
 _drawing = threading.Lock()

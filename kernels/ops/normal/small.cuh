@@ -176,24 +176,18 @@ __global__ __launch_bounds__(kThreads) void small_columns_kernel(const __grid_co
     sample_pair(w.word[0], w.word[1], means[i], stds[i], x[0][i], x[1][i]);
     sample_pair(w.word[2], w.word[3], means[i], stds[i], x[2][i], x[3][i]);
   }
-  if (job.bounds.low != nullptr) {
-    float low[kRows];
-    load_rows(job.bounds.low + problem * job.bounds.low_stride + dimension, false, low);
+  const auto clamp = [&](const float* bound, int64_t stride, const auto& beyond) {
+    if (bound == nullptr) return;
+    float limit[kRows];
+    load_rows(bound + problem * stride + dimension, false, limit);
 #pragma unroll
     for (int i = 0; i < kTile * kRows; ++i) {  // NaN stays
       float& value = x[i / kRows][i % kRows];
-      if (value < low[i % kRows]) value = low[i % kRows];
+      if (beyond(value, limit[i % kRows])) value = limit[i % kRows];
     }
-  }
-  if (job.bounds.high != nullptr) {
-    float high[kRows];
-    load_rows(job.bounds.high + problem * job.bounds.high_stride + dimension, false, high);
-#pragma unroll
-    for (int i = 0; i < kTile * kRows; ++i) {
-      float& value = x[i / kRows][i % kRows];
-      if (value > high[i % kRows]) value = high[i % kRows];
-    }
-  }
+  };
+  clamp(job.bounds.low, job.bounds.low_stride, [](float a, float b) { return a < b; });
+  clamp(job.bounds.high, job.bounds.high_stride, [](float a, float b) { return a > b; });
   if constexpr (kRows == kTile) {
     if (job.staged) {  // its result lies in one piece, which it writes by whole lines
       __shared__ Pack<T, kRows> staged[kTile * kThreads];
