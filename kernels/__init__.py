@@ -3,20 +3,57 @@
 The names below are imported when they are first used.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from kernels.loader import BuildError, CompilerMissingError, Extension, compile_check
+    from kernels.ops.cem_update import cem_update, cem_update_reference
+    from kernels.ops.elementwise import (
+        elementwise_mult,
+        elementwise_mult_reference,
+        sigmoid,
+        sigmoid_reference,
+        vector_add,
+        vector_add_reference,
+    )
+    from kernels.ops.lltm import LLTM, lltm, lltm_reference
+    from kernels.ops.normal import sample_normal, sample_normal_reference, sample_normal_rows
 
-__all__ = ["BuildError", "CompilerMissingError", "Extension", "compile_check"]
+__all__ = [
+    "LLTM",
+    "BuildError",
+    "CompilerMissingError",
+    "Extension",
+    "cem_update",
+    "cem_update_reference",
+    "compile_check",
+    "elementwise_mult",
+    "elementwise_mult_reference",
+    "lltm",
+    "lltm_reference",
+    "sample_normal",
+    "sample_normal_reference",
+    "sample_normal_rows",
+    "sigmoid",
+    "sigmoid_reference",
+    "vector_add",
+    "vector_add_reference",
+]
+
+_HOMES = {
+    "loader": ("BuildError", "CompilerMissingError", "Extension", "compile_check"),
+    "ops.cem_update": ("cem_update", "cem_update_reference"),
+    "ops.lltm": ("LLTM", "lltm", "lltm_reference"),
+    "ops.normal": ("sample_normal", "sample_normal_reference", "sample_normal_rows"),
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kernels import loader
-
-    globals()[name] = getattr(loader, name)
+    home = next((home for home, names in _HOMES.items() if name in names), "ops.elementwise")
+    globals()[name] = getattr(importlib.import_module(f"kernels.{home}"), name)
     return globals()[name]

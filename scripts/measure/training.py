@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,11 +28,14 @@ from torch.profiler import ProfilerActivity, profile
 
 from measure.provenance import Measured
 from measure.table import ROOT
-from measure.work import environment
+from measure.work import python
 from tetris.training import StopRequest
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training, prepare_engine
+
+FLAGS: Sequence[str] = ()
+"""Further flags of the runs of ``training``."""
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -79,7 +83,6 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
     for seed in range(1, seeds + 1):
         out = folder / f"seed-{seed}"
         command = [
-            sys.executable,
             "scripts/train_tetris.py",
             "--device",
             device,
@@ -87,9 +90,10 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
             str(seed),
             "--out",
             str(out),
+            *FLAGS,
         ]
         began = time.perf_counter()
-        subprocess.run(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, check=True)
+        python(*command)
         seconds = time.perf_counter() - began
         learned = json.loads((out / "controller.json").read_text())
         told = learned["provenance"]

@@ -10,11 +10,7 @@ from types import ModuleType
 
 from pages.wording import markdown
 
-_OPERATORS = ("cem_update", "normal", "sigmoid", "vector_add", "elementwise_mult", "lltm")
-PACKAGES = (
-    *("cem", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver", "kernels"),
-    *(f"kernels.{name}" for name in _OPERATORS),
-)
+PACKAGES = ("cem", "tetris", "tetris.training", "tetris.report", "tetris.envs", "tetris.solver", "kernels")
 
 
 def api() -> str:

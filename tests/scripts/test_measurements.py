@@ -23,7 +23,7 @@ from tetris import Rollout, Rules, Score, published
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
-BY_HAND = {"tests", "sanitizers", *table.TOOLS}  # they run pytest
+BY_HAND = {"tests", "sanitizers", *table.TOOLS, "first_run"}  # they run pytest or install packages
 
 _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
 _PLAN = noisy_ce.Plan("dt", "6x6", seeds=1, generations=1, limit=100, score_decisions=640)
@@ -61,6 +61,20 @@ TINY: dict[str, dict[str, Any]] = {
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
     "peers": {"SHAPES": ((8, 2),)},
+    "training": {
+        "FLAGS": [
+            "--board",
+            "6x6",
+            "--generations",
+            "1",
+            "--population",
+            "4",
+            "--streams",
+            "1",
+            "--score-decisions",
+            "0",
+        ]
+    },
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""
 
@@ -99,7 +113,9 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices])
+@pytest.mark.parametrize(
+    "name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices and x.name not in BY_HAND]
+)
 def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
     if MEASUREMENTS[name].module == "optimizers":
         pytest.importorskip("cocoex")
@@ -113,7 +129,7 @@ def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path
 @pytest.mark.parametrize("name", [x.name for x in MEASUREMENTS.values() if "cuda" in x.devices])
 def test_a_measurement_runs_on_a_gpu(script: Script, tmp_path: Path, name: str) -> None:
     if name in BY_HAND:
-        pytest.skip("it runs the tests")
+        pytest.skip("by hand")
     check(script, tmp_path, name, "cuda")
 
 
