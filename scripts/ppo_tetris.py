@@ -40,7 +40,7 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
     from torch.distributions import Categorical
 
     from tetris import LinearController, Rules
-    from tetris.rollouts import rollout
+    from tetris.play.rollouts import rollout
 
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # so small a network is fastest so

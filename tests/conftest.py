@@ -73,7 +73,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def gpu_and_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with a GPU and nvcc, as far as the choice of a device looks at it."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("tetris.devices.find_nvcc", lambda cuda: None)
+    monkeypatch.setattr("tetris.play.devices.find_nvcc", lambda cuda: None)
     large = SimpleNamespace(multi_processor_count=132)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda: large)
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from kernels.loader import CompilerMissingError, Extension
-from tetris import native
-from tetris.controller import published
-from tetris.feature_sets import feature_names
-from tetris.rollouts import ENGINES, Rollout
-from tetris.rules import Rules
+from tetris.game.feature_sets import feature_names
+from tetris.game.rules import Rules
+from tetris.play import engines as native
+from tetris.play.controller import published
+from tetris.play.rollouts import ENGINES, Rollout
 
 _TETRIS = Path(__file__).parent / "tetris"
 _PIECES = "IOTZSJL"

@@ -17,9 +17,9 @@ import pytest
 from sample_runs import make_run
 
 from tetris import LinearController, Rules, published
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
-from tetris.replay import Replay
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
+from tetris.record.replay import Replay
 from tetris.report.page import comparison_page, report_page
 from tetris.training.run_record import RunRecord, load_run
 from tetris.view.replay_page import player_page

@@ -18,14 +18,14 @@ if "Extension" not in getattr(kernels, "__all__", ()):
 from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tetris.controller import LinearController, published, resolve
-    from tetris.feature_sets import feature_names
-    from tetris.own_features import feature, feature_header
-    from tetris.played_game import PlayedGame, play_game
-    from tetris.rollouts import Rollout, RolloutResult, rollout
-    from tetris.rules import Rules
-    from tetris.score import Score
-    from tetris.splitting import SplitResult, split_rollout
+    from tetris.game.feature_sets import feature_names
+    from tetris.game.rules import Rules
+    from tetris.play.controller import LinearController, published, resolve
+    from tetris.play.own_features import feature, feature_header
+    from tetris.play.rollouts import Rollout, RolloutResult, rollout
+    from tetris.play.splitting import SplitResult, split_rollout
+    from tetris.record.played_game import PlayedGame, play_game
+    from tetris.record.score import Score
 
 __all__ = [
     "LinearController",
@@ -46,14 +46,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "controller": ("LinearController", "published", "resolve"),
-    "feature_sets": ("feature_names",),
-    "own_features": ("feature", "feature_header"),
-    "played_game": ("PlayedGame", "play_game"),
-    "rollouts": ("Rollout", "RolloutResult", "rollout"),
-    "rules": ("Rules",),
-    "score": ("Score",),
-    "splitting": ("SplitResult", "split_rollout"),
+    "play.controller": ("LinearController", "published", "resolve"),
+    "game.feature_sets": ("feature_names",),
+    "play.own_features": ("feature", "feature_header"),
+    "record.played_game": ("PlayedGame", "play_game"),
+    "play.rollouts": ("Rollout", "RolloutResult", "rollout"),
+    "game.rules": ("Rules",),
+    "record.score": ("Score",),
+    "play.splitting": ("SplitResult", "split_rollout"),
 }
 
 

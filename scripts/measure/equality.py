@@ -21,7 +21,7 @@ from torch import Tensor
 from measure.provenance import Measured
 from measure.work import build_engines, good_weights
 from tetris import Rollout, Rules, feature_names
-from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
+from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 COUNTS = {(1, False): 480, (2, False): 40, (1, True): 40}
 """Configurations by pieces known and lookahead; the last two are played with `SLOW` features."""

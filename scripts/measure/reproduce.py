@@ -14,17 +14,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from kernels.loader.toolchain import find_compiler
+from kernels.support.progress import progress
 from measure.noisy_ce import BY_GENERATION, Plan, Search, medians, run_experiment
 from measure.provenance import Measured
 from measure.work import least_lines
 from tetris import Rules
 from tetris.commands.command_line import fail, one_line_errors
-from tetris.controller import PUBLISHED
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.scores import Limit, Measurement, progress_bar
 from tetris.evaluation.scores import measure as measure_score
-from tetris.progress import progress
+from tetris.play.controller import PUBLISHED
 
 PLANS: Mapping[str, Plan] = {
     f"noisy_ce_{plan.features}_{plan.board}": plan

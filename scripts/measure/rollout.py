@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from kernels.support.progress import progress
 from measure.provenance import Measured
 from tetris import LinearController, Rollout, Rules, resolve
 from tetris.commands.command_line import fail, one_line_errors
-from tetris.progress import progress
 
 SEED = 12345
 

@@ -82,16 +82,7 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
     runs, series = [], {}
     for seed in range(1, seeds + 1):
         out = folder / f"seed-{seed}"
-        command = [
-            "scripts/train_tetris.py",
-            "--device",
-            device,
-            "--seed",
-            str(seed),
-            "--out",
-            str(out),
-            *FLAGS,
-        ]
+        command = ["scripts/train_tetris.py", "--device", device, "--seed", seed, "--out", out, *FLAGS]
         began = time.perf_counter()
         python(*command)
         seconds = time.perf_counter() - began

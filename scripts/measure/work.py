@@ -11,7 +11,8 @@ from typing import Any
 from kernels import BuildError
 from kernels.loader.ahead import build_together
 from measure.table import ROOT
-from tetris import feature_names, native, resolve
+from tetris import feature_names, resolve
+from tetris.play import engines as native
 
 GOOD = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},

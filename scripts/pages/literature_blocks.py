@@ -11,7 +11,7 @@ from measure.work import least_lines
 from pages.result_files import Cell, Result, columns, load, load_all, with_provenance
 from pages.wording import markdown, score
 from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
-from tetris.numbers import lines
+from tetris.record.numbers import lines
 
 FEATURES = ("bertsekas", "bcts")
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}

@@ -9,7 +9,7 @@ from typing import Any
 from pages.result_files import load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
 from tetris.evaluation.scores import find_estimate, find_measurement
-from tetris.numbers import lines
+from tetris.record.numbers import lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tetris.numbers import lines
+from tetris.record.numbers import lines
 
 _UNITS = ((1e9, "G"), (1e6, "M"))
 

@@ -18,7 +18,7 @@ from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal, sample_normal_rows
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv
-from tetris.replay import Replay
+from tetris.record.replay import Replay
 
 VALUES: dict[str, Any] = {
     "nan": float("nan"),

@@ -9,7 +9,7 @@ import torch
 from fuzzing import fuzz, st
 
 from tetris import Rollout, Rules, feature_names
-from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
+from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
 EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)

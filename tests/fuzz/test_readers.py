@@ -23,10 +23,10 @@ from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
 from tetris.commands.show import _is_replay
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
-from tetris.replay import DamagedReplayError, Replay
-from tetris.replay import _digest as replay_digest
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
+from tetris.record.replay import DamagedReplayError, Replay
+from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
 from tetris.solver import Solution
 from tetris.training.recipe import read_settings
@@ -201,8 +201,8 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int
 @pytest.mark.parametrize(
     ("read", "most", "error"),
     [
-        (LinearController.load, "tetris.controller.MOST_BYTES", ValueError),
-        (Replay.load, "tetris.replay.MOST_BYTES", ValueError),
+        (LinearController.load, "tetris.play.controller.MOST_BYTES", ValueError),
+        (Replay.load, "tetris.record.replay.MOST_BYTES", ValueError),
         (read_settings, "tetris.training.recipe.MOST_BYTES", ValueError),
         (read_metrics, "tetris.training.run_record.MOST_BYTES", ValueError),
         (read_pieces, "tetris.commands.evaluate._MOST_BYTES", ValueError),

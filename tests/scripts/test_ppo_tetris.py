@@ -12,7 +12,7 @@ import torch
 from kernels import CompilerMissingError
 from tetris import LinearController, Rules
 from tetris.envs import native
-from tetris.rollouts import rollout
+from tetris.play.rollouts import rollout
 
 Script = Callable[..., Any]
 

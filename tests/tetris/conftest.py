@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tetris import features, native, own_features
 from tetris.envs import native as envs_native
+from tetris.game import features
+from tetris.play import engines as native
+from tetris.play import own_features
 
 _TWINS = """
 from tetris import feature

@@ -12,13 +12,13 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tetris.controller import LinearController, published
-from tetris.feature_sets import feature_names
-from tetris.features import FEATURES, column_heights, feature_values
-from tetris.game import landing_row, place, steps
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES
-from tetris.rules import Rules
+from tetris.game.decisions import landing_row, place, steps
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import FEATURES, column_heights, feature_values
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController, published
 
 FOLDER = Path(__file__).parent / "fixtures"
 NARROW = LinearController(

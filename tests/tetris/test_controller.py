@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from tetris.controller import LEARNED, PUBLISHED, LinearController, known_names, published, resolve
-from tetris.played_game import play_game
-from tetris.rules import Rules
+from tetris.game.rules import Rules
+from tetris.play.controller import LEARNED, PUBLISHED, LinearController, known_names, published, resolve
+from tetris.record.played_game import play_game
 
 
 def _controller() -> LinearController:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernels.loader.compile import CXX_FLAGS, find_compiler
-from tetris.native import ENGINE_FLAGS
+from tetris.play.engines import ENGINE_FLAGS
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("arm_games.cpp")

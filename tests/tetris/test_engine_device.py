@@ -10,8 +10,8 @@ import kernels.ops
 import tetris
 from kernels.loader import CompilerMissingError, compile_check
 from kernels.loader.cuda import find_nvcc, known_architectures
-from tetris.feature_sets import feature_names
-from tetris.native import feature_list
+from tetris.game.feature_sets import feature_names
+from tetris.play.engines import feature_list
 
 ENGINE = Path(tetris.__file__).parent / "engine"
 FOLDERS = (ENGINE, Path(kernels.ops.__file__).parent)

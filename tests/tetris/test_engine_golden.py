@@ -8,9 +8,9 @@ import pytest
 import torch
 from engine_games import decide, every_feature
 
-from tetris.controller import published
-from tetris.feature_sets import feature_names
-from tetris.rules import Rules
+from tetris.game.feature_sets import feature_names
+from tetris.game.rules import Rules
+from tetris.play.controller import published
 
 FEATURES = every_feature(10)
 

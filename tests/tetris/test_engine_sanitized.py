@@ -12,8 +12,8 @@ import tetris
 from kernels.loader import CompilerMissingError
 from kernels.loader.compile import CXX_FLAGS
 from kernels.loader.toolchain import find_compiler
-from tetris.feature_sets import feature_names, surface_features
-from tetris.native import feature_list
+from tetris.game.feature_sets import feature_names, surface_features
+from tetris.play.engines import feature_list
 
 SOURCE = Path(__file__).parent / "engine_sanitized.cpp"
 FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.ops.__file__).parent)

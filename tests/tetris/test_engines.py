@@ -26,11 +26,11 @@ from engine_games import (
 )
 
 from tetris import Rollout, feature, feature_header
-from tetris.feature_sets import feature_names
-from tetris.features import AfterState, feature_values
-from tetris.game import after_states, weighted_sums
-from tetris.rules import Rules
-from tetris.whole_weights import played_weights
+from tetris.game.decisions import after_states, weighted_sums
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import AfterState, feature_values
+from tetris.game.rules import Rules
+from tetris.play.quantized_weights import played_weights
 
 BOARDS = [Rules(10, 20), Rules(4, 24, clear_on_overflow=True), Rules(10, 12), Rules(7, 5)]
 SLOW = pytest.mark.slow
@@ -195,6 +195,6 @@ def test_a_feature_of_ones_own_is_played_alike(
 
 def test_an_engine_without_a_rule_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     games: Any = Rollout(torch.zeros(1, 9), Rules(4, 4), 1)
-    monkeypatch.setattr("tetris.rollouts.RULES", ("", "", "", "published"))
+    monkeypatch.setattr("tetris.play.rollouts.RULES", ("", "", "", "published"))
     with pytest.raises(RuntimeError, match="expected a rule from 0 to 2"):
         games.play_on(1)

@@ -18,11 +18,11 @@ from tetris import Rules
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
 from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.tetris_env import EMPTY_HOLD, REWARDS
-from tetris.features import column_heights
-from tetris.game import Rows, landing_row, place
-from tetris.garbage import hole_column, risen
-from tetris.piece_stream import PieceStream
-from tetris.rules import guideline_points
+from tetris.game.decisions import Rows, landing_row, place
+from tetris.game.features import column_heights
+from tetris.game.garbage import hole_column, risen
+from tetris.game.piece_stream import PieceStream
+from tetris.game.rules import guideline_points
 from tetris.view.glyphs import text_pixels
 from tetris.view.images import PALETTE, TEXT
 

@@ -18,10 +18,10 @@ from gymnasium.utils.env_checker import check_env
 from tetris import Rules, published
 from tetris.envs import IDS, PlacementFeatures, TetrisEnv
 from tetris.envs.placements import action_count, action_mask, placement
-from tetris.feature_sets import feature_names
-from tetris.features import feature_values
-from tetris.game import Rows, after_states, play
-from tetris.piece_stream import PieceStream
+from tetris.game.decisions import Rows, after_states, play
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import feature_values
+from tetris.game.piece_stream import PieceStream
 from tetris.view.images import PALETTE
 
 NO_WINDOW = importlib.util.find_spec("pygame") is None  # the checker draws in every mode, "human" among them

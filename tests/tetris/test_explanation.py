@@ -1,13 +1,13 @@
-"""tetris/explanation.py: decisions and their explanations."""
+"""tetris/record/explanation.py: decisions and their explanations."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from tetris import LinearController, Rules, published
-from tetris.explanation import decisions, explain
-from tetris.game import after_states, choose, pair_value, steps
-from tetris.piece_stream import PieceStream
+from tetris.game.decisions import after_states, choose, pair_value, steps
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions, explain
 from tetris.view.screen import explanation_lines
 
 RULES = Rules(6, 8)

@@ -12,8 +12,8 @@ import tetris
 from kernels.loader import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
 from tetris import Rollout, Rules
-from tetris.features import FEATURES, AfterState
-from tetris.native import feature_list
+from tetris.game.features import FEATURES, AfterState
+from tetris.play.engines import feature_list
 
 FOLDERS = (Path(tetris.__file__).parent / "engine", Path(kernels.ops.__file__).parent)
 SOURCE = """

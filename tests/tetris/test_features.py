@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from tetris.feature_sets import feature_names
-from tetris.features import FEATURES, AfterState, column_heights, feature_values
-from tetris.game import landing_row, place
-from tetris.pieces import PIECES
-from tetris.rules import Rules
+from tetris.game.decisions import landing_row, place
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import FEATURES, AfterState, column_heights, feature_values
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
 
 Stack = Callable[..., tuple[int, ...]]
 

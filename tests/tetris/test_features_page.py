@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tetris.feature_sets import feature_sets, surface_features
-from tetris.features import FEATURES, _bottoms, column_heights, feature_values
-from tetris.game import landing_row, place
-from tetris.pieces import PIECES, Shape
-from tetris.rules import PIECE_LETTERS, Rules
+from tetris.game.decisions import landing_row, place
+from tetris.game.feature_sets import feature_sets, surface_features
+from tetris.game.features import FEATURES, _bottoms, column_heights, feature_values
+from tetris.game.pieces import PIECES, Shape
+from tetris.game.rules import PIECE_LETTERS, Rules
 
 TEXT = (Path(__file__).parents[2] / "docs" / "features.md").read_text(encoding="utf-8")
 RULES = Rules(10, 20)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tetris.controller import LinearController
-from tetris.features import column_heights, feature_values
-from tetris.game import landing_row, place, steps
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES
-from tetris.rules import Rules
+from tetris.game.decisions import landing_row, place, steps
+from tetris.game.features import column_heights, feature_values
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController
 
 FOLDER = Path(__file__).parent / "fixtures"
 GAMES: list[dict[str, Any]] = json.loads((FOLDER / "games.json").read_text())

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tetris.feature_sets import feature_names
-from tetris.features import column_heights
-from tetris.game import Weights, after_states, choose, landing_row, place, play, steps
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES
-from tetris.rules import Rules
+from tetris.game.decisions import Weights, after_states, choose, landing_row, place, play, steps
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import column_heights
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
 
 Stack = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2

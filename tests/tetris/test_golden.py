@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tetris.controller import published
-from tetris.feature_sets import feature_names
-from tetris.features import column_heights, feature_values
-from tetris.game import landing_row, place, steps
-from tetris.pieces import PIECES
-from tetris.rules import Rules
+from tetris.game.decisions import landing_row, place, steps
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import column_heights, feature_values
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
+from tetris.play.controller import published
 
 ALL_TEN = (*feature_names("bcts"), "diversity", "wells_fast")
 

@@ -11,7 +11,7 @@ import pytest
 from tetris.envs import KeyPressTetrisEnv, PlacementFeatures, TetrisEnv
 from tetris.envs.key_press_env import DOWN, DROP, HOLD, LEFT, NOTHING, RIGHT, ROTATE
 from tetris.envs.placements import placement
-from tetris.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream
 
 
 def begun(**options: Any) -> KeyPressTetrisEnv:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tetris import launch_pacing
-from tetris.launch_pacing import LAUNCH_SECONDS, LaunchPacer
+from tetris.play import launch_pacing
+from tetris.play.launch_pacing import LAUNCH_SECONDS, LaunchPacer
 
 
 class Device:

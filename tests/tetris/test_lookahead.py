@@ -12,10 +12,10 @@ import torch
 from engine_games import few_features, weights_for
 
 from tetris import play_game, published, rollout
-from tetris.features import AfterState, feature_values
-from tetris.game import Rows, Weights, after_states, choose, play, prospect
-from tetris.rollouts import Rollout
-from tetris.rules import Rules
+from tetris.game.decisions import Rows, Weights, after_states, choose, play, prospect
+from tetris.game.features import AfterState, feature_values
+from tetris.game.rules import Rules
+from tetris.play.rollouts import Rollout
 
 BAR, SQUARE = 0, 1
 NAMES = ("landing_height", "holes", "eroded_cells", "row_transitions", "max_height")

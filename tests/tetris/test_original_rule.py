@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from tetris import LinearController, Rollout, Rules, published, rollout
-from tetris.explanation import decisions
-from tetris.game import appears, choose, place, play, steps, with_next
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES
-from tetris.replay import Replay
+from tetris.game.decisions import appears, choose, place, play, steps, with_next
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES
+from tetris.record.explanation import decisions
+from tetris.record.replay import Replay
 from tetris.solver import solve
 
 Stack = Callable[..., tuple[int, ...]]

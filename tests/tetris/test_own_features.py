@@ -14,11 +14,11 @@ import torch
 from kernels.loader import CompilerMissingError
 from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
 from tetris.commands.command_line import command_of
-from tetris.controller import LinearController
-from tetris.features import AfterState
-from tetris.own_features import _LARGEST_WHOLE, MOST_OWN, run_header
+from tetris.game.features import AfterState
+from tetris.play.controller import LinearController
+from tetris.play.own_features import _LARGEST_WHOLE, MOST_OWN, run_header
+from tetris.play.quantized_weights import BITS
 from tetris.training import train
-from tetris.whole_weights import BITS
 
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")
 

@@ -12,7 +12,7 @@ import torch
 
 from kernels import CompilerMissingError
 from tetris import play_game, published, training
-from tetris.controller import LinearController
+from tetris.play.controller import LinearController
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_ELSEWHERE = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tetris.piece_stream import PieceStream, bag, words
-from tetris.rules import Rules
+from tetris.game.piece_stream import PieceStream, bag, words
+from tetris.game.rules import Rules
 
 # The third known answer of Random123 as seed, stream and block: its words are d16cfe09 94fdcceb 5001e420
 # 24126ea1.

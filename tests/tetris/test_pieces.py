@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tetris.pieces import PIECES, Shape
+from tetris.game.pieces import PIECES, Shape
 
 
 def _drawing(shape: Shape) -> str:

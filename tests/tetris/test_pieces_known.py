@@ -12,9 +12,7 @@ import torch
 from engine_games import few_features, weights_for
 
 from tetris import play_game, published, rollout
-from tetris.explanation import decisions
-from tetris.features import AfterState, feature_values
-from tetris.game import (
+from tetris.game.decisions import (
     Rows,
     Weights,
     after_states,
@@ -26,10 +24,12 @@ from tetris.game import (
     play,
     steps,
 )
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES
-from tetris.rollouts import Rollout
-from tetris.rules import Rules
+from tetris.game.features import AfterState, feature_values
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
+from tetris.play.rollouts import Rollout
+from tetris.record.explanation import decisions
 
 Stack = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2

@@ -1,4 +1,4 @@
-"""tetris/played_game.py: a game from Python, with its boards."""
+"""tetris/record/played_game.py: a game from Python, with its boards."""
 
 from __future__ import annotations
 

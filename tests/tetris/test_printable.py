@@ -17,13 +17,14 @@ from typing import Any
 import pytest
 from sample_runs import make_run, measurements
 
-from tetris import Rules, printable, published
+from kernels.support import printable
+from kernels.support.progress import progress
+from tetris import Rules, published
 from tetris.commands.command_line import one_line_errors
 from tetris.evaluation.text_table import score_table
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
-from tetris.progress import progress
-from tetris.replay import Replay
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
+from tetris.record.replay import Replay
 from tetris.report.figures import new_figure
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
@@ -83,7 +84,7 @@ def test_errors_are_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_labels_of_progress_are_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tetris.progress.LOG_SECONDS", 0.0)
+    monkeypatch.setattr("kernels.support.progress.LOG_SECONDS", 0.0)
     with progress(desc=HOSTILE, total=2) as bar:
         bar.update()
     error = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""tetris/replay.py: what a replay holds, and what is noticed of damage."""
+"""tetris/record/replay.py: what a replay holds, and what is noticed of damage."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tetris import LinearController, Rules, published, rollout
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
-from tetris.pieces import placement_numbers, placements_on
-from tetris.replay import DamagedReplayError, Replay
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import placement_numbers, placements_on
+from tetris.record.explanation import decisions
+from tetris.record.replay import DamagedReplayError, Replay
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SMALL = Rules(6, 6, clear_on_overflow=True, pieces="bag")

@@ -10,8 +10,9 @@ from engine_games import emulated
 
 from kernels.loader import CompilerMissingError, compile_check
 from kernels.loader.cuda import find_nvcc, known_architectures
-from tetris import Rollout, Rules, native
-from tetris.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
+from tetris import Rollout, Rules
+from tetris.play import engines as native
+from tetris.play.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
 
 
 @pytest.fixture(scope="module")

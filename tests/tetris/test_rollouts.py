@@ -7,8 +7,8 @@ import torch
 from engine_games import weights_for
 
 from kernels.loader.toolchain import CompilerMissingError
-from tetris.rollouts import Rollout, rollout
-from tetris.rules import Rules
+from tetris.game.rules import Rules
+from tetris.play.rollouts import Rollout, rollout
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
@@ -92,7 +92,7 @@ def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> Non
 
 
 def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tetris import native
+    from tetris.play import engines as native
 
     def missing(*_: object, **__: object) -> None:
         raise CompilerMissingError("no C++ compiler found")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tetris.rules import RULES, Rules
+from tetris.game.rules import RULES, Rules
 
 
 def test_defaults_are_the_published_game() -> None:

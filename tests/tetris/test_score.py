@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from tetris.score import Score, chi2_quantile, dispersion
+from tetris.record.score import Score, chi2_quantile, dispersion
 
 
 # Tabulated quantiles (NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.4), to its three digits.

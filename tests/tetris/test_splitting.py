@@ -9,8 +9,9 @@ import pytest
 import torch
 from engine_games import few_features, weights_for
 
-from tetris import Rollout, Rules, published, rollout, split_rollout, splitting
-from tetris.splitting import MOST_STREAMS, StreamWeights, least_rate, levels, resampled, systematic
+from tetris import Rollout, Rules, published, rollout, split_rollout
+from tetris.play import splitting
+from tetris.play.splitting import MOST_STREAMS, StreamWeights, least_rate, levels, resampled, systematic
 
 DT20 = published("dt20").weights
 

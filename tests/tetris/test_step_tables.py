@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from tetris.feature_sets import feature_names
-from tetris.native import extension
-from tetris.step_tables import engine_features, engine_weights
+from tetris.game.feature_sets import feature_names
+from tetris.play.engines import extension
+from tetris.play.step_tables import engine_features, engine_weights
 
 
 def test_features_without_steps_stay_what_they_are() -> None:

@@ -17,8 +17,8 @@ from kernels import CompilerMissingError
 from tetris import Rollout, Rules, published
 from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv, native
 from tetris.envs.tetris_env import REWARDS
-from tetris.game import choose
-from tetris.piece_stream import PieceStream
+from tetris.game.decisions import choose
+from tetris.game.piece_stream import PieceStream
 
 RULES = (
     Rules(10, 20),

@@ -14,7 +14,7 @@ from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import TetrisVectorEnv, native, vector_env
 from tetris.envs.tetris_env import REWARDS
-from tetris.native import with_cuda
+from tetris.play.engines import with_cuda
 
 THREADS = 128
 """Of a block: STEP_THREADS in step.cuh."""

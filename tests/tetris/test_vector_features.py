@@ -17,8 +17,8 @@ from kernels.loader import CompilerMissingError, compile_check
 from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv, native
-from tetris.feature_sets import feature_names
-from tetris.native import with_cuda
+from tetris.game.feature_sets import feature_names
+from tetris.play.engines import with_cuda
 
 GAMES = 5
 FEATURES = every_feature(4)

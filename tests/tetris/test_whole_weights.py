@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from tetris import Rollout
-from tetris.controller import published
-from tetris.feature_sets import feature_names
-from tetris.features import DENOMINATORS, FEATURES, feature_values
-from tetris.game import Rows, after_states, choose, weighted_sums
-from tetris.rules import Rules
-from tetris.whole_weights import BITS, played_weights, whole_weights
+from tetris.game.decisions import Rows, after_states, choose, weighted_sums
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import DENOMINATORS, FEATURES, feature_values
+from tetris.game.rules import Rules
+from tetris.play.controller import published
+from tetris.play.quantized_weights import BITS, played_weights, whole_weights
 
 NAMES = feature_names("dt_columns")
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tetris.commands.command_line import one_of, seed
-from tetris.controller import PUBLISHED, LinearController, known_names, resolve
-from tetris.devices import DEVICES
 from tetris.evaluation import DEFAULT_SEED
-from tetris.own_features import run_header
-from tetris.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
+from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
+from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
+from tetris.play.devices import DEVICES
+from tetris.play.own_features import run_header
 
 DEFAULT_BOARD = "10x20"
 

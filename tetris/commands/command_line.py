@@ -19,8 +19,8 @@ from kernels import BuildError
 from kernels.support.files import discard_stdout, open_closed_streams
 from kernels.support.interrupts import one_line_interrupts
 from kernels.support.names import did_you_mean, unknown_name
-from tetris.devices import is_full_memory
-from tetris.printable import printable
+from kernels.support.printable import printable
+from tetris.play.devices import is_full_memory
 
 BAD_INPUT = 2
 _MOST_DIGITS = 40

@@ -27,8 +27,8 @@ from tetris.commands.arguments import (
     read_controllers,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
-from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
+from tetris.play.devices import NATIVE, choose_device
 
 DEFAULT_SECONDS = 10.0
 
@@ -80,7 +80,7 @@ def score(arguments: argparse.Namespace) -> int:
         estimate,
     )
     from tetris.evaluation.text_table import score_table
-    from tetris.splitting import MOST_STREAMS
+    from tetris.play.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
     with one_line_errors():

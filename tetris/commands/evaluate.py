@@ -25,8 +25,8 @@ from tetris.commands.arguments import (
     read_controllers,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
-from tetris.devices import choose_device
 from tetris.evaluation import DEFAULT_SEED
+from tetris.play.devices import choose_device
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
@@ -128,8 +128,8 @@ def score(arguments: argparse.Namespace) -> int:
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.evaluation.text_table import score_table
-    from tetris.game import Step
-    from tetris.piece_stream import PieceStream
+    from tetris.game.decisions import Step
+    from tetris.game.piece_stream import PieceStream
 
     stepwise = bool(arguments.piece_sequence or arguments.replay)
     if stepwise and arguments.device not in ("auto", "python"):

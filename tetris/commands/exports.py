@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 from kernels.support.files import check_writable, write_text
+from kernels.support.printable import printable
+from kernels.support.progress import progress
 from tetris.commands.command_line import one_line_errors, path_ending
 from tetris.commands.show import Show
-from tetris.features import AfterState
-from tetris.printable import printable
-from tetris.progress import progress
-from tetris.replay import MOST_PLACEMENTS, Replay
+from tetris.game.features import AfterState
+from tetris.record.replay import MOST_PLACEMENTS, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
 from tetris.view.replay_page import player_page

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kernels.support.files import check_writable
+from kernels.support.printable import printable
 from tetris.commands.arguments import add_feature_header
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
-from tetris.printable import printable
 from tetris.report import ACROSS, PICTURE_SUFFIXES
 
 COMPARISON = Path("comparison.html")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from kernels.support.files import read_bytes
 from tetris.commands.arguments import controller_label, game_rules
-from tetris.controller import LinearController, resolve
 from tetris.evaluation import DEFAULT_SEED
-from tetris.explanation import decisions
-from tetris.features import AfterState
-from tetris.game import Pieces
-from tetris.piece_stream import PieceStream
-from tetris.replay import FORMAT, MOST_BYTES, Replay
-from tetris.rules import Rules
+from tetris.game.decisions import Pieces
+from tetris.game.features import AfterState
+from tetris.game.piece_stream import PieceStream
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController, resolve
+from tetris.record.explanation import decisions
+from tetris.record.replay import FORMAT, MOST_BYTES, Replay
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
 """The default controllers: the best one of the package, and the best one for boards of any width."""

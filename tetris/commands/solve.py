@@ -25,9 +25,9 @@ from tetris.commands.arguments import (
     game_rules,
 )
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, up_to
-from tetris.devices import NATIVE, choose_device
 from tetris.evaluation import DEFAULT_SEED
-from tetris.rules import PLACEMENT_RULES
+from tetris.game.rules import PLACEMENT_RULES
+from tetris.play.devices import NATIVE, choose_device
 
 if TYPE_CHECKING:
     from tetris.solver import Sweep

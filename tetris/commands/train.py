@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_pieces_known, add_rule
 from tetris.commands.command_line import Parser, positive_int, positive_seconds, seed, share
-from tetris.devices import DEVICES
-from tetris.feature_sets import feature_sets
+from tetris.game.feature_sets import feature_sets
+from tetris.play.devices import DEVICES
 from tetris.training.presets import DEFAULT_PRESET, PRESETS
 
 _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")

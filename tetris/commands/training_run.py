@@ -17,16 +17,17 @@ from typing import Any
 from kernels.loader.ahead import build_missing
 from kernels.support import ranks
 from kernels.support.files import set_aside
+from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
-from tetris import LinearController, feature_names, native
+from tetris import LinearController, feature_names
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
-from tetris.devices import NATIVE, choose_device
 from tetris.evaluation.comparison import boards, compare, references_to_play, verdict
 from tetris.evaluation.text_table import Score, is_estimate, score_table
-from tetris.feature_sets import feature_label
-from tetris.numbers import lines
-from tetris.own_features import header_of
-from tetris.printable import printable
+from tetris.game.feature_sets import feature_label
+from tetris.play import engines as native
+from tetris.play.devices import NATIVE, choose_device
+from tetris.play.own_features import header_of
+from tetris.record.numbers import lines
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted, StopRequest, TrainingResult

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from kernels.support.printable import printable
 from tetris.commands.arguments import (
     add_board,
     add_feature_header,
@@ -24,11 +25,10 @@ from tetris.commands.arguments import (
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
 from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
-from tetris.controller import known_names
-from tetris.explanation import explain
-from tetris.features import AfterState
-from tetris.printable import printable
-from tetris.replay import MOST_PLACEMENTS, DamagedReplayError, Replay
+from tetris.game.features import AfterState
+from tetris.play.controller import known_names
+from tetris.record.explanation import explain
+from tetris.record.replay import MOST_PLACEMENTS, DamagedReplayError, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
 from tetris.view.terminal import Terminal, is_interactive

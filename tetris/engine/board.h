@@ -12,7 +12,7 @@ struct GameRules {
     bool clear_on_overflow;
     bool original = false;  // after a landing the next piece has to appear
 
-    // `rule`: its place in RULES of tetris/rules.py.
+    // `rule`: its place in RULES of tetris/game/rules.py.
     static GameRules of(int width, int height, int64_t rule) { return {width, height, rule == 1, rule == 2}; }
 };
 
@@ -138,7 +138,7 @@ struct Landing {
     }
 };
 
-// Whether a piece appears inside the board (see `appears` of tetris/game.py): none of the cells that it takes is full.
+// Whether a piece appears inside the board (see `appears` of tetris/game/decisions.py): none of the cells that it takes is full.
 template <class L>
 TETRIS_FUNCTION bool appears(const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
     const Shape& shape = shape_of(piece, 0);

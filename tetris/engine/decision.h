@@ -1,4 +1,4 @@
-// The decision: every placement of a piece scored, the first best one taken (see tetris/game.py, which it equals).
+// The decision: every placement of a piece scored, the first best one taken (see tetris/game/decisions.py, which it equals).
 #pragma once
 
 #include "column_scores.h"
@@ -49,7 +49,7 @@ struct Nothing {
 };
 
 // A list of features with their weights. `Features...` are distinct. Weights are whole numbers of at most 15 bits and a sign
-// (tetris/whole_weights.py), and so are the numerators of features: a sum is the same in any order.
+// (tetris/play/quantized_weights.py), and so are the numerators of features: a sum is the same in any order.
 template <class... Features>
 struct FeatureList {
     static constexpr int COUNT = sizeof...(Features);

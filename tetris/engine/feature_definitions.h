@@ -1,9 +1,9 @@
-// The features of an after-state (definitions in tetris/features.py, whose values these equal).
+// The features of an after-state (definitions in tetris/game/features.py, whose values these equal).
 //
 // A feature is a struct with
-//   denominator     its value is an integer divided by this; 1 but for LandingHeight (DENOMINATORS of tetris/features.py)
+//   denominator     its value is an integer divided by this; 1 but for LandingHeight (DENOMINATORS of tetris/game/features.py)
 //   of(board)       the integer, from a whole board
-//   of_placement    true where it tells of the placement, not of the board: PLACEMENT_FEATURES of tetris/features.py
+//   of_placement    true where it tells of the placement, not of the board: PLACEMENT_FEATURES of tetris/game/features.py
 // and, for speed,
 //   prepare(board)  what is worth knowing of the board before the drop, computed once a decision
 //   after(prepared, drop)  the integers of the after-states of a drop that completes no row, one a lane; from 0 to 32767
@@ -15,7 +15,7 @@
 //
 // Features that want to know the same of the board name the struct that prepares it as their `Source`; one that wants to
 // know what another struct prepares as well names that as its `SecondSource`: after(prepared, second, drop). Names:
-// tetris/features.py's in PascalCase. Those of rows are in row_features.h, those of the heights of columns in
+// tetris/game/features.py's in PascalCase. Those of rows are in row_features.h, those of the heights of columns in
 // surface_features.h.
 #pragma once
 

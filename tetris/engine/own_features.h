@@ -25,7 +25,7 @@ TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
 // A board in plain numbers, full rows removed.
 struct PlainBoard {
     int width, height;         // of the board, in cells
-    int twice_landing_height;  // as `landing_height` in tetris/features.py, times two
+    int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
     int eroded_cells;          // as there
 
     template <class L>

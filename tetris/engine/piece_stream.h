@@ -1,4 +1,4 @@
-// The pieces of a stream on all processors: a pure function of (seed, stream, t), as in tetris/piece_stream.py.
+// The pieces of a stream on all processors: a pure function of (seed, stream, t), as in tetris/game/piece_stream.py.
 #pragma once
 
 #include "philox.h"
@@ -15,7 +15,7 @@ struct PieceSource {
     // One of them.
     TETRIS_FUNCTION int at(int index) const { return static_cast<int>(pieces >> (4 * index)) & 15; }
 
-    // From what `packed_source` of tetris/piece_stream.py returns.
+    // From what `packed_source` of tetris/game/piece_stream.py returns.
     static PieceSource of(int64_t pieces, int64_t count, bool bag) {
         return {static_cast<uint32_t>(pieces), static_cast<int>(count), bag};
     }

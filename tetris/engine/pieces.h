@@ -1,4 +1,4 @@
-// The seven pieces and their orientations (order I O T Z S J L; tetris/pieces.py is the source, a test compares them).
+// The seven pieces and their orientations (order I O T Z S J L; tetris/game/pieces.py is the source, a test compares them).
 // A piece is described by its columns: column k holds the cells of rows bottom(k) .. top(k) - 1 of its bounding box.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
 //
 // Compiled once a feature set and sight: TETRIS_FEATURES is the list of feature structs in their order, TETRIS_SIGHT what a
-// decision looks at (decision.h), TETRIS_LIBRARY the namespace under torch.ops. See tetris/native.py, which calls it.
+// decision looks at (decision.h), TETRIS_LIBRARY the namespace under torch.ops. See tetris/play/engines.py, which calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>

@@ -24,7 +24,7 @@ using torch::stable::Tensor;
 struct RolloutArguments {
     GameRules rules;
     PieceStream pieces;             // of stream 0
-    const int32_t* weights;         // of each candidate, whole (tetris/whole_weights.py), and tables of them
+    const int32_t* weights;         // of each candidate, whole (tetris/play/quantized_weights.py), and tables of them
     uint32_t* boards;               // (games, width) columns, bit y is row y; carried on
     int64_t *lines, *games, *made;  // (games,): lines removed, games ended, decisions; added to
     int64_t total, streams;         // games, and those of a candidate

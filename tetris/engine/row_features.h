@@ -1,4 +1,4 @@
-// The features of rows: those that hold holes, and what rows lack (definitions in tetris/features.py; see
+// The features of rows: those that hold holes, and what rows lack (definitions in tetris/game/features.py; see
 // feature_definitions.h).
 #pragma once
 

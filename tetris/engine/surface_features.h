@@ -1,5 +1,5 @@
 // The features of the surface: of the heights of the columns, and of the steps from each to the next (definitions in
-// tetris/features.py; see feature_definitions.h).
+// tetris/game/features.py; see feature_definitions.h).
 #pragma once
 
 #include "feature_definitions.h"

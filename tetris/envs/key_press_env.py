@@ -11,8 +11,8 @@ from gymnasium import spaces
 from kernels.support.checks import check_integer
 from tetris.envs import rendering
 from tetris.envs.tetris_env import Observation, TetrisEnv
-from tetris.game import Rows
-from tetris.pieces import PIECES, Shape
+from tetris.game.decisions import Rows
+from tetris.game.pieces import PIECES, Shape
 from tetris.view.game_view import HEADROOM
 
 NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)

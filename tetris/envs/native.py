@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.loader import Extension
-from tetris.native import ENGINE_FLAGS, INCLUDES, feature_definitions, load
+from tetris.play.engines import ENGINE_FLAGS, INCLUDES, feature_definitions, load
 
 _STEP = Path(__file__).parent / "step"
 _FEATURES = Path(__file__).parent / "features"
@@ -28,10 +28,10 @@ def extension() -> Extension:
 
 @functools.cache
 def operators(*, cuda: bool = False) -> Any:
-    """Return the step operators, see `tetris.native.load`.
+    """Return the step operators, see `tetris.play.engines.load`.
 
     Raises:
-        kernels.loader.BuildError: As `tetris.native.load`.
+        kernels.loader.BuildError: As `tetris.play.engines.load`.
     """
     return load(extension(), cuda=cuda)
 
@@ -40,7 +40,7 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
     """Return the library of the operator of the placements' features.
 
     Args:
-        names: Feature names, as `tetris.feature_sets.feature_names` gives them.
+        names: Feature names, as `tetris.game.feature_sets.feature_names` gives them.
 
     Raises:
         ValueError: If a feature is defined in Python only.
@@ -60,10 +60,10 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
 
 @functools.cache
 def feature_operators(names: tuple[str, ...], *, cuda: bool = False) -> Any:
-    """Return the operator of the placements' features, see `tetris.native.load`.
+    """Return the operator of the placements' features, see `tetris.play.engines.load`.
 
     Raises:
         ValueError: A feature is defined in Python only.
-        kernels.loader.BuildError: As `tetris.native.load`.
+        kernels.loader.BuildError: As `tetris.play.engines.load`.
     """
     return load(feature_extension(names), cuda=cuda)

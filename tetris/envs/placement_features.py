@@ -12,9 +12,9 @@ from gymnasium.utils import RecordConstructorArgs
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.placements import action_count
 from tetris.envs.tetris_env import Observation, TetrisEnv
-from tetris.feature_sets import feature_names
-from tetris.features import feature_values
-from tetris.game import after_states
+from tetris.game.decisions import after_states
+from tetris.game.feature_sets import feature_names
+from tetris.game.features import feature_values
 
 
 class PlacementFeatures(

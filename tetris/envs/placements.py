@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tetris.pieces import PIECES, Shape
+from tetris.game.pieces import PIECES, Shape
 
 MAX_ORIENTATIONS = max(map(len, PIECES))
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tetris.features import AfterState
-from tetris.game import place
-from tetris.pieces import PIECES, Shape
-from tetris.rules import PIECE_LETTERS, Rules
+from tetris.game.decisions import place
+from tetris.game.features import AfterState
+from tetris.game.pieces import PIECES, Shape
+from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.view.game_view import HEADROOM, UNKNOWN, Cells
 from tetris.view.glyphs import text_pixels
 from tetris.view.images import PAGE, PALETTE, TEXT, Picture, board_picture, piece_picture

@@ -16,12 +16,12 @@ from kernels.support.names import unknown_name
 from tetris.envs import rendering
 from tetris.envs.placements import action_count, action_mask, placement
 from tetris.envs.window import Window
-from tetris.features import column_heights
-from tetris.game import Rows, landing_row, place
-from tetris.garbage import hole_column, risen
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES, Shape
-from tetris.rules import Rules, guideline_points
+from tetris.game.decisions import Rows, landing_row, place
+from tetris.game.features import column_heights
+from tetris.game.garbage import hole_column, risen
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES, Shape
+from tetris.game.rules import Rules, guideline_points
 
 Observation = dict[str, Any]
 
@@ -121,7 +121,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     An empty board. The pieces are piece `t` of a stream of a seed, a pure function of the three, the same on
     every machine: `reset(seed=s)` begins stream 0 of seed `s` at piece 0, and
     `reset(seed=s, options={"stream": n})` stream `n`. `reset()` begins the next game on the same stream, with
-    the piece that the last observation showed. So the games are those of `tetris.rollouts` with this seed, if
+    the piece that the last observation showed. So the games are those of `tetris.rollout` with this seed, if
     the same placements are chosen. Without any seed the first `reset()` draws one.
 
     ## Episode End

@@ -11,7 +11,7 @@ import torch
 from gymnasium.vector import AutoresetMode
 
 from kernels.support.names import unknown_name
-from tetris.devices import NATIVE
+from tetris.play.devices import NATIVE
 
 OUTPUTS = ("numpy", "torch")
 

@@ -31,8 +31,8 @@ from tetris.envs.vector_checks import (
     is_seed,
 )
 from tetris.envs.vector_finals import copied, final_arrays, final_tensors
-from tetris.feature_sets import feature_names
-from tetris.piece_stream import packed_source
+from tetris.game.feature_sets import feature_names
+from tetris.game.piece_stream import packed_source
 
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
@@ -56,7 +56,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     With ``features="dt"``, or another feature set, the observation has ``features`` and the infos have
     ``ends_game``, as `PlacementFeatures` adds them to a single environment, for all games, by the engine.
 
-    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollouts`; with
+    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in `tetris.rollout`; with
     a sequence of seeds game i plays stream 0 of its own, as ``TetrisEnv.reset(seed=...)`` does. A game that
     has ended is followed by the next one on its stream.
 

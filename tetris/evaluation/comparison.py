@@ -14,14 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tetris.controller import LinearController, published
-from tetris.devices import NATIVE
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import PLAYED, Estimate, estimate, games_ended, rarely_loses
 from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
 from tetris.evaluation.text_table import Score, is_estimate
-from tetris.numbers import lines
-from tetris.rules import Rules
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController, published
+from tetris.play.devices import NATIVE
+from tetris.record.numbers import lines
 
 LEARNED = "learned"
 """The label of the learned controller among the scores of its run."""

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from kernels.support import ranks
+from kernels.support.progress import progress
 from tetris import LinearController, Rules, rollout, split_rollout
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.scores import who_played
-from tetris.progress import progress
-from tetris.splitting import BURN_IN, least_rate, lines_per_game
+from tetris.play.splitting import BURN_IN, least_rate, lines_per_game
 
 ESTIMATES = 16
 """Independent estimates of a batch, made in parallel; the least number of an estimate."""
@@ -74,7 +74,7 @@ class Estimate:
 
     @property
     def resolved(self) -> bool:
-        """Whether the rate is high enough for the weights of streams: see `tetris.splitting.least_rate`."""
+        """Whether the rate is high enough for the weights of streams: see `splitting.least_rate`."""
         rate = statistics.fmean(self.rates)
         return not rate or rate >= least_rate(self.streams)
 
@@ -146,10 +146,10 @@ def estimate(
         label: Label of the controller.
         controller: The controller.
         rules: The rules.
-        device: One of `tetris.devices.NATIVE`; in Python it would take hours.
+        device: One of `tetris.play.devices.NATIVE`; in Python it would take hours.
         enough: Returns whether an estimate is good enough.
         seed: Seed of the pieces.
-        streams: Streams of each estimate, 2 to `tetris.splitting.MOST_STREAMS`.
+        streams: Streams of each estimate, 2 to `tetris.play.splitting.MOST_STREAMS`.
         check: Called a few times a second; an exception ends the estimate.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
         lookahead: See `tetris.Rollout`.

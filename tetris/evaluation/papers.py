@@ -1,7 +1,7 @@
 """Scores of the literature on ten columns by the published rule: lines a game of simplified Tetris.
 
 They are quoted from memory. The papers round them and give no intervals: cite them as approximate.
-`tetris.controller` names the sources of the weights. Fahey's 660,000 for Dellacherie's controller is left
+`tetris.published` names the sources of the weights. Fahey's 660,000 for Dellacherie's controller is left
 out: it has other rules.
 """
 

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from kernels.support import ranks
+from kernels.support.progress import progress
 from tetris import LinearController, Rules, Score
-from tetris.progress import progress
-from tetris.rollouts import Rollout
-from tetris.score import ESTIMATOR, dispersion
-from tetris.splitting import BURN_IN
+from tetris.play.rollouts import Rollout
+from tetris.play.splitting import BURN_IN
+from tetris.record.score import ESTIMATOR, dispersion
 
 FEW_STREAMS, STREAMS, MOST_STREAMS = 8, 64, 1 << 17
 """Numbers of parallel streams: for a few thousand decisions, for every core, and for a large GPU."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tetris.controller import LinearController
 from tetris.evaluation.scores import Limit, Measurement
-from tetris.game import Pieces, Step, steps
-from tetris.replay import FORMAT, STEPS_VERSION
-from tetris.rules import Rules
-from tetris.score import Score
+from tetris.game.decisions import Pieces, Step, steps
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController
+from tetris.record.replay import FORMAT, STEPS_VERSION
+from tetris.record.score import Score
 
 
 def play_steps(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tetris.controller import published
-from tetris.feature_sets import feature_label
-from tetris.numbers import lines
-from tetris.printable import printable
+from kernels.support.printable import printable
+from tetris.game.feature_sets import feature_label
+from tetris.play.controller import published
+from tetris.record.numbers import lines
 
 Score = Mapping[str, Any]
 """A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""

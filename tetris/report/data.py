@@ -9,13 +9,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from tetris.controller import LinearController
 from tetris.evaluation import DEFAULT_SEED
-from tetris.explanation import decisions
-from tetris.features import AfterState
-from tetris.piece_stream import PieceStream
-from tetris.replay import Replay
-from tetris.rules import Rules
+from tetris.game.features import AfterState
+from tetris.game.piece_stream import PieceStream
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController
+from tetris.record.explanation import decisions
+from tetris.record.replay import Replay
 from tetris.training.run_record import RunRecord, stages_of
 
 GAME_DECISIONS = 300

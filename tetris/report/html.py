@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 
-from tetris.printable import printable
+from kernels.support.printable import printable
 
 
 class Markup(str):

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from tetris.printable import printable
+from kernels.support.printable import printable
 from tetris.report import ACROSS
 from tetris.report.data import distinct_names
 from tetris.report.figures import COLORS, new_figure, save_figure

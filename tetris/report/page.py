@@ -14,6 +14,7 @@ from kernels.support.files import write_text
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate, sight
+from tetris.record.score import ESTIMATOR
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.tables import (
@@ -26,7 +27,6 @@ from tetris.report.tables import (
     start_table,
     weight_table,
 )
-from tetris.score import ESTIMATOR
 from tetris.training.run_record import RunRecord
 from tetris.view.replay_page import player_assets, player_fragment
 from tetris.view.wording import counted

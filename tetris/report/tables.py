@@ -9,7 +9,7 @@ from dataclasses import asdict
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.text_table import Score, counted, sight
-from tetris.numbers import lines
+from tetris.record.numbers import lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.loader import Extension
-from tetris.native import INCLUDES, load
+from tetris.play.engines import INCLUDES, load
 
 _SOURCES = Path(__file__).parent / "iteration"
 _NAME = "tetris_solver"
@@ -15,10 +15,10 @@ _NAME = "tetris_solver"
 
 @functools.cache
 def operators(*, cuda: bool = False) -> Any:
-    """Return the operators, see `tetris.native.load`.
+    """Return the operators, see `tetris.play.engines.load`.
 
     Raises:
-        kernels.loader.BuildError: As `tetris.native.load`.
+        kernels.loader.BuildError: As `tetris.play.engines.load`.
     """
     library = Extension(
         name=_NAME,

@@ -20,11 +20,11 @@ from torch import Tensor
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
-from tetris.devices import is_full_memory
-from tetris.features import AfterState
-from tetris.game import after_states
-from tetris.piece_stream import packed_source
-from tetris.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
+from tetris.game.decisions import after_states
+from tetris.game.features import AfterState
+from tetris.game.piece_stream import packed_source
+from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES, Rules
+from tetris.play.devices import is_full_memory
 from tetris.solver.native import operators
 
 MOST_CELLS = 32

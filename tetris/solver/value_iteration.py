@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from kernels.support.checks import check_integer
-from tetris.devices import NATIVE, check_gpu
-from tetris.rules import Rules, check_rules
+from tetris.game.rules import Rules, check_rules
+from tetris.play.devices import NATIVE, check_gpu
 from tetris.solver.native import operators
 from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, memory_errors, problem
 

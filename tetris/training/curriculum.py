@@ -23,7 +23,7 @@ class CurriculumStage:
         height: Rows of the board.
         generations: Generations played on it, at least 1.
         decisions: Decisions on each stream; None: those of the recipe.
-        split: Whether fitness is estimated by importance splitting, see `tetris.splitting`.
+        split: Whether fitness is estimated by importance splitting, see `tetris.play.splitting`.
     """
 
     width: int

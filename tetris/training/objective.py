@@ -18,10 +18,10 @@ from torch import Tensor
 from cem import CrossEntropyMethod, Evaluation, ranks
 from kernels.support.checks import check_flags, check_integer
 from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
-from tetris.devices import choose_device
-from tetris.game import MOST_PIECES_KNOWN
-from tetris.rules import check_rules
-from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
+from tetris.game.decisions import MOST_PIECES_KNOWN
+from tetris.game.rules import check_rules
+from tetris.play.devices import choose_device
+from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12

@@ -16,12 +16,12 @@ from kernels.support.checks import check_integer
 from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
 from tetris import LinearController, Rules, feature_names
-from tetris.controller import MOST_BYTES
-from tetris.devices import ENGINES
-from tetris.feature_sets import feature_label
-from tetris.game import MOST_PIECES_KNOWN
-from tetris.rules import RULES
-from tetris.splitting import LEAST_DECISIONS, MOST_STREAMS
+from tetris.game.decisions import MOST_PIECES_KNOWN
+from tetris.game.feature_sets import feature_label
+from tetris.game.rules import RULES
+from tetris.play.controller import MOST_BYTES
+from tetris.play.devices import ENGINES
+from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.curriculum import CurriculumStage, curriculum_text, cut_to_board, parse_curriculum
 from tetris.training.presets import (
     CUDA_PRESETS_MULTIPROCESSORS,

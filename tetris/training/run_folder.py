@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kernels.support.files import check_own, flock, write_text
 from kernels.support.names import meant_path
-from tetris.controller import FILE_NAME
-from tetris.printable import printable
+from kernels.support.printable import printable
+from tetris.play.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
 
 RUNS = Path("runs")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kernels.support.files import read_bytes
+from kernels.support.printable import printable
 from tetris import LinearController
-from tetris.printable import printable
 from tetris.training.recipe import Recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.start_record import read_starts

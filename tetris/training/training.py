@@ -27,9 +27,10 @@ from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.ahead import build_missing
 from kernels.ops import library
-from tetris import LinearController, Rollout, feature_names, native
-from tetris.devices import NATIVE, check_gpu, choose_device
-from tetris.numbers import lines
+from tetris import LinearController, Rollout, feature_names
+from tetris.play import engines as native
+from tetris.play.devices import NATIVE, check_gpu, choose_device
+from tetris.record.numbers import lines
 from tetris.training import twins
 from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
@@ -37,7 +38,7 @@ from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
 from tetris.training.run_record import check_record
 from tetris.training.start_record import add_start
-from tetris.versions import versions
+from tetris.training.versions import versions
 
 CHECKPOINT_SECONDS = 1.0
 """The least time between two checkpoints, in seconds."""

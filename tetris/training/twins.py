@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from kernels.loader import Extension
-from tetris.features import feature_values
-from tetris.game import after_states
-from tetris.native import feature_struct, header_features
-from tetris.own_features import header_of
-from tetris.pieces import PIECES
-from tetris.rollouts import Rollout
-from tetris.rules import Rules
+from tetris.game.decisions import after_states
+from tetris.game.features import feature_values
+from tetris.game.pieces import PIECES
+from tetris.game.rules import Rules
+from tetris.play.engines import feature_struct, header_features
+from tetris.play.own_features import header_of
+from tetris.play.rollouts import Rollout
 
 DECISIONS, CANDIDATES, STREAMS, SEED = 100, 2, 2, 1
 """The games by which a header is compared with its twins."""

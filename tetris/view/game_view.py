@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tetris.features import AfterState
-from tetris.game import Pieces, Rows
-from tetris.rules import Rules
+from tetris.game.decisions import Pieces, Rows
+from tetris.game.features import AfterState
+from tetris.game.rules import Rules
 
 Cells = npt.NDArray[np.uint8]
 
@@ -60,8 +60,8 @@ class GameTracker:
 
     Examples:
         >>> from tetris import published
-        >>> from tetris.explanation import decisions
-        >>> from tetris.piece_stream import PieceStream
+        >>> from tetris.record.explanation import decisions
+        >>> from tetris.game.piece_stream import PieceStream
         >>> rules = Rules(10, 20)
         >>> pieces = PieceStream(rules, 1, 0)
         >>> tracker = GameTracker(rules)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from tetris import LinearController, Rules
-from tetris.explanation import decisions, explain
-from tetris.features import AfterState, column_heights
-from tetris.game import Pieces, choose, landing_row, place, with_next
-from tetris.pieces import PIECES
-from tetris.rules import PIECE_LETTERS
+from tetris.game.decisions import Pieces, choose, landing_row, place, with_next
+from tetris.game.features import AfterState, column_heights
+from tetris.game.pieces import PIECES
+from tetris.game.rules import PIECE_LETTERS
+from tetris.record.explanation import decisions, explain
 from tetris.view.game_view import GameTracker, Scene
 from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, is_shown, screen
 from tetris.view.terminal import Terminal

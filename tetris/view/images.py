@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tetris.features import AfterState
-from tetris.pieces import PIECES
+from tetris.game.features import AfterState
+from tetris.game.pieces import PIECES
 from tetris.view.game_view import HEADROOM, Cells, Scene, piece_cells
 from tetris.view.glyphs import HEIGHT as GLYPH_HEIGHT
 from tetris.view.glyphs import WIDTH as GLYPH_WIDTH

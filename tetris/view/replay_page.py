@@ -13,9 +13,9 @@ import json
 import zlib
 from pathlib import Path
 
-from tetris.pieces import PIECES
-from tetris.printable import printable
-from tetris.replay import Replay
+from kernels.support.printable import printable
+from tetris.game.pieces import PIECES
+from tetris.record.replay import Replay
 
 DEFAULT_SPEED = 5.0
 """Default speed of a player, in pieces a second."""

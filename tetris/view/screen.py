@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tetris.explanation import Explanation
-from tetris.features import AfterState
-from tetris.printable import printable
-from tetris.rules import PIECE_LETTERS, Rules
+from kernels.support.printable import printable
+from tetris.game.features import AfterState
+from tetris.game.rules import PIECE_LETTERS, Rules
+from tetris.record.explanation import Explanation
 from tetris.view.game_view import HEADROOM, Cells, Scene
 from tetris.view.images import Picture, board_picture, piece_picture
 from tetris.view.text import board_lines, half_blocks

@@ -8,8 +8,8 @@ from itertools import groupby
 
 import numpy as np
 
-from tetris.features import AfterState
-from tetris.rules import PIECE_LETTERS
+from tetris.game.features import AfterState
+from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import Cells, Scene, piece_cells
 from tetris.view.images import PAGE, PALETTE, Picture
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from tetris import LinearController
-from tetris.explanation import Explanation, explain
+from tetris.record.explanation import Explanation, explain
 from tetris.view.game_view import Scene
 from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
 from tetris.view.terminal import Terminal

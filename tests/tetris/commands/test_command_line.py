@@ -17,9 +17,9 @@ import torch
 
 from kernels import BuildError, CompilerMissingError
 from kernels.support import ranks
-from tetris import devices
+from kernels.support.progress import progress
 from tetris.commands import command_line, evaluate
-from tetris.progress import progress
+from tetris.play import devices
 
 Script = Callable[..., Any]
 SCRIPTS = sorted(path.stem for path in (Path(__file__).parents[3] / "scripts").glob("[a-z]*.py"))

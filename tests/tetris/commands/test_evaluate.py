@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tetris import LinearController, Rollout, Rules, Score, play_game, published
-from tetris.controller import known_names
 from tetris.evaluation.scores import Limit, measure
-from tetris.score import ESTIMATOR
+from tetris.play.controller import known_names
+from tetris.record.score import ESTIMATOR
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]

@@ -23,7 +23,7 @@ import pytest
 from tetris import Rules, published, rollout
 from tetris.commands import exports as _exports
 from tetris.commands import show as _show
-from tetris.replay import Replay
+from tetris.record.replay import Replay
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]

@@ -19,9 +19,9 @@ from tetris.evaluation.scores import (
     measure,
     streams_for,
 )
-from tetris.rollouts import Rollout, rollout
-from tetris.score import dispersion
-from tetris.splitting import BURN_IN
+from tetris.play.rollouts import Rollout, rollout
+from tetris.play.splitting import BURN_IN
+from tetris.record.score import dispersion
 
 DEVICES = ("python", "cpu", "cuda")
 

@@ -15,7 +15,7 @@ from kernels.loader import CompilerMissingError
 from tetris import Rules
 from tetris.commands.command_line import run
 from tetris.commands.solve import _MOST_GAMES, main
-from tetris.game import after_states
+from tetris.game.decisions import after_states
 from tetris.solver import Solution, solve
 from tetris.solver.solution import MOST_GAMES
 
@@ -121,7 +121,7 @@ def test_games_of_the_engine_confirm_the_value(pieces_known: int) -> None:
 
 @pytest.mark.parametrize("pieces_known", [1, 2])
 def test_it_chooses_what_it_plays(pieces_known: int) -> None:
-    from tetris.piece_stream import PieceStream
+    from tetris.game.piece_stream import PieceStream
 
     rules = Rules(4, 4)
     solution = solved(rules, pieces_known)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tetris import Rules
-from tetris.rules import RULES
-from tetris.splitting import BURN_IN
+from tetris.game.rules import RULES
+from tetris.play.splitting import BURN_IN
 from tetris.training.curriculum import cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS, PYTHON_PRESETS
 from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings

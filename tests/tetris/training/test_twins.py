@@ -9,7 +9,7 @@ import torch
 
 from kernels.loader import CompilerMissingError
 from tetris import Rules
-from tetris.own_features import run_header
+from tetris.play.own_features import run_header
 from tetris.training.twins import check_twins, libraries
 
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tetris import Rules, published, rollout
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
 from tetris.view.game_view import Scene, scenes, with_piece
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tetris import Rules, published
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
 from tetris.view.game_view import HEADROOM, UNKNOWN, Scene, scenes
 from tetris.view.glyphs import text_pixels
 from tetris.view.images import (

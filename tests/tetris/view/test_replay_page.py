@@ -15,10 +15,10 @@ import pytest
 from chromium import Page
 
 from tetris import LinearController, Rules, published
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
-from tetris.pieces import placements_on
-from tetris.replay import Replay
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import placements_on
+from tetris.record.explanation import decisions
+from tetris.record.replay import Replay
 from tetris.view.game_view import scenes
 from tetris.view.replay_page import player_fragment, player_page
 

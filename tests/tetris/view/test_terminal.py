@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from tetris import Rules, published
-from tetris.explanation import decisions
-from tetris.game import appears
-from tetris.piece_stream import PieceStream
+from tetris.game.decisions import appears
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
 from tetris.view.game_view import GameTracker, Scene, scenes
 from tetris.view.human_player import HumanPlayer
 from tetris.view.screen import Look, Race, is_shown, least_size, screen

@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 
 from tetris import Rules, published
-from tetris.explanation import decisions
-from tetris.piece_stream import PieceStream
+from tetris.game.piece_stream import PieceStream
+from tetris.record.explanation import decisions
 from tetris.view.game_view import Scene, scenes
 from tetris.view.images import FALLING, PALETTE, STACK, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text

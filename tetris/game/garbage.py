@@ -6,9 +6,9 @@ from Philox4x32-10 under a key of its own, so that it tells nothing of the piece
 
 from __future__ import annotations
 
-from tetris.game import Rows
-from tetris.piece_stream import words
-from tetris.rules import Rules
+from tetris.game.decisions import Rows
+from tetris.game.piece_stream import words
+from tetris.game.rules import Rules
 
 DOMAIN = 0x4741524241474521  # "GARBAGE!" in ASCII
 """Exclusive-or of the seed and this is the key of the holes."""

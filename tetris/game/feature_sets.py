@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
-from tetris.features import FEATURES
-from tetris.rules import MAX_WIDTH, MIN_WIDTH
+from tetris.game.features import FEATURES
+from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
 _FAMILIES = {"step_pair_": 2, "step_": 1, "column_height_": 0, "height_difference_": 1}

@@ -1,4 +1,4 @@
-// The resampling of importance splitting: `StreamWeights.resample` of tetris/splitting.py, a block of threads a candidate.
+// The resampling of importance splitting: `StreamWeights.resample` of tetris/play/splitting.py, a block of threads a candidate.
 //
 // Roofline: some 150 bytes a stream and a dozen barriers. On an H200 513 candidates with 264 streams each would take 5 us by
 // their bytes and take 13 us, bound by latency, beside 800 to 1,100 us for the four decisions between two resamplings. As

@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tetris.printable import printable
+from kernels.support.printable import printable
 
 LOG_SECONDS = 10.0
 """The time between two lines in a log, in seconds."""

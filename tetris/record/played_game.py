@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kernels.support.checks import check_integer
-from tetris.controller import HasController, LinearController, resolve
-from tetris.game import Step, check_sight, steps
-from tetris.piece_stream import PieceStream
-from tetris.pieces import placement_numbers
-from tetris.printable import printable
-from tetris.replay import Replay
-from tetris.rules import Rules, check_rules
+from kernels.support.printable import printable
+from tetris.game.decisions import Step, check_sight, steps
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import placement_numbers
+from tetris.game.rules import Rules, check_rules
+from tetris.play.controller import HasController, LinearController, resolve
+from tetris.record.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PlayedGame:
         rules: The rules.
         seed: Seed of the pieces.
         stream: Number of their stream.
-        steps: Every decision with its result; see `tetris.game.Step`.
+        steps: Every decision with its result; see `tetris.game.decisions.Step`.
     """
 
     controller: LinearController
@@ -101,7 +101,7 @@ def play_game(
         stream: Number of the stream, unsigned 64-bit.
         most_pieces: Pieces after which a game that goes on is left, at least 1.
         pieces_known: 1: the controller knows the piece that falls; 2: the next one, too, see
-            `tetris.game.choose`.
+            `tetris.game.decisions.choose`.
         lookahead: Whether it thinks of all pieces that may come next, see there.
 
     Raises:

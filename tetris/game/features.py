@@ -15,8 +15,8 @@ from functools import cache, cached_property, lru_cache, partial, reduce
 from itertools import pairwise, product
 from operator import or_
 
-from tetris.pieces import PIECES, Shape
-from tetris.rules import MAX_WIDTH, PIECE_LETTERS, Rules
+from tetris.game.pieces import PIECES, Shape
+from tetris.game.rules import MAX_WIDTH, PIECE_LETTERS, Rules
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,15 @@ import torch
 
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
-from tetris import native
-from tetris.devices import ENGINES
-from tetris.feature_sets import feature_names
-from tetris.game import Rows, check_sight, play
-from tetris.launch_pacing import LaunchPacer
-from tetris.piece_stream import packed_source
-from tetris.rules import RULES, Rules, check_rules
-from tetris.step_tables import engine_weights
-from tetris.whole_weights import played_weights, whole_weights
+from tetris.game.decisions import Rows, check_sight, play
+from tetris.game.feature_sets import feature_names
+from tetris.game.piece_stream import packed_source
+from tetris.game.rules import RULES, Rules, check_rules
+from tetris.play import engines as native
+from tetris.play.devices import ENGINES
+from tetris.play.launch_pacing import LaunchPacer
+from tetris.play.quantized_weights import played_weights, whole_weights
+from tetris.play.step_tables import engine_weights
 
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
@@ -63,7 +63,7 @@ class Rollout:
 
     Args:
         weights: Shape (population, features), finite; used as float32, and rounded as
-            `tetris.whole_weights` says. Weights on the GPU are not checked, which would wait for it.
+            `tetris.play.quantized_weights` says. Weights on the GPU are not checked, which would wait for it.
         rules: The rules of the games.
         streams: Streams a candidate plays on, at least 1.
         seed: Chooses the pieces, 0 to 2^64 - 1.
@@ -76,9 +76,9 @@ class Rollout:
             afterwards. None: streams never stop.
         first_stream: Number of the first stream, 0 to 2^62.
         pieces_known: 1: a controller knows the piece that falls; 2: the next one of its stream, too, and
-            decides by both placements, see `tetris.game.choose`. A decision takes some twenty times as long.
+            decides by both placements, see `decisions.choose`. A decision takes some twenty times as long.
         lookahead: Whether a controller that knows one piece compares its two best placements by all pieces
-            that may come next, see `tetris.game.choose`. A decision takes 13 to 26 times as long.
+            that may come next, see `tetris.game.decisions.choose`. A decision takes 13 to 26 times as long.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
             the same result. The CUDA engine ignores it.

@@ -15,18 +15,18 @@ import numpy as np
 import kernels.ops
 from kernels.loader.extension import HEADER_SUFFIXES
 from kernels.support.files import read_bytes
-from tetris import features
-from tetris.feature_sets import feature_sets
-from tetris.features import AfterState, Feature
-from tetris.printable import printable
+from kernels.support.printable import printable
+from tetris.game import features
+from tetris.game.feature_sets import feature_sets
+from tetris.game.features import AfterState, Feature
 
 MOST_BYTES = 1 << 20
 """The most bytes of a header."""
 
-INCLUDES = (Path(__file__).parent / "engine", Path(kernels.ops.__file__).parent)
+INCLUDES = (Path(__file__).parents[1] / "engine", Path(kernels.ops.__file__).parent)
 """The folders of the headers of engine and operators."""
 
-_ENVS = Path(__file__).parent / "envs"
+_ENVS = Path(__file__).parents[1] / "envs"
 _SYSTEM_HEADERS = Path("/usr/include")
 _SOURCE_SUFFIXES = (*HEADER_SUFFIXES, ".cpp", ".cu")
 _BUILT_IN = frozenset(features.FEATURES)
@@ -54,7 +54,7 @@ def feature(definition: Feature) -> Feature:
         ('holes', 'empty_columns')
 
     Args:
-        definition: Maps a `tetris.features.AfterState` to a number that is finite in float32, and with a
+        definition: Maps a `tetris.game.features.AfterState` to a number that is finite in float32, and with a
             header to a whole number from -4095 to 4095; a game in which it gives anything else ends with a
             ValueError that names the feature.
 

@@ -22,9 +22,9 @@ import torch
 
 from kernels.support.files import check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
-from tetris.feature_sets import feature_names, feature_sets
-from tetris.rules import Rules, check_rules
-from tetris.whole_weights import played_weights
+from tetris.game.feature_sets import feature_names, feature_sets
+from tetris.game.rules import Rules, check_rules
+from tetris.play.quantized_weights import played_weights
 
 FORMAT = "cem-tetris-controller"
 VERSION = 1
@@ -83,7 +83,7 @@ class LinearController:
 
     @property
     def played_weights(self) -> npt.NDArray[np.float64]:
-        """The weights it plays with, rounded by `tetris.whole_weights`: shape (features,), float64."""
+        """The weights it plays with, rounded by `quantized_weights`: shape (features,), float64."""
         weights = torch.tensor(self.weights, dtype=torch.float32, device="cpu")
         return played_weights(weights, self.names_on(self.rules)).numpy()
 

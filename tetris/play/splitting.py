@@ -34,9 +34,9 @@ import numpy.typing as npt
 import torch
 
 from kernels.support.checks import check_integer
-from tetris import native
-from tetris.rollouts import Rollout
-from tetris.rules import Rules, check_rules
+from tetris.game.rules import Rules, check_rules
+from tetris.play import engines as native
+from tetris.play.rollouts import Rollout
 
 STEP = 4
 """Decisions from one resampling to the next: they lift the stack by a row or two."""
@@ -235,7 +235,7 @@ class StreamWeights:
 
 
 class _CudaStreamWeights(StreamWeights):
-    """The same by one kernel launch a resampling: tetris/resampling."""
+    """The same by one kernel launch a resampling: tetris/engine/resampling."""
 
     def __init__(self, games: Rollout) -> None:
         """Set up equal weights; compile the kernel if needed."""

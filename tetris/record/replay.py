@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from kernels.support.files import read_bytes, write_text
-from tetris.controller import LinearController
-from tetris.features import AfterState, column_heights
-from tetris.game import Rows, landing_row, place, with_next
-from tetris.piece_stream import PieceStream
-from tetris.pieces import placement_numbers, placements_on
-from tetris.rules import PIECE_LETTERS, Rules, check_rules
+from tetris.game.decisions import Rows, landing_row, place, with_next
+from tetris.game.features import AfterState, column_heights
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import placement_numbers, placements_on
+from tetris.game.rules import PIECE_LETTERS, Rules, check_rules
+from tetris.play.controller import LinearController
 
 FORMAT = "cem-tetris-replay"
 VERSION = 2

@@ -50,7 +50,7 @@ class Rules:
             alone, uniformly; they are kept in the order of the piece numbers, and all seven are
             ``"uniform"``.
         original: The rule of the original game, which goes beyond the published one: after a landing the next
-            piece has to appear inside the board, or the game is over; see `tetris.game.appears`.
+            piece has to appear inside the board, or the game is over; see `tetris.game.decisions.appears`.
 
     Raises:
         TypeError: If a value has the wrong type.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from tetris.rules import PIECE_LETTERS
+from tetris.game.rules import PIECE_LETTERS
 
 
 @dataclass(frozen=True)

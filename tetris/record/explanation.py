@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetris.controller import LinearController
-from tetris.features import PLACEMENT_FEATURES, AfterState, feature_values
-from tetris.game import (
+from tetris.game.decisions import (
     Pieces,
     Rows,
     Weights,
@@ -18,7 +16,9 @@ from tetris.game import (
     decide,
     weighted_sums,
 )
-from tetris.rules import Rules
+from tetris.game.features import PLACEMENT_FEATURES, AfterState, feature_values
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def decisions(
         rules: The rules of the games.
         pieces: ``pieces[t]`` is the piece of decision t.
         pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: See `tetris.game.choose`.
+        lookahead: See `tetris.game.decisions.choose`.
 
     Raises:
         ValueError: If the controller cannot play on that board.
@@ -77,7 +77,7 @@ def explain(
     """Return the features, the value and the margin of one placement.
 
     With the next piece known they are those of the best pair that a placement begins, see
-    `tetris.game.choose`; where no pair with this placement survives, those of the placement alone.
+    `tetris.game.decisions.choose`; where no pair with this placement survives, those of the placement alone.
 
     Args:
         rows: The stack before the placement.

@@ -8,7 +8,7 @@ any device.
 from __future__ import annotations
 
 from kernels.ops.philox import philox4x32, split64
-from tetris.rules import Rules
+from tetris.game.rules import Rules
 
 _BAG_SIZE = 7
 

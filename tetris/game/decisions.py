@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kernels.support.checks import check_flags, check_integer
-from tetris.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
-from tetris.piece_stream import PieceStream
-from tetris.pieces import PIECES, Shape
-from tetris.rules import Rules
+from tetris.game.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
+from tetris.game.piece_stream import PieceStream
+from tetris.game.pieces import PIECES, Shape
+from tetris.game.rules import Rules
 
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
@@ -157,7 +157,7 @@ def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDAr
     """Return the value of each after-state: the sum of its features times the weights.
 
     With features that are whole numbers, or halves of them, it is exact under weights that
-    `tetris.whole_weights.played_weights` made: all engines choose the same placement, in whatever order they
+    `quantized_weights.played_weights` made: all engines choose the same placement, in whatever order they
     add.
 
     Args:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tetris.features import DENOMINATORS
+from tetris.game.features import DENOMINATORS
 
 BITS = 15
 """Bits of the greatest weight, so that products of two numbers of 16 bits and a sign make a score."""

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from kernels.loader import Extension
-from tetris.own_features import INCLUDES as INCLUDES
-from tetris.own_features import MOST_OWN, header_of
-from tetris.step_tables import engine_features
+from tetris.play.own_features import INCLUDES as INCLUDES
+from tetris.play.own_features import MOST_OWN, header_of
+from tetris.play.step_tables import engine_features
 
-_ENGINE = Path(__file__).parent / "engine"
+_ENGINE = Path(__file__).parents[1] / "engine"
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
-_RESAMPLING = Path(__file__).parent / "resampling"
+_RESAMPLING = _ENGINE / "resampling"
 
 _RESAMPLING_NAME = "tetris_resampling"
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
@@ -126,7 +126,7 @@ def extension(
     """Return the library of a list of features.
 
     Args:
-        names: Feature names in their order, as `tetris.feature_sets.feature_names` gives them.
+        names: Feature names in their order, as `tetris.game.feature_sets.feature_names` gives them.
         native: Whether to use all that this machine's processor can do; otherwise it runs on any
             of this architecture (x86-64: of any since 2011).
         pieces_known: See `tetris.Rollout`; each way to decide has a library of its own.

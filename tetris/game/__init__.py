@@ -1,0 +1,4 @@
+"""The reference implementation: rules, pieces, features, decisions. It reads like the rules.
+
+Begin with `rules.py`.
+"""

@@ -1,0 +1,4 @@
+"""Controllers at play on any engine: rollouts, splitting, the engines and their loading.
+
+Begin with `rollouts.py`.
+"""

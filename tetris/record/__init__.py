@@ -1,0 +1,1 @@
+"""What is kept of play: scores, played games, replays, explanations."""
