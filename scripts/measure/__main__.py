@@ -9,10 +9,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kernels.support.names import unknown_name
-from measure import table
-from measure.start import run
-from tetris.commands.command_line import fail
+from kernels.support.interrupts import one_line_interrupts
+
+with one_line_interrupts():
+    from kernels.support.names import unknown_name
+    from measure import table
+    from tetris.commands.command_line import fail, run
 
 
 def main() -> int:

@@ -7,11 +7,14 @@ import importlib
 
 import pytest
 
-MODULES = ["controller", "feature_sets", "own_features", "played_game", "replay", "rollouts", "rules"]
+MODULES = [
+    *("game.feature_sets", "game.rules", "play.controller", "play.own_features", "play.rollouts"),
+    *("record.played_game", "record.replay", "training.objective"),
+]
 
 
 @pytest.mark.usefixtures("own_features_forgotten")
-@pytest.mark.parametrize("name", [*MODULES, "training.objective"])
+@pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_run(name: str) -> None:
     result = doctest.testmod(importlib.import_module(f"tetris.{name}"))
     assert result.attempted > 0

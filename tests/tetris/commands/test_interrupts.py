@@ -22,7 +22,6 @@ COMMANDS = [
     ),
     [str(ROOT / "scripts" / "reproduce.py"), "published"],
     [str(ROOT / "scripts" / "measure"), "equality"],
-    [str(ROOT / "scripts" / "measure" / "run.py"), "env"],
     ["-m", "tetris", "train"],
     ["-m", "kernels", "check"],
 ]
