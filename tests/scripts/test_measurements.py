@@ -104,8 +104,7 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
     "name", [x.name for x in MEASUREMENTS.values() if "cpu" in x.devices and x.name not in BY_HAND]
 )
 def test_a_measurement_runs_and_writes_its_result(script: Script, tmp_path: Path, name: str) -> None:
-    if MEASUREMENTS[name].module == "optimizers":
-        pytest.importorskip("cocoex")
+    pytest.importorskip({"optimizers": "cocoex", "scores": "scipy"}.get(MEASUREMENTS[name].module, "numpy"))
     check(script, tmp_path, name, "cpu")
 
 
