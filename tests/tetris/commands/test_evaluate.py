@@ -79,25 +79,25 @@ def test_decisions_are_rounded_up_to_as_many_on_each_stream(script: Script) -> N
 
 def test_the_next_piece_is_known_if_asked_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
-    who, limit = published("dellacherie"), Limit(decisions=128)
+    who, limit = published("dellacherie"), Limit(decisions=64)
     for known in (1, 2):
-        arguments = ("--decisions", 128, "--pieces-known", known, "--seed", 7)
+        arguments = ("--decisions", 64, "--pieces-known", known, "--seed", 7)
         (measured,) = _evaluate(script, "dellacherie", *QUICK, *arguments)
-        played, _ = measure(who, Rules(6, 6), limit, 7, "cpu", pieces_known=known)
+        played, _ = measure(who, Rules(6, 6), limit, 7, "python", pieces_known=known)
         assert (measured["lines"], measured["games"]) == (played.lines, played.games)
         assert measured["pieces_known"] == known
-    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--pieces-known", 2)
+    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, "--pieces-known", 2)
     assert "pieces uniform (seed 12345), the next one known, engine python" in table.out
 
 
 def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
-    arguments = ("dellacherie", *QUICK, "--decisions", 64, "--seed", 7, "--lookahead")
+    arguments = ("dellacherie", *QUICK, "--decisions", 16, "--seed", 7, "--lookahead")
     (measured,) = _evaluate(script, *arguments)
-    limit = Limit(decisions=64)
-    played, _ = measure(published("dellacherie"), Rules(6, 6), limit, 7, "cpu", lookahead=True)
+    limit = Limit(decisions=16)
+    played, _ = measure(published("dellacherie"), Rules(6, 6), limit, 7, "python", lookahead=True)
     assert (measured["lines"], measured["lookahead"]) == (played.lines, True)
-    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 64, "--lookahead")
+    table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, "--lookahead")
     assert "pieces uniform (seed 12345), lookahead, engine python" in table.out
     both = script("evaluate_tetris", "dt20", "--lookahead", "--pieces-known", 2)
     assert both.status == 2
