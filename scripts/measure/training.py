@@ -126,7 +126,7 @@ def watch(folder: Path) -> dict[str, float]:
         return time.perf_counter() - began
 
     train(RunFolder(folder / "warm-up"), 3.0)
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         seconds = train(RunFolder(folder / "run"))
     trace = folder / "trace.json"
     profiler.export_chrome_trace(str(trace))

@@ -93,6 +93,8 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
         pytest.skip(str(error))
     row, file, threads = MEASUREMENTS[name], folder / f"{name}.json", torch.get_num_threads()
     words = WORDS.get(name, "").split()
+    if device == "cuda":  # which a row of the table may choose for a processor alone
+        words = [word for word in words if word not in ("--device", "python")]
     words += ["--device", device] if len(row.devices) > 1 and "--device" not in words else []
     ended = script("measure.__main__", name, *words, "--json", file)
     torch.set_num_threads(threads)

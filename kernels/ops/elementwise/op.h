@@ -190,7 +190,7 @@ struct Sigmoid {
 template <template <typename> class F, bool kIntegers, int kLike = 0, size_t kIn, size_t... kOut>
 std::array<Tensor, sizeof...(kOut)> map(const char* name, std::array<Tensor, kIn> inputs,
                                         std::index_sequence<kOut...>) {
-  for (const Tensor& other : inputs) check_alike(name, inputs[0], other);
+  for (size_t other = 1; other < kIn; ++other) check_alike(name, inputs[0], inputs[other]);
   const std::array<Tensor, sizeof...(kOut)> outputs = {((void)kOut, empty_in_layout_of(inputs[kLike]))...};
   for (Tensor& each : inputs) each = in_layout_of(outputs[0], each);
   const auto run = [&](auto type) {

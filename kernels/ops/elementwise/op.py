@@ -118,23 +118,24 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
     return torch.mul(a, b)
 
 
-_TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...]]] = {
-    "sigmoid": (sigmoid_reference, FLOATING),
-    "vector_add": (vector_add_reference, NUMBERS),
-    "elementwise_mult": (elementwise_mult_reference, NUMBERS),
+_TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...], str]] = {
+    "sigmoid": (sigmoid_reference, FLOATING, "sigmoid_forward"),
+    "vector_add": (vector_add_reference, NUMBERS, "vector_add_forward"),
+    "elementwise_mult": (elementwise_mult_reference, NUMBERS, "elementwise_mult_forward"),
 }
+"""Of an operator: what it computes in plain PyTorch, of which types, and its name where no gradient is wanted."""
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
     """Return what an operator of the table makes of its arguments."""
-    reference, dtypes = _TABLE[name]
+    reference, dtypes, unrecorded = _TABLE[name]
     if is_transformed():
         _check(tensors, dtypes)
         return reference(*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
-        recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-        operator = getattr(torch.ops.cem_tetris, name if recorded else f"{name}_forward")
+        recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
+        operator = getattr(torch.ops.cem_tetris, name if recorded else unrecorded)
         result: Tensor = operator.default(*tensors)
     except (AttributeError, RuntimeError, TypeError):
         _check(tensors, dtypes)  # the operator checks too: only a call that it refuses pays for this
@@ -216,8 +217,8 @@ def _register() -> None:
 
         return empty
 
-    for name, (_, dtypes) in _TABLE.items():
-        for each in (f"cem_tetris::{name}", f"cem_tetris::{name}_forward"):
+    for name, (_, dtypes, unrecorded) in _TABLE.items():
+        for each in (f"cem_tetris::{name}", f"cem_tetris::{unrecorded}"):
             fake(each, checked(dtypes))
     fake("cem_tetris::sigmoid_backward", lambda grad, y: torch.empty_like(y))
     fake(
