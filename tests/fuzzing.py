@@ -12,11 +12,6 @@ from hypothesis import HealthCheck, given, settings  # noqa: E402 - where it is 
 from hypothesis import strategies as st  # noqa: E402
 
 
-def examples(few: int, many: int) -> Any:
-    """Parametrize a test by the number of its examples: few by default, many with ``-m slow``."""
-    return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
-
-
 def fuzz(check: Callable[..., None], count: int, seed: int = 0, **arguments: Any) -> None:
     """Call ``check`` with ``count`` drawn values of strategies; the smallest that fails is reported."""
     chosen = settings(

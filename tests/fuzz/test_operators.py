@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from fuzzing import examples, fuzz, st
+from fuzzing import fuzz, st
 from torch import Tensor
 
 from kernels.ops.cem_update import cem_update, cem_update_reference
@@ -66,32 +66,29 @@ def same(ours: Any, theirs: Any, **tolerances: float) -> None:
     torch.testing.assert_close(ours, theirs, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
 
 
-@examples(30, 2000)
 @pytest.mark.parametrize(
     ("ours", "theirs"), [(vector_add, vector_add_reference), (elementwise_mult, elementwise_mult_reference)]
 )
-def test_pairs(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], count: int) -> None:
+def test_pairs(ours: Callable[..., Tensor], theirs: Callable[..., Tensor]) -> None:
     def check(data: Any) -> None:
         dtype, shape = data.draw(st.sampled_from(NUMBERS)), data.draw(SHAPES)
         a, b = (data.draw(tensors(shape, dtype)) for _ in range(2))
         same(ours(a, b), theirs(a, b))
 
-    fuzz(check, count, data=st.data())
+    fuzz(check, 30, data=st.data())
 
 
-@examples(30, 2000)
-def test_sigmoid(count: int) -> None:
+def test_sigmoid() -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from(FLOATING))
         x = data.draw(tensors(data.draw(SHAPES), dtype))
         bits = torch.finfo(dtype).eps
         same(sigmoid(x), sigmoid_reference(x), rtol=2 * bits, atol=torch.finfo(dtype).tiny)
 
-    fuzz(check, count, data=st.data())
+    fuzz(check, 30, data=st.data())
 
 
-@examples(20, 1000)
-def test_lltm(count: int) -> None:
+def test_lltm() -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
         batch, features, states = (data.draw(st.sampled_from([1, 2, 5, 16, 33])) for _ in range(3))
@@ -109,11 +106,10 @@ def test_lltm(count: int) -> None:
         inputs = [data.draw(layouts(each)) for each in plain]
         same(lltm(*inputs), lltm_reference(*inputs), rtol=1e-4, atol=1e-5)
 
-    fuzz(check, count, data=st.data())
+    fuzz(check, 20, data=st.data())
 
 
-@examples(40, 2000)
-def test_sample_normal(count: int) -> None:
+def test_sample_normal() -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from(FLOATING))
         *batch, d = data.draw(
@@ -138,11 +134,10 @@ def test_sample_normal(count: int) -> None:
         same(x, expected.to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=16 * torch.finfo(exact).eps)
         assert x.is_contiguous()
 
-    fuzz(check, count, data=st.data())
+    fuzz(check, 40, data=st.data())
 
 
-@examples(40, 2000)
-def test_cem_update(count: int) -> None:
+def test_cem_update() -> None:
     def check(data: Any) -> None:
         dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
         batch = data.draw(st.sampled_from([(), (1,), (3,), (2, 2), (0,)]))
@@ -186,4 +181,4 @@ def test_cem_update(count: int) -> None:
         same(ours[1], theirs[1], rtol=1e-12, atol=1e-300)
         same(ours[0], theirs[0], rtol=1e-5, atol=1e-6)
 
-    fuzz(check, count, data=st.data())
+    fuzz(check, 40, data=st.data())

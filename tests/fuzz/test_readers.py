@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fuzzing import changed, damaged, examples, fuzz, st
+from fuzzing import changed, damaged, fuzz, st
 from measure.provenance import RESULTS, read_result
 from sample_runs import make_run
 
@@ -66,7 +66,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "run", estimated=True)
 
 
-@examples(60, 3000)
 @pytest.mark.parametrize(
     ("read", "values"),
     [
@@ -76,7 +75,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(read_result, {"commit": "a", "machine": {}, "figures": {}, "data": {}}, id="result"),
     ],
 )
-def test_changed_values_of_a_file(read: Reader, values: dict[str, Any], tmp_path: Path, count: int) -> None:
+def test_changed_values_of_a_file(read: Reader, values: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "file.json"
 
     def check(content: Any, sign: bool) -> None:
@@ -85,10 +84,9 @@ def test_changed_values_of_a_file(read: Reader, values: dict[str, Any], tmp_path
         path.write_text(json.dumps(content))
         check_file(path, read, (ValueError,))
 
-    fuzz(check, count, content=changed(values), sign=st.booleans())
+    fuzz(check, 60, content=changed(values), sign=st.booleans())
 
 
-@examples(60, 3000)
 @pytest.mark.parametrize(
     ("read", "content"),
     [
@@ -103,18 +101,17 @@ def test_changed_values_of_a_file(read: Reader, values: dict[str, Any], tmp_path
         pytest.param(lambda path: _is_replay(str(path)), b'{"format": "cem-tetris-replay"}', id="kind"),
     ],
 )
-def test_damaged_bytes_of_a_file(read: Reader, content: bytes, tmp_path: Path, count: int) -> None:
+def test_damaged_bytes_of_a_file(read: Reader, content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "file.json"
 
     def check(content: bytes) -> None:
         path.write_bytes(content)
         check_file(path, read, (ValueError,))
 
-    fuzz(check, count, content=damaged(content))
+    fuzz(check, 60, content=damaged(content))
 
 
-@examples(60, 3000)
-def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) -> None:
+def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint-000001.json"
     state = {"mean": torch.ones(2, 3), "ints": torch.arange(3), "text": "x", "list": [1, None, {"a": 0.5}]}
     write_checkpoint(path, 1, state, {"seed": 1})
@@ -130,7 +127,7 @@ def test_a_checkpoint_that_was_changed_and_signed(tmp_path: Path, count: int) ->
         with contextlib.suppress(CheckpointError):
             Checkpointer(tmp_path).load_latest()
 
-    fuzz(check, count, content=changed(values), sign=st.booleans())
+    fuzz(check, 60, content=changed(values), sign=st.booleans())
 
 
 def solution(pieces_known: int = 1) -> Solution:
@@ -139,8 +136,7 @@ def solution(pieces_known: int = 1) -> Solution:
     return Solution(Rules(4, 4), pieces_known, values.reshape(-1), 7.0, 1e-7, 3, 10, 0.5)
 
 
-@examples(100, 3000)
-def test_changed_values_of_a_solution(tmp_path: Path, count: int) -> None:
+def test_changed_values_of_a_solution(tmp_path: Path) -> None:
     path = tmp_path / "solution.npz"
     solution(2).save(path)
     with np.load(path, allow_pickle=False) as file:
@@ -159,11 +155,10 @@ def test_changed_values_of_a_solution(tmp_path: Path, count: int) -> None:
             return
         check_file(path, Solution.load, (ValueError,))
 
-    fuzz(check, count, content=changed(content), exact=st.booleans())
+    fuzz(check, 100, content=changed(content), exact=st.booleans())
 
 
-@examples(100, 3000)
-def test_damaged_bytes_of_a_solution(tmp_path: Path, count: int) -> None:
+def test_damaged_bytes_of_a_solution(tmp_path: Path) -> None:
     path = tmp_path / "solution.npz"
     solution().save(path)
 
@@ -171,12 +166,11 @@ def test_damaged_bytes_of_a_solution(tmp_path: Path, count: int) -> None:
         path.write_bytes(content)
         check_file(path, Solution.load, (ValueError,))
 
-    fuzz(check, count, content=damaged(path.read_bytes()))
+    fuzz(check, 100, content=damaged(path.read_bytes()))
 
 
-@examples(25, 2000)
 @pytest.mark.parametrize("name", ["metrics.jsonl", "config.json", "controller.json"])
-def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int) -> None:
+def test_a_run_with_changed_metrics_or_settings(run: Path, name: str) -> None:
     path = run / name
     before = path.read_bytes()
     *others, last = [
@@ -193,7 +187,7 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str, count: int
             report_page(record).encode()
 
     try:
-        fuzz(check, count, content=changed(last, 2))
+        fuzz(check, 25, content=changed(last, 2))
     finally:
         path.write_bytes(before)
 

@@ -82,13 +82,6 @@ def test_they_rank_every_type_as_the_cpu(fitness: torch.dtype, population: int) 
         assert_same(update(132, inputs, 60, maximize=maximize), expected)
 
 
-def test_they_rank_many_in_three_passes() -> None:
-    inputs = problem((), 280_000, 1, failed=0.01, ties=3)
-    given = options(270_000, 1, torch.float32)
-    expected = cem_update(*inputs, 270_000, maximize=True, **given)
-    assert_same(update(132, inputs, 270_000, maximize=True, **given), expected)
-
-
 def test_no_problems_count_too() -> None:
     inputs = problem((0,), 4)
     assert_same(update(132, inputs, 2, maximize=False), cem_update(*inputs, 2, maximize=False))

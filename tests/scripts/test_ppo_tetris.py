@@ -12,7 +12,6 @@ import torch
 from kernels import CompilerMissingError
 from tetris import LinearController, Rules
 from tetris.envs import native
-from tetris.play.rollouts import rollout
 
 Script = Callable[..., Any]
 
@@ -39,15 +38,3 @@ def test_it_prints_a_curve_and_writes_a_controller(script: Script, tmp_path: Pat
     controller = LinearController.load(file)
     assert controller.features == "holes,max_height"
     assert controller.rules == Rules(10, 10)
-
-
-@pytest.mark.slow
-def test_it_learns_to_make_a_thousand_lines_a_game(script: Script, tmp_path: Path) -> None:
-    """From each of the seeds 1 to 3 it takes 11 to 20 s of learning on an idle core."""
-    ended = script("ppo_tetris", "--seconds", 180, "--out", tmp_path / "a.json")
-    assert ended.status == 0, ended.err
-    controller = LinearController.load(tmp_path / "a.json")
-    weights = torch.tensor([controller.weights])
-    played = rollout(weights, Rules(10, 10), 100, 20_000, 99, features=controller.features)
-    # A hundred games or more, each of a length that is nearly exponential: an error of 10 % or less.
-    assert float(played.lines[0]) / max(1, int(played.games[0])) >= 1000

@@ -123,7 +123,7 @@ _TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...], str]] = 
     "vector_add": (vector_add_reference, NUMBERS, "vector_add_forward"),
     "elementwise_mult": (elementwise_mult_reference, NUMBERS, "elementwise_mult_forward"),
 }
-"""Of an operator: what it computes in plain PyTorch, of which types, and its name where no gradient is wanted."""
+"""Of an operator: the reference, the types, and the name of the one without a gradient."""
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:

@@ -102,14 +102,6 @@ def test_games_without_chance_have_their_lines(rules: Rules, lines: float, piece
     assert solution.play(2).tolist() == [lines, lines]
 
 
-@pytest.mark.slow
-def test_five_by_five_is_that_of_the_literature() -> None:
-    # 13.7 lines: Thiery and Scherrer 2009. 13.7015: a solver written for a comparison.
-    solution = solved(Rules(5, 5))
-    assert solution.lines_per_game == pytest.approx(13.7015, abs=1e-3)
-    assert solution.boards == 6_437_226
-
-
 @pytest.mark.parametrize("pieces_known", [1, 2])
 def test_games_of_the_engine_confirm_the_value(pieces_known: int) -> None:
     solution = solved(Rules(4, 4), pieces_known)
