@@ -9,7 +9,6 @@ import torch
 from engine_games import emulated
 
 from kernels.loader import CompilerMissingError, compile_check
-from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rollout, Rules
 from tetris.play import engines as native
 from tetris.play.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
@@ -106,12 +105,9 @@ def test_arguments_are_checked(operators: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_kernel_compiles_for_every_gpu() -> None:
+def test_the_kernel_compiles_for_old_gpus() -> None:
+    library = native.resampling_extension()
     try:
-        newest = known_architectures(find_nvcc())[-1]
+        compile_check(library.sources[0], "sm_75", library.include_dirs, library.defines)
     except CompilerMissingError as error:
         pytest.skip(str(error))
-    library = native.resampling_extension()
-    compile_check(
-        library.sources[0], ["sm_75", newest], include_dirs=library.include_dirs, defines=library.defines
-    )
