@@ -68,9 +68,7 @@ def lltm(
         if torch.compiler.is_compiling():
             new_h, new_cell, _ = operators.lltm.default(input, weights, bias, old_h, old_cell)
         elif recorded:  # operators whose autograd is registered pass through much more Python than _Cell does
-            new_h, new_cell, _ = _Cell.apply(  # type: ignore[no-untyped-call]
-                input, weights, bias, old_h, old_cell
-            )
+            new_h, new_cell, _ = _record(input, weights, bias, old_h, old_cell)
         else:
             new_h, new_cell, _ = operators.lltm_forward.default(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
@@ -207,6 +205,9 @@ class _Cell(torch.autograd.Function):
         return output
 
     backward = staticmethod(_backward)
+
+
+_record: Any = _Cell.apply  # which torch 2.13 does not annotate
 
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
