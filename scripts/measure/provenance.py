@@ -56,7 +56,7 @@ def write_result(path: Path, found: Measured, device: str) -> None:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": _command(),
         "machine": machine(device),
-        "versions": versions(),
+        "versions": {**versions(), **found.data.get("versions", {})},
         "figures": dict(found.figures),
         "data": dict(found.data),
     }

@@ -73,8 +73,8 @@ def first_run(folder: Path) -> Measured:
         figures[f"first_run.{state}.seconds"], said = timed(f"{train} --out {folder / state}")
     verdict = next(line for line in reversed(said.splitlines()) if " lines a game on " in line)
     figures["first_run.times_dt20"] = float(re.findall(r"([\d.]+) times dt20", verdict)[0])
-    installed = timed("python -m pip list --format freeze")[1].split()
-    return Measured(figures, {"verdict": verdict, "installed": installed})
+    installed = dict(line.split("==") for line in timed("python -m pip freeze --exclude-editable")[1].split())
+    return Measured(figures, {"verdict": verdict, "versions": {"torch": installed["torch"]}})
 
 
 def training(seeds: int, device: str, folder: Path) -> Measured:
