@@ -66,9 +66,7 @@ def first_run() -> str:
         )
         if "install.seconds" in figures:
             pip = f"{figures['install.seconds']:.0f} s and {figures['install.gigabytes']:.1f} GB of disk"
-            words[-1] = (
-                f"Before it, pip takes {pip}, most of it PyTorch with CUDA, from a near mirror; {words[-1]}"
-            )
+            words[-1] = f"Of the first command pip takes {pip}, for PyTorch with CUDA; {words[-1]}"
     return with_provenance(f"{'. On a GPU '.join(words)}. Processors differ by a factor of two.", *results)
 
 
