@@ -37,14 +37,11 @@ def write_crash(folder: Path) -> Path:
     return path
 
 
-def test_the_cpu_works_where_the_operator_was_built_and_called(
-    cache_folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cpu_works_where_the_operator_was_built_and_called(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
 
     printed = capsys.readouterr().out
     assert "built where needed, loaded and called" in printed
-    assert f"{cache_folder}, 1 libraries" in printed
     assert printed.endswith("\nworks\n")
 
 

@@ -31,10 +31,10 @@ def _as_it_was() -> Iterator[None]:
 
 def test_it_prints_a_curve_and_writes_a_controller(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "a.json"
-    ended = script("ppo_tetris", "--seconds", 0.01, "--features", "holes,max_height", "--out", file)
+    ended = script("ppo_tetris", "--seconds", 0.01, "--features", "dt", "--out", file)
     assert ended.status == 0, ended.err
     first, last = (line.split() for line in ended.out.splitlines())
     assert (first[2], last[2]) == ("0", "16,384")
     controller = LinearController.load(file)
-    assert controller.features == "holes,max_height"
+    assert controller.features == "dt"
     assert controller.rules == Rules(10, 10)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import platform
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from engine_games import emulated, every_feature, rebuilt
+from engine_games import emulated, every_feature
 from gymnasium.vector import AutoresetMode
 
 from kernels.loader import CompilerMissingError, compile_check
@@ -153,13 +152,6 @@ def compare(rules: Rules, operators: Any) -> None:
 @pytest.mark.parametrize("rules", [rules for rules, _ in CASES[:2]], ids=str)
 def test_emulated_threads_write_what_the_cpu_writes(rules: Rules) -> None:
     compare(rules, emulated(native.feature_extension(feature_names(FEATURES)), "placements"))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="has no SSE4")
-def test_narrow_lanes_write_the_same() -> None:
-    library = native.feature_extension(feature_names(FEATURES))
-    compare(CASES[1][0], rebuilt(library, "narrow", flags=("-msse4.1",)))
 
 
 @pytest.mark.slow

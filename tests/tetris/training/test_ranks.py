@@ -73,7 +73,7 @@ def test_scores_are_those_of_one_process() -> None:
 def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(
     tmp_path: Path,
 ) -> None:
-    ranks, kills = 2, 3
+    ranks, kills = 2, 2
     recipe = (*LONG, stage(10 * kills, HARD))
     train(1, tmp_path / "log", *recipe, "--out", tmp_path / "whole")
     out, steps = kill_at_random(tmp_path / "killed", ranks, kills, recipe)
@@ -81,7 +81,7 @@ def test_a_run_whose_ranks_are_killed_is_the_run_never_stopped(
     assert not traceback_in(out)
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "whole")
     assert steps == sorted(steps)
-    assert len({step for step in steps if step > 0}) >= kills // 4, steps
+    assert max(steps) > 0, steps
 
 
 @pytest.mark.slow
