@@ -90,9 +90,9 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     data, pool = [mujoco.MjData(model) for _ in range(threads)], rollout.Rollout(nthread=threads)
 
     def state() -> Any:
-        told = np.empty(size)
-        mujoco.mj_getState(model, env.data, told, everything)
-        return told
+        state = np.empty(size)
+        mujoco.mj_getState(model, env.data, state, everything)
+        return state
 
     def cost(start: Tensor, plans: Tensor) -> Any:
         """Minus the sum of rewards: forward velocities, less the squares of the actions."""
@@ -135,8 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_gif(FRAMES_PER_SECOND)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
         names = {*vars(arguments)} - {"task", "steps", "gif"}
-        told = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-        planner = Planner(task.cost, **{**task.planner, **told})
+        given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+        planner = Planner(task.cost, **{**task.planner, **given})
         while len(rewards) < arguments.steps:
             rewards.append(float(task.env.step(planner.plan(task.state()).numpy())[1]))
             try:

@@ -45,8 +45,8 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # so small a network is fastest so
     rules = Rules(*Rules.parse_board(BOARD))
-    told = {"num_envs": GAMES, "features": features, "output": "torch", "autoreset_mode": "SameStep"}
-    envs = gymnasium.make_vec(f"tetris.envs:CemTetris/Tetris-{BOARD}-v0", **told)
+    options = {"num_envs": GAMES, "features": features, "output": "torch", "autoreset_mode": "SameStep"}
+    envs = gymnasium.make_vec(f"tetris.envs:CemTetris/Tetris-{BOARD}-v0", **options)
     observation, infos = envs.reset(seed=seed)
     count = observation["features"].shape[-1]
     actor = nn.Linear(count, 1, bias=False)

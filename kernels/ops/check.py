@@ -1,4 +1,4 @@
-"""Walks operators through the workflow in which they are written, and compares every stage with the first.
+"""Walk operators through the workflow in which they are written, and compare every stage with the first.
 
 A formula in PyTorch, its derivative checked by finite differences, the kernels in Numba, in C++, in CUDA, and
 the derivative of the finished operator: ``python -m kernels check``. docs/writing_a_kernel.md walks the same

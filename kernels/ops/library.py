@@ -74,7 +74,7 @@ class Library:
     """
 
     def __init__(self, name: str, register: Callable[[], None]) -> None:
-        """Declare a family; builds and loads nothing.
+        """Declare a family; build and load nothing.
 
         Args:
             name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
@@ -86,7 +86,7 @@ class Library:
         _libraries[name] = self
 
     def ensure(self, tensor: Tensor) -> None:
-        """See to it that the operators work on the device of a tensor; builds them where needed.
+        """See to it that the operators work on the device of a tensor; build them where needed.
 
         Under torch.compile this happens while the caller is traced.
 

@@ -51,5 +51,5 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         courses.append(make_course(f"env.cuda.{GPU_ENVS}", GPU_ENVS, **gpu))
         figure = f"env.cuda.{FEATURES}.{GPU_FEATURE_ENVS}"
         courses.append(make_course(figure, GPU_FEATURE_ENVS, features=FEATURES, **gpu))
-    told = {"environment": tetris.envs.IDS[0], "gymnasium": gymnasium.__version__, "autoreset": "next-step"}
-    return measure_courses(courses, arguments.repeats, arguments.seconds, **told)
+    about = {"environment": tetris.envs.IDS[0], "gymnasium": gymnasium.__version__, "autoreset": "next-step"}
+    return measure_courses(courses, arguments.repeats, arguments.seconds, **about)

@@ -113,8 +113,8 @@ def run_experiment(plan: Plan, device: str, progress: Progress = lambda searches
         {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
         for (noise, seed, optimizer, curves), score in zip(searches, scores, strict=True)
     ]
-    told = {"plan": plan._asdict(), "method": _METHOD, "searches": found}
-    return {**told, "decisions": decisions, "seconds": seconds}
+    about = {"plan": plan._asdict(), "method": _METHOD, "searches": found}
+    return {**about, "decisions": decisions, "seconds": seconds}
 
 
 def _play_once(plan: Plan, device: str, rows: list[Tensor], first_stream: int) -> tuple[Tensor, Tensor, int]:

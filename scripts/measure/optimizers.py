@@ -199,8 +199,8 @@ def quality(searches: Sequence[str], dims: Sequence[int], instances: Sequence[in
             for name in found:
                 one = partial(run, name, dim)
                 runs = pool.starmap(one, pairs, 1) if pool else [one(*pair) for pair in pairs]
-                told = details[name][f"d{dim}"] = summary(runs)
-                print(f"{name}, D = {dim}: {told['solved']:.3f}", flush=True)
+                reached = details[name][f"d{dim}"] = summary(runs)
+                print(f"{name}, D = {dim}: {reached['solved']:.3f}", flush=True)
     figures = {
         f"bbob.{name}.d{dim}.{key}": details[name][f"d{dim}"][key]
         for dim in dims
@@ -217,7 +217,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     found = {}
     for name in arguments.parts or PARTS:
         with one_line_errors():
-            told = (arguments.searches or (), arguments.dims, arguments.instances, arguments.jobs)
-            found[name] = quality(*told) if name == "quality" else generation.measure(arguments, device)
+            asked = (arguments.searches or (), arguments.dims, arguments.instances, arguments.jobs)
+            found[name] = quality(*asked) if name == "quality" else generation.measure(arguments, device)
     figures = {key: value for each in found.values() for key, value in each.figures.items()}
     return Measured(figures, {name: each.data for name, each in found.items()})

@@ -193,8 +193,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     try:
         every = list(courses(arguments.num_envs))
         versions = {name: importlib.metadata.version(name) for name in found}
-        told = {"peers": versions, "cores": 1, "environment": BOARD}
-        return measure_courses(every, arguments.repeats, arguments.seconds, **told)
+        about = {"peers": versions, "cores": 1, "environment": BOARD}
+        return measure_courses(every, arguments.repeats, arguments.seconds, **about)
     finally:
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(threads)

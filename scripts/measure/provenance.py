@@ -79,8 +79,8 @@ def commit() -> tuple[str | None, bool]:
 
     Without git the variable `COMMIT` tells it, with a ``+`` where files differ; None where nobody does.
     """
-    if told := os.environ.get(COMMIT):
-        return told.rstrip("+"), told.endswith("+")
+    if given := os.environ.get(COMMIT):
+        return given.rstrip("+"), given.endswith("+")
     try:
         changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks")
         return _said("git", "rev-parse", "HEAD"), bool(_said(*changed))
@@ -110,10 +110,10 @@ def machine(device: str) -> dict[str, Any]:
     """Return the processor, the vectors the engine is compiled for, cores, threads, load, and a GPU."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(errors="replace").splitlines() if cpuinfo.is_file() else []
-    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    flags = set(told.get("flags", "").split())
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    flags = set(fields.get("flags", "").split())
     here = {
-        "processor": told.get("model name") or platform.processor() or platform.machine(),
+        "processor": fields.get("model name") or platform.processor() or platform.machine(),
         "vectors": next((name for name, needed in _VECTORS.items() if needed <= flags), "no vectors"),
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",

@@ -48,14 +48,14 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
 
 
 def _measured(
-    label: str, controller: LinearController, rules: Rules, way: Way, device: str, told: argparse.Namespace
+    label: str, controller: LinearController, rules: Rules, way: Way, device: str, asked: argparse.Namespace
 ) -> dict[str, Any]:
-    seed = DEFAULT_SEED if told.seed is None else told.seed
+    seed = DEFAULT_SEED if asked.seed is None else asked.seed
     how: dict[str, Any] = {"pieces_known": way[0], "lookahead": way[1]}
-    if told.estimated:
+    if asked.estimated:
         who = (label, controller, rules, device, lambda found: len(found.rates) >= ESTIMATED, seed)
         return estimate(*who, **how).to_dict()
-    limit = Limit(decisions=told.decisions)
+    limit = Limit(decisions=asked.decisions)
     with progress_bar(f"{label} on {rules.board}, {rules.pieces}", limit) as show:
         score, seconds = play(controller, rules, limit, seed, device, show, **how)
     return Measurement(label, controller, rules, rules.pieces, seed, device, score, seconds, *way).to_dict()
@@ -63,18 +63,19 @@ def _measured(
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return lines a game by board, rule, pieces, way and controller."""
-    told, found, figures = arguments, list[dict[str, Any]](), dict[str, float]()
+    found, figures = list[dict[str, Any]](), dict[str, float]()
     with one_line_errors():
-        boards = [Rules.of(*Rules.parse_board(each), told.rule, told.pieces) for each in told.boards]
-        pairs = [read_controllers(told.controllers, rules) for rules in boards]
+        kind_of_game = arguments.rule, arguments.pieces
+        boards = [Rules.of(*Rules.parse_board(each), *kind_of_game) for each in arguments.boards]
+        pairs = [read_controllers(arguments.controllers, rules) for rules in boards]
     if device == "cuda":
         features = {
             (each.features, x.width) for x, some in zip(boards, pairs, strict=True) for _, each in some
         }
-        build_engines(features, [WAYS[way] for way in told.ways])
-    kind = "estimated" if told.estimated else "played"
-    for (rules, some), way in product(zip(boards, pairs, strict=True), told.ways):
-        scores = {label: _measured(label, each, rules, WAYS[way], device, told) for label, each in some}
+        build_engines(features, [WAYS[way] for way in arguments.ways])
+    kind = "estimated" if arguments.estimated else "played"
+    for (rules, some), way in product(zip(boards, pairs, strict=True), arguments.ways):
+        scores = {label: _measured(label, each, rules, WAYS[way], device, arguments) for label, each in some}
         for label, each in scores.items():
             name = f"scores.{rules.board}.{rules.rule}.{rules.pieces}.{way}.{label}.{kind}"
             figures[name] = least_lines(each)
@@ -82,4 +83,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
                 pair = (Score(x["lines"], x["games"], x["decisions"]) for x in (each, scores[REFERENCE]))
                 each["ratio"] = ratio(*pair)
         found += scores.values()
-    return Measured(figures, {"estimates" if told.estimated else "measurements": found})
+    return Measured(figures, {"estimates" if arguments.estimated else "measurements": found})

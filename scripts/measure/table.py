@@ -148,7 +148,7 @@ def command(name: str) -> Callable[..., int]:
         with command_line.joined_ranks():
             try:
                 found: Measured = importlib.import_module(f"measure.{row.module}").measure(arguments, device)
-            except BuildError:  # a RuntimeError that is told by whoever runs this
+            except BuildError:  # a RuntimeError that whoever runs this prints
                 raise
             except RuntimeError as error:
                 print(error, file=sys.stderr)
@@ -170,13 +170,13 @@ def _read(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
         doc = re.sub(rf"python scripts/measure {row.name}\b", f"python scripts/{program.name}", doc)
     options = OPTIONS.get(row.module, {})
     operands = [
-        f"[{told['metavar']} ...]" if "nargs" in told else told["metavar"]
-        for name, told in options.items()
+        f"[{settings['metavar']} ...]" if "nargs" in settings else settings["metavar"]
+        for name, settings in options.items()
         if name[0] != "-"
     ]
     parser = Parser(description=doc, usage=" ".join(["%(prog)s [option ...]", *operands]))
-    for name, told in options.items():
-        parser.add_argument(name, **told)
+    for name, settings in options.items():
+        parser.add_argument(name, **settings)
     if len(row.devices) > 1:
         add_device(parser, ("auto", *row.devices), what="what is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")

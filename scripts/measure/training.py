@@ -87,13 +87,13 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
         python(*command)
         seconds = time.perf_counter() - began
         learned = json.loads((out / "controller.json").read_text())
-        told = learned["provenance"]
-        kept = {key: told.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
+        provenance = learned["provenance"]
+        kept = {key: provenance.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
         runs.append(
             {
                 "seed": seed,
                 "total_seconds": seconds,
-                "training_seconds": told["seconds"],
+                "training_seconds": provenance["seconds"],
                 "weights": learned["weights"],
                 **kept,
             }

@@ -50,9 +50,9 @@ def bbob() -> str:
         return f"**{item[1]['label']}**" if item[0] == "cem" else str(item[1]["label"])
 
     def share(item: tuple[str, Any], dim: str) -> str:
-        told = item[1].get(dim)
-        error = "" if not told or told["standard_error"] is None else f" ± {told['standard_error']:.3f}"
-        return f"{told['solved']:.3f}{error}" if told else "-"
+        found = item[1].get(dim)
+        error = "" if not found or found["standard_error"] is None else f" ± {found['standard_error']:.3f}"
+        return f"{found['solved']:.3f}{error}" if found else "-"
 
     def collapsed(item: tuple[str, Any]) -> str:
         shares = [item[1].get(dim, {}).get("collapsed") for dim in _DIMENSIONS]

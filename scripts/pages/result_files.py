@@ -76,10 +76,10 @@ Cell = str | Callable[[Any], str]
 
 def columns(cells: Mapping[str, Cell], rows: Iterable[Any], *results: Result) -> str:
     """Return a table with a row for each of ``rows``, and for each header what its cell says of them."""
-    told = [
+    lines = [
         [str(row[cell]) if isinstance(cell, str) else cell(row) for cell in cells.values()] for row in rows
     ]
-    return with_provenance(markdown(list(cells), told), *results)
+    return with_provenance(markdown(list(cells), lines), *results)
 
 
 def crossed(
@@ -94,8 +94,8 @@ def crossed(
     The header has the columns by key, the labels the rows; a row without anything is left out.
     """
     rows = {row: [cell(row, column) for column in header] for row in labels}
-    told = [[labels[row], *(each or "-" for each in cells)] for row, cells in rows.items() if any(cells)]
-    return with_provenance(markdown([corner, *header.values()], told), *results)
+    lines = [[labels[row], *(each or "-" for each in cells)] for row, cells in rows.items() if any(cells)]
+    return with_provenance(markdown([corner, *header.values()], lines), *results)
 
 
 def _origin(result: Result) -> str:

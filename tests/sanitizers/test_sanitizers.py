@@ -16,8 +16,6 @@ from kernels.loader.toolchain import find_compiler
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
-# As system headers, which a library may have anywhere.
-
 
 def runtime(compiler: list[str], name: str) -> str:
     """Return the path of a library of the compiler; skip where there is none."""

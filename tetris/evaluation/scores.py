@@ -208,6 +208,7 @@ def measure(
 
     chunk = BURN_IN
     before = counts = ranks.together(play)
+    before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
     began = time.perf_counter()
     score, seconds, chunk = Score(0, 0, 0), 0.0, 0
     while not limit.reached(score, seconds):

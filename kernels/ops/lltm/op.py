@@ -90,7 +90,7 @@ def lltm_reference(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``lltm`` in plain PyTorch, as the tutorial does; takes and returns the same."""
+    """Compute ``lltm`` in plain PyTorch, as the tutorial does; take and return the same."""
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
     new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
