@@ -11,9 +11,9 @@ from cem import StopRequest
 from tetris import LinearController, Rules, Score, published
 from tetris.evaluation.estimates import Estimate
 from tetris.evaluation.scores import Measurement
+from tetris.training.provenance import add_start
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
-from tetris.training.start_record import add_start
 from tetris.training.training import Training
 
 SCORES = {
@@ -33,7 +33,7 @@ def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **se
     with run.claimed(recipe):
         add_start(run.starts, recipe.device)
         training.trainer.run()
-    training.save_controller(measurements() if scored else None, estimates() if estimated else None)
+    training.save_controller(scores=measurements() * scored + estimates() * estimated)
     return folder
 
 

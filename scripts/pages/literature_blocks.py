@@ -11,7 +11,7 @@ from measure.work import least_lines
 from pages.result_files import Cell, Result, columns, load, load_all, with_provenance
 from pages.wording import markdown, score
 from tetris.evaluation.papers import LEARNED_SCORES, PUBLISHED_SCORES, PaperFigure
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 
 FEATURES = ("bertsekas", "bcts")
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}
@@ -81,7 +81,9 @@ def _searches(result: Result) -> str:
         found = [each["score"] for each in searches_with(result.data["searches"], noise)]
         low, middle, high = np.quantile([*map(least_lines, found)], (0.25, 0.5, 0.75))
         best_score = score(max(found, key=least_lines))
-        rows.append([label, lines(middle), f"{lines(low)} and {lines(high)}", best_score])
+        rows.append(
+            [label, format_lines(middle), f"{format_lines(low)} and {format_lines(high)}", best_score]
+        )
     header = ["noise", "lines a game of the last mean, median", "quartiles", "best search (95 % interval)"]
     return (
         f"**{plan['features']} on {plan['board']}**: {plan['seeds']} searches with each noise schedule, "

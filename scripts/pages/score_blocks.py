@@ -9,7 +9,7 @@ from typing import Any
 from pages.result_files import load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
 from tetris.evaluation.scores import find_estimate, find_measurement
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
 
@@ -46,10 +46,10 @@ def training() -> str:
     reference = _on_board(runs[0], "dt20", "10x20")["lines_per_game"]
     words = (
         f"On {result.hardware} training takes {median(seconds):.0f} s (median of {len(runs)} seeds, slowest "
-        f"{max(seconds):.0f} s). The learned controllers clear {lines(median(small))} lines a game on 10x10 "
-        f"(median; all seeds {span(min(small), max(small))}) and an estimated {lines(median(large))} on "
-        f"10x20 (all seeds {span(min(large), max(large))}), {median(large) / reference:.2g} times as many as "
-        "dt20."
+        f"{max(seconds):.0f} s). The learned controllers clear {format_lines(median(small))} lines a game on "
+        f"10x10 (median; all seeds {span(min(small), max(small))}) and an estimated "
+        f"{format_lines(median(large))} on 10x20 (all seeds {span(min(large), max(large))}), "
+        f"{median(large) / reference:.2g} times as many as dt20."
     )
     return with_provenance(words, result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 
 _UNITS = ((1e9, "G"), (1e6, "M"))
 
@@ -31,7 +31,7 @@ def digits(value: float) -> str:
 
 def span(low: float, high: float) -> str:
     """Return a range of numbers of lines: ``8,992-10,740``, ``953-1,540 M``."""
-    first, last = lines(low), lines(high)
+    first, last = format_lines(low), format_lines(high)
     return f"{first.removesuffix(' M')}-{last}" if low >= 1e6 else f"{first}-{last}"
 
 
@@ -39,8 +39,8 @@ def score(measurement: Mapping[str, Any]) -> str:
     """Return lines a game with their 95 % interval in brackets; without a game ended, the least they are."""
     low, high = measurement["ci95"]
     if high is None:
-        return f"> {lines(low)}"
-    return f"{lines(measurement['lines_per_game'])} ({span(low, high)})"
+        return f"> {format_lines(low)}"
+    return f"{format_lines(measurement['lines_per_game'])} ({span(low, high)})"
 
 
 def ratio(value: Mapping[str, Any]) -> str:

@@ -22,20 +22,20 @@ from kernels.support.ranks import RanksError
 from tetris import LinearController, feature_names
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
 from tetris.evaluation.comparison import boards, compare, references_to_play, verdict
-from tetris.evaluation.text_table import Score, is_estimate, score_table
+from tetris.evaluation.text_table import Score, score_table
 from tetris.game.feature_sets import feature_label
 from tetris.play import engines as native
 from tetris.play.devices import NATIVE, choose_device
 from tetris.play.own_features import header_of
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 from tetris.report.learning_curve import HINT, draw_learning_curve
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted, StopRequest, TrainingResult
 from tetris.training.presets import PYTHON_PRESETS, Setting
+from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import check_scores, load_run, read_metrics
-from tetris.training.start_record import add_start
+from tetris.training.run_record import load_run, read_controller, read_metrics
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
@@ -51,8 +51,7 @@ def run_training(given: argparse.Namespace) -> int:
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
-            recipe, path, is_new = ranks.from_first(lambda: run_of(given))
-            folder = RunFolder(path)
+            recipe, folder, is_new = ranks.from_first(lambda: run_of(given))
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
             curves = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
@@ -75,7 +74,7 @@ def run_training(given: argparse.Namespace) -> int:
             return train(training, stop)
 
 
-def run_of(given: argparse.Namespace) -> tuple[Recipe, Path, bool]:
+def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     """Return the recipe and the folder of a run, and whether it is a new one.
 
     What ``torchrun`` starts again goes on with the run of ``--out``.
@@ -92,11 +91,12 @@ def run_of(given: argparse.Namespace) -> tuple[Recipe, Path, bool]:
         if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) and RunFolder(out).config.is_file():
             old = out
     if old is not None:
-        return RunFolder(old).recipe(), old, False
+        folder = RunFolder(old)
+        return folder.recipe(), folder, False
     recipe = new_recipe(given)
     folder = new_folder(out, recipe.seed)
     folder.check_free()
-    return recipe, folder.path, True
+    return recipe, folder, True
 
 
 def new_recipe(given: argparse.Namespace) -> Recipe:
@@ -115,47 +115,42 @@ def note(text: object) -> None:
 
 
 def restore(training: Training) -> bool:
-    """Resume a run, with notes on its damaged files; return whether it is finished, with a message.
-
-    A complete controller needs no checkpoint. A damaged one is kept beside the one that is made again.
-    """
+    """Resume a run, with notes on its damaged files; return whether it is finished, with a message."""
     recipe, folder, total = training.recipe, training.folder, training.recipe.total_generations
-    controller, damage = None, None
-    if folder.controller.is_file():
-        try:
-            controller = LinearController.load(folder.controller)
-            check_scores(folder.controller, controller)
-        except ValueError as error:
-            controller, damage = None, error
-    complete = controller is not None and controller.provenance.get("generation") == total
-    try:
-        problems = training.restore()
-    except ValueError as error:  # no checkpoint is usable
-        if controller is None or not complete or not has_settings(controller, recipe):
-            raise
-        problems = [str(error)]
-    begun = training.optimizer.generation
-    if complete and begun < total:
-        problems += [f"{folder.controller}: without the checkpoint of its generation it is taken as it is"]
-    elif not begun and folder.metrics.is_file() and folder.metrics.stat().st_size:
+    problems = training.restore()
+    controller = saved_controller(folder)
+    finished = controller is not None and is_finished(controller, recipe)
+    begun = total if finished else training.optimizer.generation
+    if not begun and folder.metrics.is_file() and folder.metrics.stat().st_size:
         problems += [f"{folder.checkpoints}: no checkpoint: the run begins again"]
-    for problem in problems + training.metrics.restore(total if complete else begun):
+    for problem in problems + training.metrics.restore(begun):
         note(problem)
-    if damage is not None:
-        make_again(folder, damage)
-    if controller is None or not complete:
-        return False
-    if begun == total:
-        learned = training.controller()
-        if (controller.features, controller.weights) != (learned.features, learned.weights):
-            make_again(folder, "its weights are not those of the checkpoint")
-            return False
+    if finished:
+        print(f"{printable(folder.path)} is finished: all {total} generations are played and measured")
+    return finished
+
+
+def saved_controller(folder: RunFolder) -> LinearController | None:
+    """Return the controller of a run, if any; a damaged one is set aside, to be made again."""
+    if not folder.controller.is_file():
+        return None
+    try:
+        return read_controller(folder.controller)
+    except ValueError as error:
+        aside = set_aside(folder.controller)
+        note(f"{folder.controller} is made again: {error}; the old file is {aside}")
+        return None
+
+
+def is_finished(controller: LinearController, recipe: Recipe) -> bool:
+    """Return whether a controller was learned in all generations, and measured on all boards."""
     known = controller.provenance
-    measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
-    if recipe.score_decisions and not measured >= {rules.board for rules in boards(controller, recipe.rules)}:
+    if known.get("generation") != recipe.total_generations:
         return False
-    print(f"{printable(folder.path)} is finished: all {total} generations are played and measured")
-    return True
+    measured = {each["board"] for kind in ("score", "estimates") for each in known.get(kind) or ()}
+    return not recipe.score_decisions or measured >= {
+        rules.board for rules in boards(controller, recipe.rules)
+    }
 
 
 def complete_files(training: Training) -> None:
@@ -166,17 +161,6 @@ def complete_files(training: Training) -> None:
     page, controller = folder.report, folder.controller
     if not page.is_file() or page.stat().st_mtime_ns < controller.stat().st_mtime_ns:
         report(folder)
-
-
-def has_settings(controller: LinearController, recipe: Recipe) -> bool:
-    """Return whether a controller was trained with the settings of a recipe."""
-    config = controller.provenance.get("config")
-    return isinstance(config, dict) and recipe.fingerprint().items() <= config.items()
-
-
-def make_again(folder: RunFolder, reason: object) -> None:
-    """Set a damaged controller aside."""
-    note(f"{folder.controller} is made again: {reason}; the old file is {set_aside(folder.controller)}")
 
 
 def announce(training: Training) -> None:
@@ -199,32 +183,31 @@ def announce(training: Training) -> None:
 
 def train(training: Training, stop: StopRequest) -> int:
     """Train, draw, score and report; return the exit status."""
-    recipe = training.recipe
+    recipe, folder = training.recipe, training.folder
     build_references(training)
     result = training.trainer.run()
     controller = training.save_controller()
     first = ranks.rank() == 0
     progress = f"after {result.generation} of {recipe.total_generations} generations"
-    interrupted = progress if result.reason == "signal" else None
+    if result.reason == "signal":
+        if first and controller is not None:
+            report(folder)
+        return stopped(training, stop, progress)
     said = None
-    if controller is not None:
-        if interrupted is None:
-            summarize(training, result)
-            if first:
-                draw(training)
-        scores_follow = interrupted is None and bool(recipe.score_decisions)
-        written = first and report(training.folder, live=scores_follow)
-        if interrupted is None and recipe.score_decisions:
-            try:
-                said = measure(training, controller, stop)
-            except Interrupted:
-                interrupted = f"while measuring {training.folder.controller}"
-            if written:
-                report(training.folder, again=True)
-    elif interrupted is None:
+    if controller is None:
         note("the time limit came before the first generation was over: there is no controller yet")
-    if interrupted is not None:
-        return stopped(training, stop, interrupted)
+    else:
+        summarize(training, result)
+        if first:
+            draw(training)
+        written = first and report(folder, live=bool(recipe.score_decisions))
+        if recipe.score_decisions:
+            with suppress(Interrupted):
+                said = measure(training, controller, stop)
+            if written:
+                report(folder, again=True)
+            if said is None:
+                return stopped(training, stop, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         note(f"time is up {progress}; to go on: {resumption(training)}")
     if said is not None:
@@ -256,8 +239,8 @@ def summarize(training: Training, result: TrainingResult) -> None:
     speed = training.decisions / max(result.elapsed_s, 1e-9)
     print(
         f"{printable(training.folder.controller)}: learned in {result.generation} of "
-        f"{training.recipe.total_generations} generations, {lines(training.decisions)} decisions, "
-        f"{result.elapsed_s:.0f} s ({lines(speed)} decisions/s)",
+        f"{training.recipe.total_generations} generations, {format_lines(training.decisions)} decisions, "
+        f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
         flush=True,
     )
 
@@ -290,8 +273,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
         found += scores
         if any(each["lines_per_game"] is not None for each in scores):
             print(f"\n{score_table(scores)}", flush=True)
-        played = [dict(each) for each in found if not is_estimate(each)]
-        training.save_controller(played, [dict(each) for each in found if is_estimate(each)])
+        training.save_controller(scores=found)
         said = verdict(scores) if rules == recipe.rules or not said else said
     return said
 

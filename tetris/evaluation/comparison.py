@@ -21,7 +21,7 @@ from tetris.evaluation.text_table import Score, is_estimate
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 
 LEARNED = "learned"
 """The label of the learned controller among the scores of its run."""
@@ -139,9 +139,9 @@ def verdict(scores: Sequence[Score]) -> str:
     how = "estimated" if is_estimate(learned) else "played"
     low, high = learned["ci95"]
     if value is None:
-        return f"more than {lines(low)} lines a game on {learned['board']}: no game ended"
-    interval = f", 95 % interval {lines(low)} - {lines(high)}" if high is not None else ""
-    text = f"{lines(value)} lines a game on {learned['board']} ({how}{interval})"
+        return f"more than {format_lines(low)} lines a game on {learned['board']}: no game ended"
+    interval = f", 95 % interval {format_lines(low)} - {format_lines(high)}" if high is not None else ""
+    text = f"{format_lines(value)} lines a game on {learned['board']} ({how}{interval})"
     best = next((each["lines_per_game"] for each in scores if each["controller"] == BEST_PUBLISHED), None)
     times = value / best if best else 0.0
     if times < 0.1:

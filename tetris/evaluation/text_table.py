@@ -8,7 +8,7 @@ from typing import Any
 from kernels.support.printable import printable
 from tetris.game.feature_sets import feature_label
 from tetris.play.controller import published
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 
 Score = Mapping[str, Any]
 """A score as plain values: `Measurement.to_dict`, `Estimate.to_dict` or `published_score` gives it."""
@@ -38,13 +38,13 @@ def score_table(scores: Sequence[Score]) -> str:
     pieces = f"{first['pieces']} ({'from a file' if first['seed'] is None else 'seed ' + str(first['seed'])})"
     for score in scores:
         (low, high), seconds, shipped = score["ci95"], score.get("seconds"), score.get("measured")
-        speed = f"{lines(score['decisions'] / seconds)}/s" if seconds else "-"
+        speed = f"{format_lines(score['decisions'] / seconds)}/s" if seconds else "-"
         rows.append(
             [
                 score["controller"],
                 feature_label(score.get("features") or published(score["controller"]).features),
-                lines(score["lines_per_game"]),
-                f"> {lines(low)}" if high is None else f"{lines(low)} - {lines(high)}",
+                format_lines(score["lines_per_game"]),
+                f"> {format_lines(low)}" if high is None else f"{format_lines(low)} - {format_lines(high)}",
                 counted(score),
                 f"{score['decisions']:,}",
                 f"{shipped['machine']}, {shipped['date'][:10]}" if shipped else speed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def lines(value: float | None) -> str:
+def format_lines(value: float | None) -> str:
     """Return a number of lines with three or four digits."""
     if value is None:
         return "-"

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.text_table import Score, counted, sight
-from tetris.record.numbers import lines
+from tetris.record.numbers import format_lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
 
@@ -19,7 +19,7 @@ _LOG_FROM = 20.0  # intervals with a greater ratio of their ends are drawn on a 
 
 def lines_text(value: float) -> str:
     """Return lines a game with three or four digits."""
-    return lines(value) if value >= 100 else f"{value:.3g}"
+    return format_lines(value) if value >= 100 else f"{value:.3g}"
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:

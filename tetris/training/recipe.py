@@ -214,6 +214,11 @@ class Recipe:
         """The generations of all stages."""
         return sum(stage.generations for stage in self.stages)
 
+    def decisions_until(self, generation: int) -> int:
+        """Return the decisions of the first generations; the averaged mean plays beside the candidates."""
+        steps = [stage.decisions for stage in self.stages for _ in range(stage.generations)]
+        return sum(steps[:generation]) * self.streams * (self.population + 1)
+
     @property
     def title(self) -> str:
         """A line that describes the controller to train."""

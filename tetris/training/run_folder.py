@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 from kernels.support.files import check_own, flock, write_text
@@ -22,55 +21,20 @@ from tetris.training.recipe import Recipe, read_settings
 RUNS = Path("runs")
 
 
-@dataclass(frozen=True)
 class RunFolder:
-    """The files of a run.
+    """The files of a run."""
 
-    Attributes:
-        path: The folder.
-    """
-
-    path: Path
-
-    @property
-    def config(self) -> Path:
-        """The recipe of the run; a folder without it holds no run."""
-        return self.path / "config.json"
-
-    @property
-    def controller(self) -> Path:
-        """The learned controller with its provenance and, after training, its scores."""
-        return self.path / FILE_NAME
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON object a generation."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def starts(self) -> Path:
-        """One JSON object for each start of the run: hardware, commit, command."""
-        return self.path / "starts.jsonl"
-
-    @property
-    def learning_curve(self) -> Path:
-        """The learning curve."""
-        return self.path / "learning_curve.png"
-
-    @property
-    def report(self) -> Path:
-        """The report of the run, a page."""
-        return self.path / "report.html"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The folder of TensorBoard's files, with ``--tensorboard``."""
-        return self.path / "tensorboard"
+    def __init__(self, path: Path) -> None:
+        """Name the files in the folder; nothing is read or written."""
+        self.path = path
+        self.config = path / "config.json"  # the recipe; a folder without it holds no run
+        self.controller = path / FILE_NAME  # learned, with its provenance and, after training, its scores
+        self.metrics = path / "metrics.jsonl"  # one JSON object per generation
+        self.checkpoints = path / "checkpoints"
+        self.starts = path / "starts.jsonl"  # one JSON object per start: hardware, commit, command
+        self.learning_curve = path / "learning_curve.png"
+        self.report = path / "report.html"
+        self.tensorboard = path / "tensorboard"  # with --tensorboard
 
     def check_free(self) -> None:
         """Check that a new run can use the folder.
@@ -102,10 +66,7 @@ class RunFolder:
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(f"expected a run in {self.path}, found no {self.config.name} there{hint}")
         settings = read_settings(self.config)
-        missing = [field.name for field in fields(Recipe) if field.name not in settings]
         try:
-            if missing:
-                raise ValueError(f"expected all settings of a run, found no {', '.join(missing)}")
             return Recipe(**settings)  # type: ignore[arg-type]
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.config}: {error}") from error
@@ -125,13 +86,31 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _lock(descriptor, self.path)
+            self._lock(descriptor)
             if new is not None:
                 self.check_free()
                 self._write_recipe(new)
             yield
         finally:
             os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            locked = flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            text = f"expected {self.path} to be at rest, but another process is training there"
+            raise ValueError(text) from error
+        if not locked:
+            warning = "is on a file system without locks: keep a second process from training there"
+            print(f"note: {printable(self.path)} {warning}", file=sys.stderr)
+
+    def _write_recipe(self, recipe: Recipe) -> None:
+        try:
+            write_text(self.config, json.dumps(recipe.to_dict(), indent=2) + "\n")
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+            raise
 
     def in_use(self) -> bool:
         """Return whether another process holds the lock: a run that goes on."""
@@ -144,14 +123,6 @@ class RunFolder:
             os.close(descriptor)
         return False
 
-    def _write_recipe(self, recipe: Recipe) -> None:
-        try:
-            write_text(self.config, json.dumps(recipe.to_dict(), indent=2) + "\n")
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
-            raise
-
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:
     """Return the folder of a new run; without ``out`` a free one under ``runs``, named by time and seed."""
@@ -160,12 +131,3 @@ def new_folder(out: Path | None, seed: int) -> RunFolder:
     name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
     numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
     return RunFolder(next(path for path in numbered if not path.exists()))
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    try:
-        if not flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            warning = "is on a file system without locks: keep a second process from training there"
-            print(f"note: {printable(path)} {warning}", file=sys.stderr)
-    except BlockingIOError as error:
-        raise ValueError(f"expected {path} to be at rest, but another process is training there") from error

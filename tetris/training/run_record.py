@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from kernels.support.printable import printable
 from tetris import LinearController
 from tetris.training.recipe import Recipe
 from tetris.training.run_folder import RunFolder
-from tetris.training.start_record import read_starts
 
 MOST_BYTES = 1 << 30
 """The most bytes of a run's metrics: some million generations."""
@@ -25,7 +25,9 @@ Metrics = dict[str, Any]
 
 _NUMBERS = (
     "generation",
-    *("stage", "board_width", "board_height"),
+    "stage",
+    "board_width",
+    "board_height",
     "seconds",
     "elapsed_s",
     "lines",
@@ -38,7 +40,6 @@ _FIGURES = (
 _GREATEST = 1e300  # refuses NaN and infinities, too
 _SCORE_TEXTS = ("controller", "board", "rule", "pieces")
 _SCORE_COUNTS = {"score": ("games", "lines", "decisions"), "estimates": ("estimates", "decisions")}
-_MEASURED = ("machine", "date", "commit")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class RunRecord:
         recipe: Its recipe.
         metrics: A record a generation, at least one.
         controller: The learned controller, with its provenance.
-        starts: Hardware, commit and command of each start; see `start_record`.
+        starts: Hardware, commit and command of each start; see `tetris.training.provenance`.
     """
 
     name: str
@@ -134,27 +135,16 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     path = Path(path)
     folder = RunFolder(path)
     recipe = folder.recipe()
-    metrics = read_metrics(folder.metrics) if folder.metrics.is_file() else []
-    if metrics and not folder.controller.is_file():
-        raise ValueError(
-            f"{folder.controller}: expected the controller of {len(metrics)} generations, got none"
-        )
-    if not metrics and folder.controller.is_file():
-        raise ValueError(f"{folder.metrics}: expected a line for every generation, got none")
+    metrics = read_metrics(folder.metrics)
     if not metrics:
         raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
-    controller = LinearController.load(folder.controller)
+    controller = read_controller(folder.controller)
+    count = len(controller.weights)
     for number, record in enumerate(metrics, start=1):
-        try:
-            _check_weights(record, len(controller.weights))
-        except ValueError as error:
-            raise ValueError(f"{folder.metrics}: line {number}: {error}") from error
-    check_scores(folder.controller, controller)
-    versions = controller.provenance.get("versions")
-    if not (versions is None or isinstance(versions, dict)):
-        raise ValueError(
-            f"{folder.controller}: expected provenance.versions to be an object, got {versions!r}"
-        )
+        if not len(record["mean"]) == len(record["std"]) == count:
+            raise ValueError(
+                f"{folder.metrics}: line {number}: expected mean and std to be {count} numbers each"
+            )
     return RunRecord(path.resolve().name, recipe, metrics, controller, read_starts(folder.starts))
 
 
@@ -166,104 +156,85 @@ def read_metrics(path: Path) -> list[Metrics]:
         ValueError: If a line is no record of a generation of Tetris; the message names file and line.
     """
     records = []
-    try:
-        content = read_bytes(path, MOST_BYTES)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    whole, _, _ = content.decode(errors="replace").rpartition("\n")
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(_whole_lines(path), start=1):
         try:
             record = json.loads(line)
-            check_record(record)
+            _check(record, numbers=_NUMBERS, figures=_FIGURES, vectors=("mean", "std"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: line {number}: {error}") from error
         records.append(record)
     return records
 
 
-def check_record(record: Any, count: int | None = None) -> None:
-    """Check a line of a metrics file, parsed.
-
-    Args:
-        record: The line.
-        count: The number of weights; None leaves their distribution unchecked.
+def read_starts(path: Path) -> list[dict[str, Any]]:
+    """Read the records of all starts, see `tetris.training.provenance`; a damaged line is left out.
 
     Raises:
-        ValueError: If it is no record of a generation of Tetris; the message names the field.
+        OSError: If it cannot be read.
+        ValueError: If it is too large; the message names it.
     """
+    starts = []
+    for line in _whole_lines(path):
+        with contextlib.suppress(ValueError, RecursionError):
+            starts.append(json.loads(line))
+    return [record for record in starts if isinstance(record, dict)]
+
+
+def read_controller(path: Path) -> LinearController:
+    """Read the controller of a run with the scores in its provenance.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is damaged; the message names file and field.
+    """
+    controller = LinearController.load(path)
+    provenance = controller.provenance
+    try:
+        for kind, counts in _SCORE_COUNTS.items():
+            for score in provenance.get(kind) or ():
+                low, high = score["ci95"]
+                numbers = ("low", "pieces_known", *counts)
+                known = {"pieces_known": 1, **score, "low": low, "high": high}
+                _check(known, texts=_SCORE_TEXTS, numbers=numbers, figures=("high", "lines_per_game"))
+                if "measured" in score:
+                    _check(score["measured"], texts=("machine", "date", "commit"))
+        dict(provenance.get("versions") or {})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged provenance: {error}") from error
+    return controller
+
+
+def _whole_lines(path: Path) -> list[str]:
+    if not path.exists():
+        return []
+    try:
+        content = read_bytes(path, MOST_BYTES)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return content.decode(errors="replace").rpartition("\n")[0].splitlines()
+
+
+def _check(
+    record: Any,
+    *,
+    texts: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    vectors: Sequence[str] = (),
+) -> None:
+    """Raise ValueError unless an object has these texts, numbers, numbers or nulls, and lists of numbers."""
     if not isinstance(record, dict):
-        raise ValueError(f"expected an object, got {type(record).__name__}")
-    for name in _NUMBERS:
-        if not _is_number(record.get(name)):
-            raise ValueError(f"expected {name} to be a number, got {record.get(name)!r}")
-    for name in _FIGURES:
-        if not _is_figure(record.get(name, "nothing")):
-            raise ValueError(f"expected {name} to be a number or null, got {record.get(name)!r}")
-    if count is not None:
-        _check_weights(record, count)
+        raise ValueError(f"expected an object, got {record!r}")
+    for names, what, fits in (
+        (texts, "a text", lambda value: isinstance(value, str)),
+        (numbers, "a number", _is_number),
+        (figures, "a number or null", lambda value: value is None or _is_number(value)),
+        (vectors, "numbers", lambda value: isinstance(value, list) and all(map(_is_number, value))),
+    ):
+        for name in names:
+            if not fits(record.get(name, "nothing")):
+                raise ValueError(f"expected {name} to be {what}, got {record.get(name)!r}")
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _GREATEST
-
-
-def _check_weights(record: Metrics, count: int) -> None:
-    for name in ("mean", "std"):
-        vector = record.get(name)
-        if not (isinstance(vector, list) and len(vector) == count and all(map(_is_number, vector))):
-            raise ValueError(f"expected {name} to be {count} numbers")
-
-
-def check_scores(path: Path, controller: LinearController) -> None:
-    """Check the scores and estimates in the provenance of a controller.
-
-    Args:
-        path: The file of the controller, for the message.
-        controller: The controller.
-
-    Raises:
-        ValueError: If one is damaged; the message names the file and the field.
-    """
-    for kind, counts in _SCORE_COUNTS.items():
-        field = f"{path}: provenance.{kind}"
-        scores = controller.provenance.get(kind)
-        if not (scores is None or isinstance(scores, list)):
-            raise ValueError(f"{field}: expected a list or null, got {scores!r}")
-        for number, score in enumerate(scores or ()):
-            try:
-                _check_score(score, counts)
-            except ValueError as error:
-                raise ValueError(f"{field}[{number}]: {error}") from error
-
-
-def _check_score(score: object, counts: Sequence[str]) -> None:
-    if not isinstance(score, dict):
-        raise ValueError(f"expected an object, got {score!r}")
-    measured = score.get("measured", dict.fromkeys(_MEASURED, ""))
-    ends = score.get("ci95")
-    for name, wanted, fits in (
-        *((name, "a text", isinstance(score.get(name), str)) for name in _SCORE_TEXTS),
-        *((name, "a number of at least 0", _is_count(score.get(name))) for name in counts),
-        ("pieces_known", "a number of at least 0", _is_count(score.get("pieces_known", 1))),
-        ("lines_per_game", "a number or null", _is_figure(score.get("lines_per_game", ""))),
-        (
-            "ci95",
-            "two numbers, the second may be null",
-            isinstance(ends, list) and len(ends) == 2 and _is_number(ends[0]) and _is_figure(ends[1]),
-        ),
-        (
-            "measured",
-            f"texts under {', '.join(_MEASURED)}",
-            isinstance(measured, dict) and all(isinstance(measured.get(part), str) for part in _MEASURED),
-        ),
-    ):
-        if not fits:
-            raise ValueError(f"expected {name} to be {wanted}, got {score.get(name)!r}")
-
-
-def _is_figure(value: object) -> bool:
-    return value is None or _is_number(value)
-
-
-def _is_count(value: object) -> bool:
-    return _is_number(value) and value >= 0  # type: ignore[operator] # a number
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _GREATEST

@@ -7,7 +7,6 @@ noisy fitness the best candidate is the luckiest one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,13 @@ from kernels.ops import library
 from tetris import LinearController, Rollout, feature_names
 from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
-from tetris.record.numbers import lines
-from tetris.training import twins
+from tetris.record.numbers import format_lines
+from tetris.training import reference_check
 from tetris.training.objective import RunObjective, learned_weights
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
+from tetris.training.provenance import add_start, versions
 from tetris.training.recipe import Recipe, make_recipe
 from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import check_record
-from tetris.training.start_record import add_start
-from tetris.training.versions import versions
 
 CHECKPOINT_SECONDS = 1.0
 """The least time between two checkpoints, in seconds."""
@@ -111,12 +108,12 @@ def prepare_engine(recipe: Recipe) -> None:
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
-    needed += twins.libraries(names) if recipe.device in NATIVE else []
+    needed += reference_check.libraries(names) if recipe.device in NATIVE else []
     build_missing(needed)
     weights = [[0.0] * len(names)]
     Rollout(weights, recipe.rules, device=recipe.device, features=recipe.features, pieces_known=known)
     if recipe.device in NATIVE:
-        twins.check_twins(names, recipe.rules, recipe.device)
+        reference_check.check_references(names, recipe.rules, recipe.device)
     if cuda and splits:
         native.resampling_operators()
 
@@ -162,7 +159,7 @@ class Training:
         """
         self.recipe = recipe
         self.folder = folder
-        progress_bar = ProgressBar(("lines/s",), number=lines)
+        progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
             progress_bar.tick()
@@ -187,20 +184,13 @@ class Training:
             seed=recipe.seed,
             **SEARCH,
         )
-        self.metrics = MetricsWriter(
-            folder.metrics, distribution=True, check=partial(check_record, count=count)
-        )
+        self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
             RunObjective(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
-            callbacks=(
-                self.metrics,
-                _ControllerWriter(self),
-                progress_bar,
-                *callbacks,
-            ),
+            callbacks=(self.metrics, _ControllerWriter(self), progress_bar, *callbacks),
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
             ),
@@ -225,70 +215,50 @@ class Training:
     @property
     def decisions(self) -> int:
         """The decisions of all generations so far."""
-        return self.decisions_after(self.optimizer.generation)
+        return self.recipe.decisions_until(self.optimizer.generation)
 
     def controller(
-        self,
-        score: list[dict[str, Any]] | None = None,
-        estimates: list[dict[str, Any]] | None = None,
-        state: Mapping[str, Any] | None = None,
+        self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController:
         """Return the learned controller with its provenance.
 
         Args:
-            score: Played scores of it and of published controllers, as plain values; None for none.
-            estimates: Estimated scores, as plain values; None for none.
             state: The optimizer state that ``trainer.elapsed_s`` belongs to; None: the current one.
+            scores: Scores and estimates of it and of published controllers, as plain values.
         """
+        recipe = self.recipe
         state = self.optimizer.state_dict() if state is None else state
-        weights = learned_weights(state)
+        estimates = [dict(each) for each in scores if "estimates" in each]
         provenance = {
             "made_by": "scripts/train_tetris.py",
-            "config": self.recipe.to_dict(),
-            "seed": self.recipe.seed,
+            "config": recipe.to_dict(),
+            "seed": recipe.seed,
             "generation": state["generation"],
-            "generations": self.recipe.total_generations,
-            "decisions": self.decisions_after(state["generation"]),
+            "generations": recipe.total_generations,
+            "decisions": recipe.decisions_until(state["generation"]),
             "seconds": self.trainer.elapsed_s,
             "versions": versions(),
-            "score": score,
+            "score": [dict(each) for each in scores if "estimates" not in each] if scores else None,
             **({"estimates": estimates} if estimates else {}),
         }
-        return LinearController(
-            self.recipe.features,
-            tuple(weights.tolist()),
-            self.recipe.rules,
-            self.folder.path.resolve().name,
-            provenance,
-        )
+        weights = tuple(learned_weights(state).tolist())
+        name = self.folder.path.resolve().name
+        return LinearController(recipe.features, weights, recipe.rules, name, provenance)
 
     def save_controller(
-        self,
-        score: list[dict[str, Any]] | None = None,
-        estimates: list[dict[str, Any]] | None = None,
-        state: Mapping[str, Any] | None = None,
+        self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController | None:
         """Write the learned controller, see `controller`; nothing before the first generation.
 
         Raises:
             OSError: If it cannot be written.
         """
-        state = self.optimizer.state_dict() if state is None else state
-        if not state["generation"]:
+        controller = self.controller(state, scores)
+        if not controller.provenance["generation"]:
             return None
-        controller = self.controller(score, estimates, state)
         if ranks.rank() == 0:
             controller.save(self.folder.controller)
         return controller
-
-    def decisions_after(self, generations: int) -> int:
-        """Return the decisions of the first ``generations``."""
-        recipe, left, made = self.recipe, generations, 0
-        for stage in recipe.stages:
-            played = min(left, stage.generations)
-            made += played * stage.decisions * recipe.streams * (recipe.population + 1)
-            left -= played
-        return made
 
 
 class _ControllerWriter(Callback):
@@ -299,4 +269,4 @@ class _ControllerWriter(Callback):
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write it."""
-        self._training.save_controller(state=state)
+        self._training.save_controller(state)

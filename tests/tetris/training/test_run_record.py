@@ -1,7 +1,10 @@
-"""tetris/training/run_record.py: a run as it was read from its folder."""
+"""The folder of a run: what is read from it, its starts, its lock, and what is not its own."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -12,10 +15,11 @@ import pytest
 from sample_runs import make_run
 
 from tetris import LinearController, play_game, resolve
-from tetris.commands.training_run import restore
-from tetris.training import StopRequest, load_run
+from tetris.report.page import report_page
+from tetris.training import load_run
+from tetris.training.provenance import add_start, start_record
 from tetris.training.run_folder import RunFolder
-from tetris.training.training import Training
+from tetris.training.run_record import read_starts
 
 Script = Callable[..., Any]
 
@@ -31,34 +35,25 @@ def test_a_run_is_taken_for_its_controller(tmp_path: Path) -> None:
     assert play_game(run, most_pieces=5).controller == run.controller
 
 
-def _resumed(path: Path) -> Training:
-    folder = RunFolder(path)
-    return Training(folder.recipe(), folder, StopRequest())
-
-
 @pytest.mark.parametrize(
-    "change",
+    ("line", "message"),
     [
-        lambda line: '{"generation": 2}',
-        lambda line: line.replace('"lines"', '"lanes"'),
-        lambda line: line.replace('"mean": [', '"mean": [1.0, '),
-        lambda line: line.replace('"std": [', '"std": [null, '),
-        lambda line: "\ufeff" + line,
+        ("", "Expecting value"),
+        ('{"generation": 2}', "expected stage to be a number, got None"),
+        ('{"decisions": "<b>"}', "expected decisions to be a number, got '<b>'"),
+        ('{"std": [null, 1.0]}', r"expected std to be numbers, got \[None, 1.0\]"),
+        ('{"mean": [0.5]}', "expected mean and std to be 2 numbers each"),
     ],
-    ids=["bare", "name", "mean", "std", "mark"],
 )
-def test_what_resuming_keeps_of_the_metrics_can_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[str], str]
-) -> None:
+def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path, line: str, message: str) -> None:
     path = make_run(tmp_path / "mine")
     metrics = path / "metrics.jsonl"
     lines = metrics.read_text().splitlines()
-    changed = change(lines[1])
-    assert changed != lines[1]
-    metrics.write_text("".join(f"{line}\n" for line in (lines[0], changed, lines[2])))
-    assert restore(_resumed(path))
-    assert f"{metrics}: line 2 is damaged; the old file is {metrics}.damaged" in capsys.readouterr().err
-    assert [record["generation"] for record in load_run(path).metrics] == [1, 3]
+    if line and "generation" not in line:
+        line = json.dumps({**json.loads(lines[1]), **json.loads(line)})
+    metrics.write_text("\n".join([lines[0], line, *lines[2:], ""]))
+    with pytest.raises(ValueError, match=f"metrics.jsonl: line 2: {message}"):
+        load_run(path)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +61,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "mine")
 
 
-@pytest.mark.parametrize("name", ["starts.jsonl", "report.html", "checkpoints", "checkpoints/x.json"])
+@pytest.mark.parametrize("name", ["report.html", "checkpoints", "checkpoints/x.json"])
 def test_a_link_in_a_run_is_neither_read_nor_written_through(
     script: Script, sound: Path, tmp_path: Path, name: str
 ) -> None:
@@ -83,12 +78,9 @@ def test_a_link_in_a_run_is_neither_read_nor_written_through(
     assert _content(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", ["watch_tetris", "evaluate_tetris", "estimate_tetris"])
-def test_a_run_whose_controller_is_a_link_is_not_played(
-    script: Script, sound: Path, tmp_path: Path, command: str
-) -> None:
+def test_a_run_whose_controller_is_a_link_is_not_played(script: Script, sound: Path, tmp_path: Path) -> None:
     (tmp_path / "controller.json").symlink_to(sound / "controller.json")
-    ended = script(command, tmp_path)
+    ended = script("evaluate_tetris", tmp_path)
     assert (ended.status, ended.err.count("\n")) == (2, 1)
     assert "controller.json: expected a file of its own, got a link" in ended.err
 
@@ -103,3 +95,43 @@ def test_a_pipe_in_a_run_is_refused_and_not_waited_for(script: Script, sound: Pa
 
 def _content(folder: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
+
+
+def test_a_record_tells_command_and_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["python -m tetris train", "--out", "a b"])
+    record = start_record("cpu")
+    assert record["command"] == "python -m tetris train --out 'a b'"
+    assert " core" in record["hardware"]
+    monkeypatch.setattr("sys.argv", ["scripts/train_tetris.py", "--seed", "1"])
+    assert start_record("cpu")["command"] == "python scripts/train_tetris.py --seed 1"
+
+
+def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
+    folder = RunFolder(make_run(tmp_path / "mine"))
+    with folder.claimed(None):
+        assert folder.in_use()
+        add_start(folder.starts, "cpu")
+    assert not folder.in_use()
+    run = load_run(folder.path)
+    assert len(run.starts) == 2
+    assert report_page(run).count(run.starts[0]["hardware"]) == 2
+
+
+def test_a_run_trains_on_a_file_system_without_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    folder = RunFolder(make_run(tmp_path / "mine"))
+    assert f"note: {folder.path} is on a file system without locks" in capsys.readouterr().err
+    assert not folder.in_use()
+
+
+def test_damaged_lines_tell_nothing(tmp_path: Path) -> None:
+    folder = RunFolder(make_run(tmp_path / "mine"))
+    folder.starts.write_text('{"commit": 1}\n7\n{"da\n')
+    assert read_starts(folder.starts) == [{"commit": 1}]
+    folder.starts.unlink()
+    assert load_run(folder.path).starts == []

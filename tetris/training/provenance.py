@@ -1,4 +1,4 @@
-"""Hardware, commit and command of each start of a run, in ``starts.jsonl``."""
+"""Where a run comes from: versions, and hardware, commit and command of each start, in ``starts.jsonl``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,27 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import torch
 
-from kernels.support.files import read_bytes
+from kernels.version import __version__
 
 _ROOT = Path(__file__).resolve().parents[2]
-_MOST_BYTES = 1 << 24
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the software by name."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "cem-tetris": __version__,
+    }
 
 
 def start_record(device: str) -> dict[str, str]:
-    """Return date, command, commit and hardware of this process.
-
-    Args:
-        device: The engine of the run; the GPU is told where it is ``"cuda"``.
-    """
+    """Return date, command, commit and hardware of this process; the GPU where the device is ``"cuda"``."""
     return {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
         "command": _command(),
@@ -35,43 +40,16 @@ def start_record(device: str) -> dict[str, str]:
 
 
 def add_start(path: Path, device: str) -> None:
-    """Append the record of a start as a line, after a torn one as a line of its own.
+    """Append the record of a start as a line.
 
     Raises:
         OSError: If it cannot be written, with the path.
     """
-    line = (json.dumps(start_record(device)) + "\n").encode()
     try:
-        with path.open("a+b") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - 1))
-            file.write(b"\n" * (file.read() not in (b"", b"\n")) + line)
+        with path.open("a") as file:
+            file.write(json.dumps(start_record(device)) + "\n")
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Read the records of all starts; none without the file. An incomplete or damaged line is left out.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is too large; the message names it.
-    """
-    if not path.is_file():
-        return []
-    try:
-        content = read_bytes(path, _MOST_BYTES)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    starts = []
-    for line in content.decode(errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(record, dict):
-            starts.append(record)
-    return starts
 
 
 def _command() -> str:

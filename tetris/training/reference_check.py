@@ -18,7 +18,7 @@ DECISIONS, CANDIDATES, STREAMS, SEED = 100, 2, 2, 1
 
 
 def libraries(names: tuple[str, ...]) -> list[Extension]:
-    """Return what `check_twins` needs besides the engine, if a header has some of the features."""
+    """Return what `check_references` needs besides the engine, if a header has some of the features."""
     own = header_features(names)
     if not own:
         return []
@@ -27,7 +27,7 @@ def libraries(names: tuple[str, ...]) -> list[Extension]:
     return [feature_extension(own)]
 
 
-def check_twins(names: tuple[str, ...], rules: Rules, device: str) -> None:
+def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     """Compare the features of a header with their twins in games that weigh them most.
 
     Both have to give the same values for placements on the boards of these games, by the C++ operator of the

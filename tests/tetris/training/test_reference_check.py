@@ -10,14 +10,14 @@ import torch
 from kernels.loader import CompilerMissingError
 from tetris import Rules
 from tetris.play.own_features import run_header
-from tetris.training.twins import check_twins, libraries
+from tetris.training.reference_check import check_references, libraries
 
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")
 
 
 def check(header: Path, rules: Rules) -> None:
     try:
-        check_twins(("holes", *run_header(header)), rules, "cpu")
+        check_references(("holes", *run_header(header)), rules, "cpu")
     except CompilerMissingError as error:
         pytest.skip(str(error))
 
@@ -29,7 +29,7 @@ def test_a_header_plays_as_its_twins(header: Path) -> None:
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_header_plays_as_its_twins_on_a_gpu(header: Path) -> None:
-    check_twins(("holes", *run_header(header)), Rules(6, 8, clear_on_overflow=True), "cuda")
+    check_references(("holes", *run_header(header)), Rules(6, 8, clear_on_overflow=True), "cuda")
 
 
 # One more than the twin's: the games are the same.
@@ -43,7 +43,7 @@ def test_a_header_that_is_not_its_twin_is_named(header: Path, wrong: str) -> Non
 
 
 def test_the_engine_that_will_play_is_compared_as_well(header: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tetris.training.twins._difference_in_values", lambda *_: "")
+    monkeypatch.setattr("tetris.training.reference_check._difference_in_values", lambda *_: "")
     twins = header.with_suffix(".py")
     twins.write_text(twins.read_text().replace("return after", "return -after", 1))
     pattern = r"empty_columns is not its twin .* they differ by decision \d+ of games that weigh it most"
