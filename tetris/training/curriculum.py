@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tetris import Rules
 
-SPLIT = "split"
-"""The last word of an entry with importance splitting."""
-
-_MOST_DIGITS = 40
+_ENTRY = re.compile(r"([^:]*):([1-9]\d{0,17})(?::([1-9]\d{0,17}))?(:split)?")
 _SHOWN = 200  # characters in an error
 
 
@@ -35,7 +33,7 @@ class CurriculumStage:
     def __str__(self) -> str:
         """Return the entry as text."""
         decisions = "" if self.decisions is None else f":{self.decisions}"
-        return f"{self.width}x{self.height}:{self.generations}{decisions}{f':{SPLIT}' if self.split else ''}"
+        return f"{self.width}x{self.height}:{self.generations}{decisions}{':split' if self.split else ''}"
 
 
 def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
@@ -46,19 +44,17 @@ def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
     """
     stages = []
     for entry in text.split(",") if text.strip() else []:
-        board, *counts = (part.strip() for part in entry.split(":"))
-        split = counts[-1:] == [SPLIT]
-        counts = counts[:-1] if split else counts
-        wrong = any(len(count) > _MOST_DIGITS or not count.isdecimal() or not int(count) for count in counts)
-        if len(counts) not in (1, 2) or wrong:
+        match = _ENTRY.fullmatch("".join(entry.split()))
+        if match is None:
             raise ValueError(
                 "expected a curriculum as BOARD:GENERATIONS[:DECISIONS][:split],... such as "
                 "10x10:22,10x20:14:2000:split, "
                 f"got {entry.strip()[:_SHOWN]!r} in {text[:_SHOWN]!r}"
             )
+        board, generations, decisions, split = match.groups()
         width, height = Rules.parse_board(board)
-        decisions = int(counts[1]) if len(counts) > 1 else None
-        stages.append(CurriculumStage(width, height, int(counts[0]), decisions, split))
+        each = int(decisions) if decisions else None
+        stages.append(CurriculumStage(width, height, int(generations), each, bool(split)))
     return tuple(stages)
 
 

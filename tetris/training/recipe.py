@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tetris.game.rules import RULES
 from tetris.play.controller import MOST_BYTES
 from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
-from tetris.training.curriculum import CurriculumStage, curriculum_text, cut_to_board, parse_curriculum
+from tetris.training.curriculum import curriculum_text, cut_to_board, parse_curriculum
 from tetris.training.presets import (
     CUDA_PRESETS_MULTIPROCESSORS,
     DEFAULT_PRESET,
@@ -45,13 +46,10 @@ _LEAST = {
     "score_decisions": 0,
     "pieces_known": 1,
 }
-_MOST = {"seed": (1 << 64) - 1, "pieces_known": MOST_PIECES_KNOWN}
+_MOST = {"decisions": 1 << 62, "seed": (1 << 64) - 1, "pieces_known": MOST_PIECES_KNOWN}
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
 _MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
-_MOST_STEPS = 1 << 62  # decisions on a stream
-_MOST_NOISE = 1e60  # its root is far below the largest float32
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
-
 
 SPLIT_COST = 1.7
 """Relative cost of a decision with splitting on a high board; without, on a low board, it is 1.
@@ -81,13 +79,6 @@ class Stage:
         """The relative cost of a generation: its decisions, times `SPLIT_COST` with splitting."""
         return self.decisions * (SPLIT_COST if self.split else 1.0)
 
-    @property
-    def entry(self) -> CurriculumStage:
-        """The entry of the stage in a curriculum, with its decisions."""
-        return CurriculumStage(
-            self.rules.width, self.rules.height, self.generations, self.decisions, self.split
-        )
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -101,7 +92,7 @@ class Recipe:
         features: Feature set or feature names.
         curriculum: Stages before the one on ``board``, as `parse_curriculum` reads them; may be empty.
         generations: Generations on ``board``, after the curriculum; may be 0.
-        population: Candidates a generation.
+        population: Candidates per generation.
         elites: Number of elites.
         noise: Noise schedule, as `cem.parse_noise` reads it.
         averaging: ``mean_averaging`` of `cem.CrossEntropyMethod`, 0 to 1.
@@ -110,7 +101,7 @@ class Recipe:
         backend: The backend of `cem` that draws the candidates.
         device: The engine that plays.
         seed: Seed of candidates and pieces.
-        score_decisions: Decisions a controller in the final comparison; 0 leaves it out.
+        score_decisions: Decisions per controller in the final comparison; 0 leaves it out.
         pieces_known: 1, the piece that falls, or 2, the next one, too; in training and in the comparison.
 
     Raises:
@@ -139,61 +130,63 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
-        _check_settings(asdict(self))
+        self._set(_checked(asdict(self)))
         for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
-        full = describe_noise(parse_noise(self.noise))
-        if _count_numbers(full) > _count_numbers(self.noise):
+        noise = describe_noise(parse_noise(self.noise))
+        if _count_numbers(noise) > _count_numbers(self.noise):
             raise ValueError(
-                f"expected noise with all its numbers, got {self.noise!r}: {full} of the literature is for "
+                f"expected noise with all its numbers, got {self.noise!r}: {noise} of the literature is for "
                 "weights that begin with a variance of 100, these have length 1"
             )
-        canonical = {
-            "board": self.rules.board,
-            "pieces": self.rules.pieces,
-            "noise": full,
-            "averaging": float(self.averaging),
-            "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
-            "features": self._canonical_features(),
-            **{name: int(getattr(self, name)) for name in _LEAST},
-        }
-        for name, value in canonical.items():
+        self._set(
+            {
+                "board": self.rules.board,
+                "pieces": self.rules.pieces,
+                "noise": noise,
+                "curriculum": curriculum_text(parse_curriculum(self.curriculum)),
+                "features": self._canonical_features(),
+            }
+        )
+        self._check_sizes()
+
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
             object.__setattr__(self, name, value)
-        if (noise := parse_noise(self.noise)(0)) > _MOST_NOISE:  # all schedules begin with their greatest
-            raise ValueError(f"expected noise of at most {_MOST_NOISE:g}, got {noise:g} in {self.noise}")
-        if not self.stages:
-            raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
-        if self.total_generations > _MOST_GENERATIONS:
-            raise ValueError(
-                f"expected at most {_MOST_GENERATIONS:,} generations, got {self.total_generations:,}"
-            )
-        if (most := max(stage.decisions for stage in self.stages)) > _MOST_STEPS:
-            raise ValueError(f"expected decisions on a stream to be at most 2^62, got {most}")
-        if any(stage.split for stage in self.stages):
-            fewest = min(stage.decisions for stage in self.stages if stage.split)
-            if fewest < LEAST_DECISIONS or not 2 <= self.streams <= MOST_STREAMS:
-                raise ValueError(
-                    f"expected stages with split to have at least {LEAST_DECISIONS} decisions "
-                    f"on 2 to {MOST_STREAMS} streams, got {fewest} on {self.streams} "
-                    f"in the curriculum {self.curriculum}: give another one, too"
-                )
-        if self.elites > self.population:
-            raise ValueError(
-                f"expected elites to be at most the population of {self.population}, got {self.elites}"
-            )
-        if self.population * self.streams > _MOST_BOARDS:
-            raise ValueError(
-                f"expected population x streams to be at most {_MOST_BOARDS:,}, "
-                f"got {self.population:,} x {self.streams:,}"
-            )
+
+    def _check_sizes(self) -> None:
+        total, boards = self.total_generations, self.population * self.streams
+        fewest = min((stage.decisions for stage in self.stages if stage.split), default=None)
+        splits = fewest is None or (fewest >= LEAST_DECISIONS and 2 <= self.streams <= MOST_STREAMS)
+        for fits, expected in (
+            (total, "at least one generation, got --generations 0 and no curriculum"),
+            (total <= _MOST_GENERATIONS, f"at most {_MOST_GENERATIONS:,} generations, got {total:,}"),
+            (
+                splits,
+                f"stages with split to have at least {LEAST_DECISIONS} decisions on 2 to {MOST_STREAMS} "
+                f"streams, got {fewest} on {self.streams} in the curriculum {self.curriculum}: give another "
+                "one, too",
+            ),
+            (
+                self.elites <= self.population,
+                f"elites to be at most the population of {self.population}, got {self.elites}",
+            ),
+            (
+                boards <= _MOST_BOARDS,
+                f"population x streams to be at most {_MOST_BOARDS:,}, "
+                f"got {self.population:,} x {self.streams:,}",
+            ),
+        ):
+            if not fits:
+                raise ValueError(f"expected {expected}")
 
     @property
     def rules(self) -> Rules:
         """The rules on the board of the controller."""
         return self.rules_on(*Rules.parse_board(self.board))
 
-    @property
+    @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The stages of the run, in order."""
         stages = [
@@ -286,8 +279,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     if isinstance(board, str):
         settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(board))
     for layer in layers:
-        _check_settings(layer)
-        settings = _overlaid(settings, layer)
+        settings = _overlaid(settings, _checked(layer))
     settings |= {
         "preset": preset,
         "device": device,
@@ -322,26 +314,29 @@ def read_settings(path: Path) -> dict[str, Setting]:
         for name, wanted in (("format", FORMAT), ("version", VERSION)):
             if values.pop(name, wanted) != wanted:
                 raise ValueError(f"expected a config file of {name} {wanted}")
-        _check_settings(values)
+        return _checked(values)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
-    return values
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a recipe by name; TypeError and ValueError name a wrong one."""
     types = {field.name: field.type for field in fields(Recipe)}
+    checked = dict(settings)
     for name, value in settings.items():
         if name not in types:
             raise unknown_name("setting", name, types)
-        if types[name] == "str" and not isinstance(value, str):
-            raise TypeError(f"expected {name} to be a text, got {value!r}")
-        if types[name] == "float":
+        if types[name] == "int":
+            checked[name] = check_integer(name, value, _LEAST[name], _MOST.get(name))
+        elif types[name] == "float":
             if not isinstance(value, int | float) or isinstance(value, bool):
                 raise TypeError(f"expected {name} to be a number, got {value!r}")
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"expected {name} to be from 0 to 1, got {value}")
-        if types[name] == "int":
-            check_integer(name, value, _LEAST[name], _MOST.get(name))
+            checked[name] = float(value)
+        elif not isinstance(value, str):
+            raise TypeError(f"expected {name} to be a text, got {value!r}")
+    return checked
 
 
 def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -275,8 +275,8 @@ def test_a_preset_may_know_the_next_piece(preset: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decisions": 1 << 63}, "expected decisions on a stream to be at most 2.62"),
-        ({"curriculum": f"10x10:1:{1 << 63}"}, "expected decisions on a stream to be at most 2.62"),
+        ({"decisions": 1 << 63}, "expected decisions from 1 to 4611686018427387904"),
+        ({"curriculum": f"10x10:1:{1 << 63}"}, "expected a curriculum as"),
         ({"generations": 1 << 62}, "expected at most 1,000,000 generations, got 4,611"),
     ],
 )
