@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from tetris.commands.command_line import one_of, seed
+from tetris.commands.command_line import one_of, print_json, seed
 from tetris.evaluation import DEFAULT_SEED
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
 from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
@@ -27,6 +28,32 @@ def add_controllers(parser: argparse.ArgumentParser) -> None:
         metavar="CONTROLLER",
         help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
+
+
+def add_game(
+    parser: argparse.ArgumentParser, add_source: Callable[[Group], None] | None = None
+) -> argparse._ArgumentGroup:
+    """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
+    game = parser.add_argument_group("game")
+    for add in (add_board, add_rule, add_source or add_pieces, add_sight, add_seed, add_feature_header):
+        add(game)
+    return game
+
+
+def add_json(group: Group) -> None:
+    """Add ``--json``, see `print_scores`."""
+    text = "print one object a controller, a list, to stdout"
+    group.add_argument("--json", action="store_true", help=text)
+
+
+def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
+    """Print scores as plain values on stdout: as JSON or as a table."""
+    from tetris.evaluation.text_table import score_table
+
+    if as_json:
+        print_json(scores)
+    else:
+        print(score_table(scores))
 
 
 def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:

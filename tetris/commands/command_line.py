@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import math
 import os
 import re
@@ -204,50 +205,38 @@ def path_ending(suffix: str) -> Callable[[str], Path]:
     return read
 
 
-def up_to(most: int) -> Callable[[str], int]:
-    """Return the ``type`` of an argument that is a whole number from 1 to a limit."""
+def up_to(most: int, wanted: str = "", least: int = 1) -> Callable[[str], int]:
+    """Return the ``type`` of an argument that is a whole number in a range; ``wanted`` names it in errors."""
+    wanted = wanted or f"from {least} to {most:,}"
 
     def read(text: str) -> int:
         digits = text.isdecimal() and len(text) <= _MOST_DIGITS  # Python converts no more than 4,300
-        if not digits or int(text) < 1:
-            wanted = "of at least 1" if len(text) <= _MOST_DIGITS else f"from 1 to {most:,}"
-            raise argparse.ArgumentTypeError(f"expected a whole number {wanted}, got {_short(text)!r}")
-        if int(text) > most:
-            raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {most:,}, got {text}")
+        if not digits or not least <= int(text) <= most:
+            got = text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
+            raise argparse.ArgumentTypeError(f"expected a whole number {wanted}, got {got!r}")
         return int(text)
 
     return read
 
 
-def positive_int(text: str) -> int:
-    """Parse a whole number from 1 to 2^62."""
-    return up_to(1 << 62)(text)
+def between(low: float, high: float, wanted: str) -> Callable[[str], float]:
+    """Return the ``type`` of an argument that is a number from ``low`` to ``high``."""
+
+    def read(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            if low <= (number := float(text)) <= high:
+                return number
+        raise argparse.ArgumentTypeError(f"expected a number {wanted}, got {text!r}")
+
+    return read
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_DIGITS else f"{text[:_MOST_DIGITS]}..."
+positive_int = up_to(1 << 62, "from 1 to 2^62")
+seed = up_to((1 << 64) - 1, "from 0 to 2^64 - 1", least=0)
+positive_seconds = between(math.ulp(0.0), sys.float_info.max, "of seconds above 0")
+share = between(0.0, 1.0, "from 0 to 1")
 
 
-def positive_seconds(text: str) -> float:
-    """Read a number of seconds above 0."""
-    with contextlib.suppress(ValueError):
-        seconds = float(text)
-        if 0 < seconds < math.inf:
-            return seconds
-    raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got {text!r}")
-
-
-def share(text: str) -> float:
-    """Read a number from 0 to 1."""
-    with contextlib.suppress(ValueError):
-        number = float(text)
-        if 0 <= number <= 1:
-            return number
-    raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
-
-
-def seed(text: str) -> int:
-    """Read an unsigned 64-bit integer."""
-    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= 1 << 64:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0 to 2^64 - 1, got {_short(text)!r}")
-    return int(text)
+def print_json(values: Any) -> None:
+    """Print plain values on stdout."""
+    print(json.dumps(values, indent=2, allow_nan=False))

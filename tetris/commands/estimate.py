@@ -10,20 +10,16 @@ estimates gives the interval. A score to be published is played instead: see doc
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 
 from kernels.support.checks import check_integer
 from tetris.commands.arguments import (
-    add_board,
     add_controllers,
     add_device,
-    add_feature_header,
-    add_pieces,
-    add_rule,
-    add_seed,
-    add_sight,
+    add_game,
+    add_json,
     game_rules,
+    print_scores,
     read_controllers,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
@@ -37,11 +33,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     add_controllers(parser)
-    game = parser.add_argument_group("game")
-    for add in (add_board, add_rule, add_pieces, add_sight, add_seed):
-        add(game)
+    game = add_game(parser)
     add_device(game, ("auto", *NATIVE))
-    add_feature_header(game)
     length = parser.add_argument_group("length, one of the first two")
     limit = length.add_mutually_exclusive_group()
     limit.add_argument(
@@ -57,9 +50,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="of each estimate, 2 to 8192 (default: 1024)",
     )
-    parser.add_argument_group("output").add_argument(
-        "--json", action="store_true", help="print one object a controller, a list, to stdout"
-    )
+    add_json(parser.add_argument_group("output"))
     return parser.parse_args(argv)
 
 
@@ -73,13 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def score(arguments: argparse.Namespace) -> int:
     """Estimate every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
-    from tetris.evaluation.estimates import (
-        STREAMS,
-        Estimate,
-        check_rarely_loses,
-        estimate,
-    )
-    from tetris.evaluation.text_table import score_table
+    from tetris.evaluation.estimates import STREAMS, Estimate, check_rarely_loses, estimate
     from tetris.play.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
@@ -103,6 +88,5 @@ def score(arguments: argparse.Namespace) -> int:
         with one_line_errors():
             check_rarely_loses(label, controller, rules, device, seed, *way)
         found.append(estimate(label, controller, rules, device, enough, seed, streams, None, *way))
-    scores = [each.to_dict() for each in found]
-    print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
+    print_scores([each.to_dict() for each in found], arguments.json)
     return 0

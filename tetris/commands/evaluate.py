@@ -13,15 +13,14 @@ from pathlib import Path
 
 from kernels.support.files import check_writable, read_bytes, write_text
 from tetris.commands.arguments import (
-    add_board,
+    Group,
     add_controllers,
     add_device,
-    add_feature_header,
+    add_game,
+    add_json,
     add_pieces,
-    add_rule,
-    add_seed,
-    add_sight,
     game_rules,
+    print_scores,
     read_controllers,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
@@ -38,21 +37,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     add_controllers(parser)
-    game = parser.add_argument_group("game")
-    add_board(game)
-    add_rule(game)
-    source = game.add_mutually_exclusive_group()
-    add_pieces(source)
-    source.add_argument(
-        "--piece-sequence",
-        type=Path,
-        metavar="FILE",
-        help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
-    )
-    add_sight(game)
-    add_seed(game)
+    game = add_game(parser, _add_source)
     add_device(game)
-    add_feature_header(game)
     limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
     limit.add_argument(
@@ -68,9 +54,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"play S seconds a controller (default: {DEFAULT_SECONDS:g})",
     )
     output = parser.add_argument_group("output")
-    output.add_argument(
-        "--json", action="store_true", help="print one object a controller, a list, to stdout"
-    )
+    add_json(output)
     output.add_argument(
         "--replay",
         type=Path,
@@ -91,6 +75,17 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             f"--replay records at most {MOST_REPLAY_DECISIONS:,} decisions, got {arguments.decisions:,}"
         )
     return arguments
+
+
+def _add_source(group: Group) -> None:
+    source = group.add_mutually_exclusive_group()
+    add_pieces(source)
+    source.add_argument(
+        "--piece-sequence",
+        type=Path,
+        metavar="FILE",
+        help="play exactly these pieces once: numbers 0..6 (IOTZSJL), separated by whitespace",
+    )
 
 
 def read_pieces(path: Path) -> list[int]:
@@ -127,7 +122,6 @@ def score(arguments: argparse.Namespace) -> int:
     from kernels.support import ranks
     from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
-    from tetris.evaluation.text_table import score_table
     from tetris.game.decisions import Step
     from tetris.game.piece_stream import PieceStream
 
@@ -187,6 +181,5 @@ def score(arguments: argparse.Namespace) -> int:
                     arguments.replay, json.dumps(step_replay(measurement, played), allow_nan=False) + "\n"
                 )
 
-    scores = [measurement.to_dict() for measurement in measurements]
-    print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
+    print_scores([each.to_dict() for each in measurements], arguments.json)
     return 0

@@ -22,15 +22,18 @@ from tetris.view.replay_page import player_page
 from tetris.view.wording import counted, file_size
 
 # The quickest first: an interrupted export has written them.
-_SUFFIXES = {"replay": ".json", "html": ".html", "gif": ".gif", "mp4": ".mp4"}
+_KINDS = {
+    "replay": (".json", "a replay"),
+    "html": (".html", "a page with a player"),
+    "gif": (".gif", "an animation"),
+    "mp4": (".mp4", "a video"),
+}
 MOST_PICTURES = 10_000  # of a GIF, which is in memory as a whole: a gigabyte
-_WHAT = {"gif": "an animation", "mp4": "a video", "html": "a page with a player", "replay": "a replay"}
 
 
 def add_exports(group: argparse._ArgumentGroup) -> None:
     """Add ``--gif``, ``--mp4``, ``--html`` and ``--replay``: files, None by default."""
-    for name, what in _WHAT.items():
-        suffix = _SUFFIXES[name]
+    for name, (suffix, what) in _KINDS.items():
         group.add_argument(
             f"--{name}", type=path_ending(suffix), metavar=f"OUT{suffix}", help=f"write {what}"
         )
@@ -38,8 +41,7 @@ def add_exports(group: argparse._ArgumentGroup) -> None:
 
 def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the files to write by kind, in writing order."""
-    paths = {name: getattr(arguments, name) for name in _SUFFIXES}
-    return {name: path for name, path in paths.items() if path is not None}
+    return {name: path for name in _KINDS if (path := getattr(arguments, name)) is not None}
 
 
 def check_exports(arguments: argparse.Namespace) -> None:

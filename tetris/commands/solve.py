@@ -11,7 +11,6 @@ engines' rules play; their mean lies within two standard errors in 95 of 100 run
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from tetris.commands.arguments import (
     add_seed,
     game_rules,
 )
-from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, up_to
+from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, up_to
 from tetris.evaluation import DEFAULT_SEED
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
@@ -79,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(
-            rules, arguments.pieces_known or 1, device, progress=_told if sys.stderr.isatty() else None
+            rules, arguments.pieces_known or 1, device, progress=_show_sweep if sys.stderr.isatty() else None
         )
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     games = arguments.games
@@ -92,18 +91,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             count = solution.save(arguments.out)
         print(f"wrote {arguments.out}: {count:,} boards, all others have value 0", file=sys.stderr)
     if arguments.json:
-        found = {
-            **{
+        print_json(
+            {
                 "board": rules.board,
                 "rule": rules.rule,
                 "pieces": rules.pieces,
                 "pieces_known": solution.pieces_known,
-            },
-            **{"device": device, "lines_per_game": solution.lines_per_game, "error": solution.error},
-            **{"boards": solution.boards, "sweeps": solution.sweeps, "seconds": solution.seconds},
-            **{"games": games, "seed": seed, "mean_of_games": mean, "standard_error": error},
-        }
-        print(json.dumps(found, indent=2, allow_nan=False))
+                "device": device,
+                "lines_per_game": solution.lines_per_game,
+                "error": solution.error,
+                "boards": solution.boards,
+                "sweeps": solution.sweeps,
+                "seconds": solution.seconds,
+                "games": games,
+                "seed": seed,
+                "mean_of_games": mean,
+                "standard_error": error,
+            }
+        )
         return 0
     known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
     print(f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play clears")
@@ -116,6 +121,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _told(sweep: Sweep) -> None:
+def _show_sweep(sweep: Sweep) -> None:
     end = f"sweep {sweep.number:,}: {sweep.lines_per_game:,.6g} lines a game, {sweep.seconds:.0f} s"
     print(f"\r{end}   ", end="", file=sys.stderr, flush=True)

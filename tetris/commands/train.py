@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tetris.commands.arguments import add_board, add_feature_header, add_pieces, add_pieces_known, add_rule
-from tetris.commands.command_line import Parser, positive_int, positive_seconds, seed, share
+from tetris.commands.command_line import Parser, positive_int, positive_seconds, seed, share, up_to
 from tetris.game.feature_sets import feature_sets
 from tetris.play.devices import DEVICES
 from tetris.training.presets import DEFAULT_PRESET, PRESETS
@@ -95,7 +95,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     output.add_argument(
         "--score-decisions",
-        type=_count,
+        type=up_to(1 << 62, least=0),
         metavar="N",
         help="decisions a controller and board in the comparison at the end (0: none; estimates need 2.5 M)",
     )
@@ -109,10 +109,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if "resume" in given and fixed:
         parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
     return given
-
-
-def _count(text: str) -> int:
-    return 0 if text == "0" else positive_int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,15 +14,8 @@ from dataclasses import replace
 from itertools import islice
 
 from kernels.support.printable import printable
-from tetris.commands.arguments import (
-    add_board,
-    add_feature_header,
-    add_pieces,
-    add_rule,
-    add_seed,
-    add_sight,
-)
-from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
+from tetris.commands.arguments import add_game
+from tetris.commands.command_line import Parser, between, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
 from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
 from tetris.game.features import AfterState
@@ -51,13 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"one by name ({', '.join(known_names())}), a controller.json, a run folder, or a replay "
         f"(default: {DEFAULT_CONTROLLER}; on a board that is not ten columns wide {DEFAULT_ELSEWHERE})",
     )
-    game = parser.add_argument_group("game")
-    add_board(game)
-    add_rule(game)
-    add_pieces(game)
-    add_sight(game)
-    add_seed(game)
-    add_feature_header(game)
+    add_game(parser)
     length = parser.add_argument_group("length, one of the first two, and speed")
     limit = length.add_mutually_exclusive_group()
     limit.add_argument("--games", type=positive_int, metavar="N", help="play until N games have ended")
@@ -69,7 +56,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     length.add_argument(
         "--speed",
-        type=_speed,
+        type=between(0.1, 1000, "of pieces a second from 0.1 to 1000"),
         default=DEFAULT_SPEED,
         metavar="N",
         help="pieces a second (default: %(default)g)",
@@ -166,15 +153,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DamagedReplayError as error:
         fail(f"{arguments.source} holds no valid replay: {error}")
     return 0
-
-
-def _speed(text: str) -> float:
-    try:
-        speed = float(text)
-    except ValueError:
-        speed = 0.0
-    if not 0.1 <= speed <= 1000:
-        raise argparse.ArgumentTypeError(
-            f"expected a number of pieces a second from 0.1 to 1000, got {text!r}"
-        )
-    return speed

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.support.checks import check_integer
 from kernels.support.files import read_bytes, write_text
 from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
@@ -83,8 +84,6 @@ class Replay:
     def __post_init__(self) -> None:
         """Check the values without playing."""
         check_rules(self.rules)
-        if not isinstance(self.placements, bytes):
-            raise TypeError(f"expected placements to be bytes, got {type(self.placements).__name__}")
         if not isinstance(self.controller, LinearController | None):
             raise TypeError(f"expected a LinearController or None, got {self.controller!r}")
         table = placements_on(self.rules.width)
@@ -106,12 +105,11 @@ class Replay:
             )
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
-        for what, value in (("seed", self.seed), ("stream", self.stream)):
-            if value is not None and not (type(value) is int and 0 <= value < 1 << 64):
-                raise ValueError(f"expected the {what} to be 0 to 2^64 - 1 or null, got {value!r}")
-        for what, count in (("lines", self.lines), ("games", self.games)):
-            if type(count) is not int or count < 0:
-                raise ValueError(f"expected {what} to be a whole number of at least 0, got {count!r}")
+        if self.seed is not None:
+            check_integer("seed", self.seed, 0, (1 << 64) - 1)
+            check_integer("stream", self.stream, 0, (1 << 64) - 1)
+        check_integer("lines", self.lines, 0)
+        check_integer("games", self.games, 0)
 
     @classmethod
     def of(
@@ -158,8 +156,8 @@ class Replay:
             yield after
             rows = () if after.game_over else after.rows
         if (lines, games) != (self.lines, self.games):
-            told = f"{self.lines} lines and {self.games} games"
-            raise DamagedReplayError(f"expected {told} from the placements, got {lines} and {games}")
+            expected = f"{self.lines} lines and {self.games} games"
+            raise DamagedReplayError(f"expected {expected} from the placements, got {lines} and {games}")
 
     def piece_after(self, t: int) -> int | None:
         """Return the piece after placement t of the seed; None where there is no seed."""
@@ -212,7 +210,7 @@ class Replay:
             games=values["games"],
             seed=values["seed"],
             stream=values["stream"],
-            controller=_controller(values["controller"]),
+            controller=LinearController.from_dict(values["controller"]) if values["controller"] else None,
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -238,8 +236,8 @@ class Replay:
 
 
 def _digest(values: Mapping[str, Any]) -> str:
-    told = {key: value for key, value in values.items() if key != "digest"}
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    content = {key: value for key, value in values.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
@@ -257,10 +255,6 @@ def _unpacked(text: object, count: object) -> bytes:
         got = f"more than {count}" if len(placements) > count else len(placements)
         raise ValueError(f"expected {count} placements, got {got}")
     return placements
-
-
-def _controller(values: Mapping[str, Any] | None) -> LinearController | None:
-    return None if values is None else LinearController.from_dict(values)
 
 
 def _from_steps(values: Mapping[str, Any]) -> Replay:
@@ -283,5 +277,5 @@ def _from_steps(values: Mapping[str, Any]) -> Replay:
         games=games,
         seed=values.get("seed"),
         stream=values.get("stream"),
-        controller=_controller(values.get("controller")),
+        controller=LinearController.from_dict(values["controller"]) if values.get("controller") else None,
     )

@@ -77,13 +77,6 @@ def test_the_same_seed_gives_the_same_estimate_and_another_batch_goes_on(script:
     assert run("--decisions", 1, "--seed", 7)["lines_per_game"] != once["lines_per_game"]
 
 
-def test_who_loses_often_is_to_be_played(script: Script) -> None:
-    ended = script("estimate_tetris", "dt20", "--board", "10x10", "--device", "cpu")
-    assert (ended.status, ended.out) == (2, "")
-    message = r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: evaluate scores it"
-    assert re.search(message, ended.err)
-
-
 def test_the_interval_is_students() -> None:
     found = estimate(*[1e-8, 3e-8, 2e-8, 2e-8] * 4)
     assert found.lines_per_game == pytest.approx(0.4 / 2e-8)
@@ -106,12 +99,15 @@ def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dt200",), "got 'dt200'; did you mean 'dt20'?"),
         (("dt20", "--streams", "1"), "expected --streams from 2 to 8192, got 1"),
         (("bdu", "--board", "8x8"), "expected a board of width 10 for the features bdu, got 8x8"),
+        (
+            ("dt20", "--board", "10x10", "--device", "cpu"),
+            r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: evaluate scores it",
+        ),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str, ...], message: str) -> None:
     ended = script("estimate_tetris", *arguments)
     assert (ended.status, ended.out) == (2, "")
-    assert message in ended.err
+    assert re.search(message, ended.err)

@@ -33,29 +33,9 @@ def test_json_holds_everything_that_belongs_to_a_score(script: Script) -> None:
         script, "DT-20", *QUICK, "--decisions", 1280, "--seed", 7, "--rule", "clear-on-overflow"
     )
     assert list(measured) == [
-        *(
-            "controller",
-            "features",
-            "weights",
-            "board",
-            "rule",
-            "pieces",
-            "device",
-            "estimator",
-            "lines_per_game",
-        ),
-        *(
-            "ci95",
-            "dispersion",
-            "games",
-            "lines",
-            "decisions",
-            "seconds",
-            "decisions_per_second",
-            "seed",
-            "pieces_known",
-        ),
-        "lookahead",
+        *("controller", "features", "weights", "board", "rule", "pieces", "device", "estimator"),
+        *("lines_per_game", "ci95", "dispersion", "games", "lines", "decisions", "seconds"),
+        *("decisions_per_second", "seed", "pieces_known", "lookahead"),
     ]
     assert measured["controller"] == "dt20"
     assert (measured["features"], measured["weights"]) == ("dt", list(published("dt20").weights))
@@ -119,18 +99,6 @@ def test_a_sequence_is_played_with_the_next_piece_known(script: Script, tmp_path
     assert [step["piece"] for step in json.loads(out.read_text())["steps"]] == [1, 0]
 
 
-def test_seed_and_pieces_change_the_games(script: Script) -> None:
-    arguments = ("dt20", *QUICK, "--decisions", 640)
-    variants = [
-        ("--seed", 1),
-        ("--seed", 2),
-        ("--seed", 1, "--pieces", "SZ"),
-        ("--seed", 1, "--pieces", "bag"),
-    ]
-    results = {_evaluate(script, *arguments, *variant)[0]["lines"] for variant in variants}
-    assert len(results) == 4
-
-
 def test_controllers_are_compared_side_by_side(script: Script) -> None:
     ended = script("evaluate_tetris", "dt20", "bcts", *QUICK[:-1], "--decisions", 320)
     title, header, _, first, second = ended.out.splitlines()
@@ -172,8 +140,6 @@ def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, t
     ("arguments", "message"),
     [
         (("dt200",), f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
-        (("no/such.json",), "expected a controller at no/such.json, found no such file"),
-        (("dt20", "--games", "2", "--seconds", "2"), "not allowed with argument --games"),
         (("dt20", "--piece-sequence", "/no/such"), "/no/such: No such file or directory"),
         (("dt20", "--replay", "/no/such/out.json"), "/no/such: expected a folder to write to, found none"),
         (("dt20", "bcts", "--replay", "out.json"), "--replay records one controller, got 2"),
@@ -193,11 +159,7 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("", "got none"),
-        ("0 1 7", "got '7' as number 3"),
-        ("\xff\0", "got "),
-    ],
+    [("", "got none"), ("0 1 7", "got '7' as number 3")],
 )
 def test_file_that_holds_no_pieces_is_refused(
     script: Script, tmp_path: Path, text: str, message: str

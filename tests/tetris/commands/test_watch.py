@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import fcntl
 import os
 import pty
@@ -138,31 +137,25 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     assert len(Replay.load(file).placements) == 20
 
 
-@pytest.mark.parametrize("how", [(), ("--html", "{folder}/a.html")])
-def test_a_replay_without_placements_is_one_line_and_status_2(
-    script: Script, tmp_path: Path, how: tuple[str, ...]
-) -> None:
+def test_a_replay_without_placements_is_one_line_and_status_2(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "empty.json"
     Replay(Rules(), b"", 0, 0).save(file)
-    ended = script("watch_tetris", file, *(text.replace("{folder}", str(tmp_path)) for text in how))
+    ended = script("watch_tetris", file, "--html", tmp_path / "a.html")
     message = f"{file}: expected a replay of at least one placement, got none"
     assert (ended.status, ended.out, ended.err) == (2, "", f"watch_tetris.py: error: {message}\n")
     assert list(tmp_path.iterdir()) == [file]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_what_was_played_until_a_signal_is_written(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = Replay.load(recorded(script, tmp_path, "--seed", 7, "--decisions", 20))
-    send(monkeypatch, number, 20)
+    send(monkeypatch, signal.SIGTERM, 20)
     file, page = tmp_path / "game.json", tmp_path / "a.html"
     ended = script("watch_tetris", "--games", 1, "--seed", 7, "--replay", file, "--html", page)
-    assert ended.status == status
-    assert ended.err == f"stopped by {number.name} after 20 pieces, writing these\n"
-    replay = Replay.load(file)
-    assert replay == whole
-    assert len(list(replay.after_states())) == 20
+    assert ended.status == 143
+    assert ended.err == "stopped by SIGTERM after 20 pieces, writing these\n"
+    assert Replay.load(file) == whole
     assert page.exists()
 
 
@@ -200,7 +193,6 @@ def test_ctrl_c_while_drawing_leaves_what_is_written_and_no_half_file(
     ("arguments", "message"),
     [
         (("--speed", "0"), "--speed: expected a number of pieces a second from 0.1 to 1000, got '0'"),
-        (("--gif", "a.png"), "--gif: expected a file name that ends in .gif, got 'a.png'"),
         (("--gif", "a.gif", "--decisions", "10001"), "a GIF of at most 10,000 pieces, got 10,001"),
         (("--gif", "a.gif", "--speed", "100"), "expected a speed of at most 50 for a GIF, got 100"),
         (("--play", "--games", "1"), "--play goes on until you quit: expected no --games or --decisions"),
@@ -214,27 +206,20 @@ def test_bad_input_is_one_line_and_status_2(script: Script, arguments: tuple[str
     assert message in line
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        *(("--board", "10x10"), ("--lookahead",), ("--play",)),
-    ],
-)
+@pytest.mark.parametrize("flag", [("--board", "10x10"), ("--lookahead",), ("--play",)])
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path, flag: tuple[str, ...]) -> None:
     ended = script("watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), *flag)
     assert ended.status == 2
     assert f"a replay has its own rules and pieces: expected no {flag[0]}" in ended.err
 
 
-@pytest.mark.parametrize("damage", ["cut", "edited", "other pieces"])
+@pytest.mark.parametrize("damage", ["cut", "other pieces"])
 def test_a_damaged_replay_is_one_line_and_status_2(script: Script, tmp_path: Path, damage: str) -> None:
     file = recorded(script, tmp_path, *SMALL, "--decisions", 10)
     text = file.read_text()
     replay = Replay.load(file)
     if damage == "cut":
         file.write_text(text[: len(text) // 2])
-    elif damage == "edited":
-        file.write_text(text.replace('"height": 6', '"height": 7', 1))
     else:
         Replay(replay.rules, replay.placements[1:], replay.lines, replay.games, 7, 0).save(file)
     ended = script("watch_tetris", file)
@@ -247,14 +232,7 @@ def test_a_damaged_replay_is_one_line_and_status_2(script: Script, tmp_path: Pat
 def test_a_missing_extra_is_one_line_with_the_remedy(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str, module: str
 ) -> None:
-    original = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == module:
-            raise ImportError(name)
-        return original(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, module, None)
     ended = script("watch_tetris", flag, tmp_path / f"out.{flag.removeprefix('--')}")
     assert ended.status == 2
     (line,) = ended.err.splitlines()

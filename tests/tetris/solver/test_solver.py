@@ -290,5 +290,5 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     assert (ended.status, "(seed 18446744073709551615)" in ended.out) == (0, True)
     refused = script("solve_tetris", *arguments[:4], "--games", MOST_GAMES + 1)
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "from 1 to 1,000,000,000, got 1000000001" in refused.err
+    assert "from 1 to 1,000,000,000, got '1000000001'" in refused.err
     assert _MOST_GAMES == MOST_GAMES
