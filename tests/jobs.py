@@ -1,4 +1,4 @@
-"""Training runs in processes of their own, alone or as ranks, that are killed, stopped and resumed."""
+"""Training runs in processes of their own, alone or as ranks, that are killed and stopped."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--str
 SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
 _CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
 _OURS = re.compile(rf'File "{re.escape(str(ROOT))}/(cem|kernels|scripts|tetris)/')
 _NEAR_A_CHECKPOINT = 0.75  # of the kills
-_MOMENT_S, _PATIENCE_S, _POLL_S = 0.3, 30.0, 0.005
+_MOMENT_S, _POLL_S = 0.3, 0.02
 
 
 def environment() -> dict[str, str]:
@@ -66,7 +65,7 @@ class Job:
         torchrun = (*TORCHRUN, f"--nproc-per-node={ranks}", f"--max-restarts={restarts}")
         launch = (sys.executable,) if ranks == 1 else torchrun
         words = [*launch, TRAIN, *map(str, arguments)]
-        self.log, self._ranks = log, ranks
+        self.log = log
         options = {"env": environment(), "preexec_fn": _heed_signals, **options}
         with log.open("a") as out:
             self.process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, **options)
@@ -77,18 +76,14 @@ class Job:
         return self.process.poll() is not None
 
     def workers(self) -> list[int]:
-        """Return the processes of the ranks."""
-        if self._ranks == 1:
-            return [] if self.over else [self.process.pid]
+        """Return the processes of the ranks that torchrun has started."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
-            try:
+            with contextlib.suppress(OSError):
                 parent = re.search(r"PPid:\t(\d+)", (entry / "status").read_text())
                 words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if parent and int(parent[1]) == self.process.pid and TRAIN.encode() in words:
-                found.append(int(entry.name))
+                if parent and int(parent[1]) == self.process.pid and TRAIN.encode() in words:
+                    found.append(int(entry.name))
         return sorted(found)
 
     def wait(self, seconds: float = 120.0) -> tuple[int, str]:
@@ -157,22 +152,11 @@ def traceback_in(said: str) -> bool:
     return "Traceback" in said and _OURS.search(said) is not None
 
 
-def begun_or_new(folder: Path, arguments: tuple[object, ...]) -> tuple[object, ...]:
-    """Return the arguments that resume the run of a folder, or begin it where nothing was written yet."""
-    return ("--resume", folder) if RunFolder(folder).config.exists() else (*arguments, "--out", folder)
-
-
 def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, ...]) -> tuple[str, list[int]]:
-    """Train while a random process of the run is killed again and again, and to the end.
+    """Train while a random rank is killed again and again, and to the end; torchrun starts them again.
 
-    A single process is started again with ``--resume``, ranks by ``torchrun --max-restarts``. Three quarters
-    of the kills come within a moment of a new checkpoint, the others whenever all ranks are there.
-
-    Args:
-        folder: The folder of the run; the output is written beside it.
-        ranks: The number of processes.
-        kills: How often to kill.
-        recipe: The arguments of a run that is long enough.
+    Three quarters of the kills come within a moment of a new checkpoint, the others whenever all ranks are
+    there.
 
     Returns:
         The output, and the generation of the newest usable checkpoint after each kill.
@@ -181,51 +165,20 @@ def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, .
         RuntimeError: If the run ends too early or badly.
     """
     log, moments, steps = folder.with_name(f"{folder.name}.log"), random.Random(0), list[int]()
-    restarts = 0 if ranks == 1 else 3 * kills
-    job = Job(ranks, log, *recipe, "--out", folder, restarts=restarts)
-    before: list[int] = []
+    job = Job(ranks, log, *recipe, "--out", folder, restarts=3 * kills)
+    before: set[int] = set()
     while len(steps) < kills:
-        if ranks == 1 and job.process.poll() == -signal.SIGKILL:
-            job = Job(1, log, *begun_or_new(folder, recipe))
+        job.until(lambda old=before: len(job.workers()) == ranks and not old & set(job.workers()))
         victims = job.workers()
-        if job.over:
-            raise RuntimeError(f"expected {kills} kills, got {len(steps)}: {job.wait()[1][-3000:]}")
-        if len(victims) < ranks or set(victims) & set(before):
-            time.sleep(4 * _POLL_S)
-            continue
         if moments.random() < _NEAR_A_CHECKPOINT:
-            goal, patience = recorded(folder) + 1, time.monotonic() + _PATIENCE_S
-            while recorded(folder) < goal and time.monotonic() < patience:
-                time.sleep(_POLL_S)
+            goal = recorded(folder) + 1
+            job.until(lambda goal=goal: recorded(folder) >= goal)
         time.sleep(moments.uniform(0.0, _MOMENT_S))
         with contextlib.suppress(ProcessLookupError):  # it may have failed by itself
             os.kill(moments.choice(victims), signal.SIGKILL)
-            if ranks == 1:
-                job.process.wait()
             steps.append(kept(folder))
-        before = victims
-    if ranks == 1:
-        job = Job(1, log, *begun_or_new(folder, recipe))
+        before = set(victims)
     status, said = job.wait(600.0)
     if status:
         raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
     return said, steps
-
-
-def hang(folder: Path, recipe: tuple[object, ...], timeout_s: int) -> tuple[float, int, str]:
-    """Stop one of two ranks in the middle of a run without killing it.
-
-    Returns:
-        The seconds until the other one says so, the exit status, and the output.
-    """
-    variables = {**environment(), "CEM_TETRIS_RANK_TIMEOUT": str(timeout_s)}
-    log = folder.with_name(f"{folder.name}.log")
-    job = Job(2, log, *recipe, "--out", folder, env=variables)
-    job.until(lambda: recorded(folder) >= 2)
-    victim = job.workers()[1]
-    os.kill(victim, signal.SIGSTOP)
-    began = time.monotonic()
-    job.until(lambda: HUNG_AFTER in log.read_text(), timeout_s + 20.0)
-    seconds = time.monotonic() - began
-    os.kill(victim, signal.SIGKILL)  # torchrun would wait half a minute for it
-    return (seconds, *job.wait())

@@ -98,12 +98,6 @@ def test_training_improves_the_controller(script: Script, tmp_path: Path) -> Non
     assert last["learned_mean_fitness"] > 2 * first["elite_mean"]
 
 
-def test_curriculum_is_played_stage_by_stage(script: Script, tmp_path: Path) -> None:
-    _train(script, tmp_path / "a", "--curriculum", "5x5:2:10,5x6:1", "--generations", 1, "--board", "5x7")
-    played = [(line["stage"], line["board_height"], line["decisions"]) for line in _metrics(tmp_path / "a")]
-    assert played == [(1, 5, 70), (1, 5, 70), (2, 6, 140), (3, 7, 140)]
-
-
 def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Path) -> None:
     ended = _train(script, tmp_path / "a", "--score-decisions", 640)
     rows = [line.split()[0] for line in ended.out.splitlines() if line]
@@ -177,9 +171,7 @@ def test_default_folder_is_named_after_time_and_seed(
     [
         (("--noise", "constnt:1"), "got 'constnt:1'; did you mean 'constant'?"),
         (("--curriculum", "10x10"), "expected a curriculum as BOARD:GENERATIONS[:DECISIONS]"),
-        (("--averaging", "2"), "expected a number from 0 to 1, got '2'"),
         (("--config", "/no/such.json"), "/no/such.json: No such file or directory"),
-        (("--populatoin", "1"), "--populatoin 1; did you mean '--population'?"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
@@ -191,17 +183,6 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
     assert line.startswith("train_tetris.py: error: ")
     assert message in line
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_run_on_a_gpu_is_not_resumed_without_one(script: Script, tmp_path: Path) -> None:
-    _train(script, tmp_path / "a")
-    config = tmp_path / "a" / "config.json"
-    config.write_text(config.read_text().replace('"device": "python"', '"device": "cuda"'))
-    ended = script("train_tetris", "--resume", tmp_path / "a")
-    assert ended.status == 2
-    (line,) = ended.err.splitlines()
-    assert "expected a GPU for device cuda" in line
 
 
 @pytest.mark.cuda

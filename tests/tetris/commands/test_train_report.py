@@ -79,12 +79,6 @@ def test_an_interrupted_run_has_a_report_and_a_new_one_when_it_is_resumed(
     assert NOTHING not in page(tmp_path / "a")
 
 
-def test_a_run_stopped_by_the_clock_has_a_report(script: Script, tmp_path: Path) -> None:
-    arguments = (*RECIPE, "--generations", 100_000, "--time-limit", 0.2)
-    assert script("train_tetris", *arguments, "--out", tmp_path / "a").status == 0
-    assert " of 100,000 generations" in page(tmp_path / "a")
-
-
 def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

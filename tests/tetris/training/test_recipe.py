@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from tetris import Rules
-from tetris.game.rules import RULES
 from tetris.play.splitting import BURN_IN
 from tetris.training.curriculum import cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS, PYTHON_PRESETS
@@ -27,9 +26,8 @@ def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize(
     ("preset", "device", "backend"),
     [
-        ("quick", "cpu", "cpu"),
         ("quick", "python", "torch"),
-        ("standard", "cuda", "cuda"),
+        ("standard", "cpu", "cpu"),
         ("record", "cuda", "cuda"),
     ],
 )
@@ -39,17 +37,8 @@ def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) 
     assert recipe.total_generations >= 10
 
 
-@pytest.mark.parametrize(
-    ("engine", "layer", "backend"),
-    [
-        ("cuda", {}, "cuda"),
-        ("cuda", {"backend": "torch"}, "torch"),
-        ("cpu", {}, "cpu"),
-        ("python", {}, "torch"),
-    ],
-)
-def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str, Any], backend: str) -> None:
-    assert make_recipe(engine, layer).backend == backend
+def test_a_backend_that_is_given_draws() -> None:
+    assert make_recipe("cuda", {"backend": "torch"}).backend == "torch"
 
 
 @pytest.mark.parametrize("preset", CUDA_PRESETS)
@@ -116,12 +105,6 @@ def test_curriculum_leads_to_the_board() -> None:
     assert _stages(recipe) == [("10x10", 2, 9), ("10x20", 3, 50)]
 
 
-def test_later_generations_replace_an_earlier_curriculum() -> None:
-    assert _stages(make_recipe("cpu", {"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 1})) == [
-        ("10x20", 3, 1)
-    ]
-
-
 def test_decisions_hold_for_every_stage_of_a_preset() -> None:
     recipe = make_recipe("cpu", {"decisions": 377})
     assert {stage.decisions for stage in recipe.stages} == {377}
@@ -147,13 +130,6 @@ def test_population_keeps_the_share_of_elites() -> None:
     assert make_recipe("cpu", {"population": 30, "elites": 7}).elites == 7
 
 
-def test_rule_and_pieces_hold_on_every_board() -> None:
-    for rule in RULES:
-        recipe = make_recipe("cpu", {"rule": rule, "pieces": "zs", "board": "8x7"})
-        assert {stage.rules for stage in recipe.stages} == {Rules.of(8, 7, rule, "SZ")}
-        assert recipe.pieces == Rules(pieces="SZ").pieces
-
-
 def test_texts_are_kept_in_canonical_form() -> None:
     recipe = make_recipe("cpu", {"features": "DU", "noise": "Linear:5,10", "curriculum": " 10X10 : 2 "})
     assert (recipe.features, recipe.noise, recipe.curriculum) == ("bcts", "linear:5.0,10.0", "10x10:2")
@@ -165,10 +141,6 @@ def test_stage_of_a_generation() -> None:
     assert [recipe.stage_at(generation) for generation in range(3)] == [(0, small), (0, small), (1, high)]
     with pytest.raises(ValueError, match="below 3, got 3"):
         recipe.stage_at(3)
-
-
-def test_cut_curriculum() -> None:
-    assert cut_to_board("10x10:2:9,10x16:3", 6, 12) == "6x10:2:9,6x12:3"
 
 
 def test_a_stage_with_splitting_says_so() -> None:
@@ -195,18 +167,15 @@ def test_curriculum_that_is_none(text: str) -> None:
     [
         ({"preset": "quik"}, "quick, standard, record; got 'quik'; did you mean 'quick'"),
         ({"popluation": 3}, "got 'popluation'; did you mean 'population'"),
-        ({"features": "dtt"}, "got 'dtt'; did you mean 'dt'"),
-        ({"noise": "loud"}, "expected a noise schedule of the form"),
-        ({"noise": "constant:nan"}, "finite"),
-        ({"population": 10**400}, "population x streams to be at most"),
         ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
-        ({"board": "30x3"}, "width from 4 to 10, got 30"),
+        ({"population": 1}, "population >= 2, got 1"),
+        ({"population": 5, "elites": 6}, "elites to be at most the population of 5, got 6"),
+        ({"noise": "hyperbolic"}, "expected noise with all its numbers"),
+        ({"generations": 1 << 62}, "expected at most 1,000,000 generations, got 4,611"),
         (
             {"curriculum": "10x10:1:9,10x12:1:212:split", "streams": 16},
             "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
         ),
-        ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
-        ({"population": 1}, "population >= 2, got 1"),
         (
             {"population": 10**6, "streams": 10**6, "curriculum": "10x10:2"},
             "population x streams to be at most",
@@ -263,23 +232,3 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
     same = {**asdict(first), "device": "python", "preset": "record", "score_decisions": 0}
     assert Recipe(**same).fingerprint() == first.fingerprint()
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
-
-
-@pytest.mark.parametrize("preset", ["standard"])
-def test_a_preset_may_know_the_next_piece(preset: str) -> None:
-    recipe = make_recipe("cpu", {"preset": preset, "pieces_known": 2})
-    assert recipe.pieces_known == 2
-    assert any(stage.split for stage in recipe.stages)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"decisions": 1 << 63}, "expected decisions from 1 to 4611686018427387904"),
-        ({"curriculum": f"10x10:1:{1 << 63}"}, "expected a curriculum as"),
-        ({"generations": 1 << 62}, "expected at most 1,000,000 generations, got 4,611"),
-    ],
-)
-def test_counts_that_no_engine_can_hold_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_recipe("cpu", settings)

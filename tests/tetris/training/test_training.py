@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,11 +89,6 @@ def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> No
     )
     assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
     assert evaluation.metrics["decisions"] == 4 * 2 * 215
-
-
-def test_a_candidate_that_meets_no_end_has_a_finite_fitness() -> None:
-    endless = split_rollout([[-1.0]], Rules(10, 24), 2, 213, device="python", features="holes")
-    assert lines_per_game(endless).tolist() == [1e12]
 
 
 def test_a_generation_is_recorded_under_these_names(tmp_path: Path) -> None:
@@ -248,17 +242,6 @@ def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> 
     assert f(weights).tolist() == lines_per_game(played).tolist()
 
 
-@pytest.mark.parametrize("options", [{"decisions": 100}, {"streams": 1}])
-def test_lines_per_game_refuses_what_splitting_cannot_do(options: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"^expected (decisions|streams)"):
-        LinesPerGame("dt", Rules(10, 20), split=True, **{"streams": 4, "decisions": 1000, **options})
-
-
-def test_lines_per_game_refuses_a_text_for_a_flag() -> None:
-    with pytest.raises(TypeError, match="split"):
-        LinesPerGame("dt", split="no")  # type: ignore[arg-type]
-
-
 def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -296,14 +279,13 @@ def test_lines_per_game_takes_gradients_whole_numbers_and_lists() -> None:
         assert objective(candidates).tolist() == expected
 
 
-@pytest.mark.parametrize("shape", [(2,), (3, 3)])
-def test_lines_per_game_refuses_candidates_of_another_shape(shape: tuple[int, ...]) -> None:
+def test_lines_per_game_refuses_candidates_of_another_shape() -> None:
     objective = LinesPerGame("holes,max_height", Rules(5, 6), device="python")
-    with pytest.raises(ValueError, match=rf"candidates of shape \(N, 2\), got {re.escape(str(shape))}"):
-        objective(torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"candidates of shape \(N, 2\), got \(3, 3\)"):
+        objective(torch.zeros(3, 3))
 
 
-@pytest.mark.parametrize(("name", "value"), [("streams", 0), ("decisions", 1.5), ("rules", "5x6")])
-def test_lines_per_game_refuses_wrong_arguments(name: str, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=name):
-        LinesPerGame("holes", **{name: value})
+@pytest.mark.parametrize("options", [{"streams": 0}, {"decisions": 100, "split": True}, {"rules": "5x6"}])
+def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^expected {next(iter(options))}"):
+        LinesPerGame("holes", **options)
