@@ -42,7 +42,7 @@ def add_game(
 
 def add_json(group: Group) -> None:
     """Add ``--json``, see `print_scores`."""
-    text = "print one object a controller, a list, to stdout"
+    text = "print one object per controller, a list, to stdout"
     group.add_argument("--json", action="store_true", help=text)
 
 
@@ -57,12 +57,7 @@ def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
 
 
 def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:
-    """Add ``--board``; None by default.
-
-    Args:
-        group: The parser or group.
-        default: The default that the help names; None: no default in the help.
-    """
+    """Add ``--board``, None where it is not given; ``default`` is what the help says, None for nothing."""
     sizes = f"{MIN_WIDTH}..{MAX_WIDTH} x {MIN_HEIGHT}..{MAX_HEIGHT}"
     group.add_argument("--board", metavar="WxH", help=f"columns x rows, {sizes}{_by_default(default)}")
 
@@ -126,22 +121,13 @@ def _feature_header(text: str) -> Path:
 
 
 def game_rules(arguments: argparse.Namespace) -> Rules:
-    """Return the rules of the arguments.
-
-    Raises:
-        ValueError: If the board is invalid, or the piece source is unknown.
-    """
+    """Return the rules of the arguments."""
     width, height = Rules.parse_board(arguments.board or DEFAULT_BOARD)
     return Rules.of(width, height, arguments.rule or RULES[0], arguments.pieces or "uniform")
 
 
 def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, LinearController]]:
-    """Return the controllers of the arguments with their labels, see `controller_label`.
-
-    Raises:
-        OSError: If a file cannot be read.
-        ValueError: If there is no such controller, or it cannot play by these rules.
-    """
+    """Return the controllers of the arguments with their labels, see `controller_label`."""
     controllers = [resolve(text) for text in texts]
     for controller in controllers:
         controller.names_on(rules)

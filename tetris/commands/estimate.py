@@ -41,7 +41,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--seconds",
         type=positive_seconds,
         metavar="S",
-        help=f"at least S seconds a controller (default: {DEFAULT_SECONDS:g})",
+        help=f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})",
     )
     limit.add_argument("--decisions", type=positive_int, metavar="N", help="at least N of each controller")
     length.add_argument(

@@ -51,7 +51,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--seconds",
         type=positive_seconds,
         metavar="S",
-        help=f"play S seconds a controller (default: {DEFAULT_SECONDS:g})",
+        help=f"play S seconds per controller (default: {DEFAULT_SECONDS:g})",
     )
     output = parser.add_argument_group("output")
     add_json(output)
@@ -89,12 +89,7 @@ def _add_source(group: Group) -> None:
 
 
 def read_pieces(path: Path) -> list[int]:
-    """Read pieces, 0 to 6, separated by whitespace.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it holds anything else, or nothing.
-    """
+    """Read pieces, 0 to 6, separated by whitespace."""
     try:
         words = read_bytes(path, _MOST_BYTES).decode(errors="replace").split()
     except ValueError as error:

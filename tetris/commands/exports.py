@@ -45,12 +45,7 @@ def asked_for(arguments: argparse.Namespace) -> dict[str, Path]:
 
 
 def check_exports(arguments: argparse.Namespace) -> None:
-    """Check that all files can be written.
-
-    Raises:
-        OSError: If a file cannot be written.
-        ValueError: If a package is not installed, or the speed is too high for a GIF.
-    """
+    """Check that all files can be written."""
     paths = asked_for(arguments)
     for path in paths.values():
         check_writable(path)
@@ -62,11 +57,7 @@ def check_exports(arguments: argparse.Namespace) -> None:
 
 
 def check_pictures(count: int) -> None:
-    """Check that a GIF has room for as many pictures.
-
-    Raises:
-        ValueError: If it has not.
-    """
+    """Check that a GIF has room for as many pictures."""
     if count > MOST_PICTURES:
         raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
 
@@ -79,7 +70,7 @@ def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[
         most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
     with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
 
-        def told() -> Iterator[AfterState]:
+        def recorded() -> Iterator[AfterState]:
             lines = games = 0
             for after in played:
                 yield after
@@ -90,7 +81,7 @@ def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[
                 if stop.requested:
                     return
 
-        replay = Replay.of(told(), show.rules, show.seed, show.stream, show.controller)
+        replay = Replay.of(recorded(), show.rules, show.seed, show.stream, show.controller)
     if stop.signum is not None:
         name, count = signal.Signals(stop.signum).name, len(replay.placements)
         print(

@@ -60,7 +60,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="N",
         help="on --board, after --curriculum; without one there is no other stage",
     )
-    search.add_argument("--population", type=positive_int, metavar="N", help="candidates a generation")
+    search.add_argument("--population", type=positive_int, metavar="N", help="candidates per generation")
     search.add_argument(
         "--elites", type=positive_int, metavar="N", help="candidates that make the next generation"
     )
@@ -73,7 +73,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="SHARE",
         help="learn an average of means, mostly over this share of the generations; 0: the last mean",
     )
-    search.add_argument("--streams", type=positive_int, metavar="N", help="streams of games a candidate")
+    search.add_argument("--streams", type=positive_int, metavar="N", help="streams of games per candidate")
     search.add_argument("--decisions", type=positive_int, metavar="N", help="decisions on each stream")
 
     machine = parser.add_argument_group("machine")
@@ -97,7 +97,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--score-decisions",
         type=up_to(1 << 62, least=0),
         metavar="N",
-        help="decisions a controller and board in the comparison at the end (0: none; estimates need 2.5 M)",
+        help="decisions per controller and board in the final comparison (0: none; estimates need 2.5 M)",
     )
     output.add_argument(
         "--tensorboard",

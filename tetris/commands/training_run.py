@@ -1,4 +1,8 @@
-"""A training run from arguments to page: train, draw, score, report, and print the verdict."""
+"""A training run from arguments to page: train, draw, score, report, and print the verdict.
+
+The way down: `run_training` makes a recipe of the arguments and a `Training` of the recipe; its trainer asks
+`RunObjective` for the fitness of each generation, which `tetris.rollout` plays on an engine.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +51,6 @@ _NOT_SETTINGS = ("feature_header", "config", "out", "resume", "time_limit", "ten
 
 def run_training(given: argparse.Namespace) -> int:
     """Train a controller, or resume a run; return the exit status."""
-    stop = StopRequest()
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
@@ -56,7 +59,8 @@ def run_training(given: argparse.Namespace) -> int:
             prepare_engine(recipe)
             curves = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
             callbacks = [*curves, *([LiveReport(folder)] if ranks.rank() == 0 else [])]
-            training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
+            limit = getattr(given, "time_limit", None)
+            training = Training(recipe, folder, StopRequest(), limit, callbacks)
             if ranks.rank() == 0:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
             finished = ranks.from_first(lambda: not is_new and restore(training))
@@ -70,18 +74,14 @@ def run_training(given: argparse.Namespace) -> int:
         announce(training)
         if curves:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
-        with stop:
-            return train(training, stop)
+        with training.stop:
+            return train(training)
 
 
 def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     """Return the recipe and the folder of a run, and whether it is a new one.
 
     What ``torchrun`` starts again goes on with the run of ``--out``.
-
-    Raises:
-        OSError: If the folder cannot be read or made.
-        ValueError: If the recipe or the folder is wrong.
     """
     out: Path | None = getattr(given, "out", None)
     old: Path | None = getattr(given, "resume", None)
@@ -181,7 +181,7 @@ def announce(training: Training) -> None:
     )
 
 
-def train(training: Training, stop: StopRequest) -> int:
+def train(training: Training) -> int:
     """Train, draw, score and report; return the exit status."""
     recipe, folder = training.recipe, training.folder
     build_references(training)
@@ -192,7 +192,7 @@ def train(training: Training, stop: StopRequest) -> int:
     if result.reason == "signal":
         if first and controller is not None:
             report(folder)
-        return stopped(training, stop, progress)
+        return stopped(training, progress)
     said = None
     if controller is None:
         note("the time limit came before the first generation was over: there is no controller yet")
@@ -203,11 +203,11 @@ def train(training: Training, stop: StopRequest) -> int:
         written = first and report(folder, live=bool(recipe.score_decisions))
         if recipe.score_decisions:
             with suppress(Interrupted):
-                said = measure(training, controller, stop)
+                said = measure(training, controller)
             if written:
                 report(folder, again=True)
             if said is None:
-                return stopped(training, stop, f"while measuring {folder.controller}")
+                return stopped(training, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         note(f"time is up {progress}; to go on: {resumption(training)}")
     if said is not None:
@@ -256,17 +256,17 @@ def draw(training: Training) -> None:
         note(f"no {folder.learning_curve}: {type(error).__name__}: {error}")
 
 
-def measure(training: Training, controller: LinearController, stop: StopRequest) -> str:
+def measure(training: Training, controller: LinearController) -> str:
     """Print and save the scores board by board; return the verdict on the board of the controller."""
     recipe = training.recipe
     found: list[Score] = []
     said = ""
     for rules in boards(controller, recipe.rules):
-        ranks.together(stop.check)
+        ranks.together(training.stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         scores = list(
             compare(
-                *(controller, rules, recipe.score_decisions, recipe.device, stop.check),
+                *(controller, rules, recipe.score_decisions, recipe.device, training.stop.check),
                 pieces_known=recipe.pieces_known,
             )
         )
@@ -327,9 +327,9 @@ def with_header(command: str, training: Training) -> str:
     return " ".join([command_of(name), *words])
 
 
-def stopped(training: Training, stop: StopRequest, where: str) -> int:
+def stopped(training: Training, where: str) -> int:
     """Print how to resume, and return the exit status."""
-    number = stop.signum or 0
+    number = training.stop.signum or 0
     with suppress(RanksError):
         (number,) = ranks.greatest([number])
     number = number or signal.SIGINT

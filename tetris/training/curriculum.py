@@ -16,12 +16,7 @@ _SHOWN = 200  # characters in an error
 class CurriculumStage:
     """One entry of a curriculum: ``10x12:14``, ``10x12:14:4000`` or ``10x20:30:2000:split``.
 
-    Attributes:
-        width: Columns of the board.
-        height: Rows of the board.
-        generations: Generations played on it, at least 1.
-        decisions: Decisions on each stream; None: those of the recipe.
-        split: Whether fitness is estimated by importance splitting, see `tetris.play.splitting`.
+    Without decisions on each stream it has those of the recipe.
     """
 
     width: int
@@ -37,11 +32,7 @@ class CurriculumStage:
 
 
 def parse_curriculum(text: str) -> tuple[CurriculumStage, ...]:
-    """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split.
-
-    Raises:
-        ValueError: If the text has another form, a board is out of range, or a count is 0.
-    """
+    """Read stages such as ``"10x10:22,10x12:14:4000"``: board, generations, decisions, split."""
     stages = []
     for entry in text.split(",") if text.strip() else []:
         match = _ENTRY.fullmatch("".join(entry.split()))

@@ -40,11 +40,7 @@ def start_record(device: str) -> dict[str, str]:
 
 
 def add_start(path: Path, device: str) -> None:
-    """Append the record of a start as a line.
-
-    Raises:
-        OSError: If it cannot be written, with the path.
-    """
+    """Append the record of a start as a line."""
     try:
         with path.open("a") as file:
             file.write(json.dumps(start_record(device)) + "\n")

@@ -60,14 +60,7 @@ left."""
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a run: generations on one board with the same settings.
-
-    Attributes:
-        rules: The rules they play by.
-        generations: Number of generations.
-        decisions: Decisions of a candidate on each of its streams.
-        split: Whether fitness is estimated by importance splitting.
-    """
+    """A part of a run: generations on one board with the same settings."""
 
     rules: Rules
     generations: int
@@ -255,20 +248,12 @@ def preset_name(*layers: Mapping[str, Setting]) -> str:
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Merge settings into a recipe: the preset for the engine, then the layers; a later one wins.
+    """Merge settings into a recipe: the preset for the engine (not ``auto``), then the layers; the last wins.
 
     A layer that names one of several related settings changes the others: generations without a curriculum
     drop the curriculum; a curriculum without generations has none after it; a population without elites keeps
     their share; decisions without a curriculum apply to all its stages; a board without a curriculum cuts the
     preset's curriculum to its width and height.
-
-    Args:
-        device: The engine that plays, not ``"auto"``.
-        layers: Settings of a config file, of the command line.
-
-    Raises:
-        TypeError: If a value has the wrong type.
-        ValueError: If a setting or a name is unknown, or a value is out of range.
     """
     preset = preset_name(*layers)
     if preset not in PRESETS:
@@ -301,12 +286,7 @@ def _changes(preset: str, device: str) -> dict[str, Setting]:
 
 
 def read_settings(path: Path) -> dict[str, Setting]:
-    """Read a config file: some or all settings of a recipe.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it holds anything else; the message names the file.
-    """
+    """Read a config file: some or all settings of a recipe."""
     try:
         values = json.loads(read_bytes(path, MOST_BYTES).decode())
         if not isinstance(values, dict):

@@ -32,15 +32,6 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
 
     Both have to give the same values for placements on the boards of these games, by the C++ operator of the
     environments, and to choose the same placements, by the engine that will play.
-
-    Args:
-        names: The features, in their order; those of no header are trusted.
-        rules: The rules of the games.
-        device: ``"cpu"`` or ``"cuda"``.
-
-    Raises:
-        kernels.loader.BuildError: If the engine cannot be built.
-        ValueError: If a feature differs from its twin.
     """
     own = header_features(names)
     generator = torch.Generator().manual_seed(SEED)

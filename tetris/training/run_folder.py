@@ -37,12 +37,7 @@ class RunFolder:
         self.tensorboard = path / "tensorboard"  # with --tensorboard
 
     def check_free(self) -> None:
-        """Check that a new run can use the folder.
-
-        Raises:
-            OSError: If the folder cannot be made or written to, or is a file.
-            ValueError: If it is not empty.
-        """
+        """Check that a new run can use the folder."""
         if self.path.is_dir() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
             more = f", or go on with --resume {self.path}" if self.config.exists() else ""
             raise ValueError(f"expected a new or an empty folder, got {self.path}: take another{more}")
@@ -53,12 +48,7 @@ class RunFolder:
             raise PermissionError(None, "expected a folder to write to, it is read-only", str(nearest))
 
     def recipe(self) -> Recipe:
-        """Enter an existing run: check that all in its folder is its own, and read its recipe.
-
-        Raises:
-            OSError: If the recipe cannot be read, or the folder holds a link, a pipe or a device.
-            ValueError: If there is no run here, or its recipe is damaged.
-        """
+        """Enter an existing run: check that all in its folder is its own, and read its recipe."""
         for folder in (self.path, self.checkpoints, self.tensorboard):
             for entry in folder.iterdir() if folder.is_dir() else ():
                 check_own(entry)

@@ -1,4 +1,4 @@
-"""Read the folder of a training run: recipe, a record a generation, the controller, its scores."""
+"""Read the folder of a training run: recipe, a record per generation, the controller, its scores."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunRecord:
     Attributes:
         name: Label of the run.
         recipe: Its recipe.
-        metrics: A record a generation, at least one.
+        metrics: A record per generation, at least one.
         controller: The learned controller, with its provenance.
         starts: Hardware, commit and command of each start; see `tetris.training.provenance`.
     """
@@ -149,12 +149,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
 
 def read_metrics(path: Path) -> list[Metrics]:
-    """Read a metrics file; an incomplete last line, of a run in progress, is left out.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If a line is no record of a generation of Tetris; the message names file and line.
-    """
+    """Read a metrics file; an incomplete last line, of a run in progress, is left out."""
     records = []
     for number, line in enumerate(_whole_lines(path), start=1):
         try:
@@ -167,12 +162,7 @@ def read_metrics(path: Path) -> list[Metrics]:
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Read the records of all starts, see `tetris.training.provenance`; a damaged line is left out.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is too large; the message names it.
-    """
+    """Read the records of all starts, see `tetris.training.provenance`; a damaged line is left out."""
     starts = []
     for line in _whole_lines(path):
         with contextlib.suppress(ValueError, RecursionError):
@@ -181,12 +171,7 @@ def read_starts(path: Path) -> list[dict[str, Any]]:
 
 
 def read_controller(path: Path) -> LinearController:
-    """Read the controller of a run with the scores in its provenance.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is damaged; the message names file and field.
-    """
+    """Read the controller of a run with the scores in its provenance."""
     controller = LinearController.load(path)
     provenance = controller.provenance
     try:

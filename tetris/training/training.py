@@ -91,12 +91,7 @@ def train(
 
 
 def prepare_engine(recipe: Recipe) -> None:
-    """Compile the engine of a run if needed, before anything is written.
-
-    Raises:
-        BuildError: If it cannot be built.
-        ValueError: If the sampler needs a GPU and there is none, or a feature is not its twin in Python.
-    """
+    """Compile the engine of a run if needed, before anything is written."""
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
@@ -119,11 +114,7 @@ def prepare_engine(recipe: Recipe) -> None:
 
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
-    """Return the callback that writes the curves of a run for TensorBoard.
-
-    Raises:
-        ValueError: If TensorBoard is not installed.
-    """
+    """Return the callback that writes the curves of a run for TensorBoard."""
     check_tensorboard()
     settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
     return TensorBoardWriter(
@@ -139,6 +130,7 @@ class Training:
     Attributes:
         recipe: The recipe.
         folder: The folder.
+        stop: Asks it to stop.
         optimizer: The search.
         metrics: The writer of its metrics.
         trainer: The training loop.
@@ -159,6 +151,7 @@ class Training:
         """
         self.recipe = recipe
         self.folder = folder
+        self.stop = stop
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
@@ -248,11 +241,7 @@ class Training:
     def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController | None:
-        """Write the learned controller, see `controller`; nothing before the first generation.
-
-        Raises:
-            OSError: If it cannot be written.
-        """
+        """Write the learned controller, see `controller`; nothing before the first generation."""
         controller = self.controller(state, scores)
         if not controller.provenance["generation"]:
             return None
