@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sample_runs import metrics_of
+
 from cem.checkpoint import CheckpointError, read_checkpoint
 from tetris.training.run_folder import RunFolder
 
@@ -29,7 +31,6 @@ SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split"
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
 _OURS = re.compile(rf'File "{re.escape(str(ROOT))}/(cem|kernels|scripts|tetris)/')
 _NEAR_A_CHECKPOINT = 0.75  # of the kills
 _MOMENT_S, _POLL_S = 0.3, 0.02
@@ -123,11 +124,10 @@ def train(ranks: int, log: Path, *arguments: object) -> str:
 def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[str, Any]]]:
     """Return what a run has that is no time: metrics, weights, and the score on its first board."""
     run = RunFolder(folder)
-    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     controller = json.loads(run.controller.read_text())
     names = ("controller", "board", "lines", "games", "ci95")
     return (
-        [{name: value for name, value in line.items() if not _CLOCK.search(name)} for line in lines],
+        metrics_of(folder),
         controller["weights"],
         [{name: each[name] for name in names} for each in (controller["provenance"]["score"] or [])[:1]],
     )

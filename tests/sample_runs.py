@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,25 @@ from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
 from tetris.training.training import Training
 
+TINY = (
+    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
+    *("--population", 6, "--streams", 1, "--decisions", 20, "--score-decisions", 0),
+)
+"""A run of milliseconds, as arguments of the command."""
+
+_CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
+
 SCORES = {
     "learned": Score(4_790_833, 1009, 12_000_000),
     "bcts": Score(4_788_688, 1256, 12_000_000),
     "dt20": Score(4_789_873, 0, 12_000_000),
 }
+
+
+def metrics_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the metrics of a run without what the clock says."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: line[name] for name in line if not _CLOCK.search(name)} for line in lines]
 
 
 def make_run(folder: Path, *, scored: bool = True, estimated: bool = False, **settings: str | int) -> Path:

@@ -11,25 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from sample_runs import TINY, metrics_of
 
 from tetris import LinearController, Rules
 
 Script = Callable[..., Any]
-TIMES = ("seconds", "elapsed_s", "lines/s", "decisions/s")
-TINY = (
-    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
-    *("--population", 6, "--streams", 1, "--decisions", 20, "--score-decisions", 0),
-)
 
 
 @pytest.fixture(autouse=True)
 def _draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tetris.commands.training_run.draw", lambda training: None)
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: line[name] for name in line if name not in TIMES} for line in lines]
 
 
 def _train(script: Script, folder: Path, *arguments: object) -> Any:
@@ -48,7 +39,7 @@ def test_run_leaves_its_files(script: Script, tmp_path: Path, monkeypatch: pytes
         *("report.html", "starts.jsonl"),
     ]
     assert (folder / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
-    assert [line["generation"] for line in _metrics(folder)] == [1, 2, 3]
+    assert [line["generation"] for line in metrics_of(folder)] == [1, 2, 3]
 
 
 def test_controller_tells_where_it_comes_from(script: Script, tmp_path: Path) -> None:
@@ -68,7 +59,7 @@ def test_run_is_reproduced_from_its_config(script: Script, tmp_path: Path) -> No
     _train(script, tmp_path / "a", "--noise", "constant:0.1", "--averaging", 0.5, "--seed", 7)
     ended = script("train_tetris", "--config", tmp_path / "a" / "config.json", "--out", tmp_path / "b")
     assert ended.status == 0, ended.err
-    assert _metrics(tmp_path / "b") == _metrics(tmp_path / "a")
+    assert metrics_of(tmp_path / "b") == metrics_of(tmp_path / "a")
     weights = [LinearController.load(tmp_path / name / "controller.json").weights for name in "ab"]
     assert weights[0] == weights[1]
 
@@ -86,7 +77,7 @@ def test_engines_give_the_same_run(script: Script, tmp_path: Path) -> None:
     arguments += ("--noise", "none", "--averaging", 0, "--backend", "torch")
     for device in ("python", "cpu"):
         _train(script, tmp_path / device, *arguments, "--device", device)
-    assert _metrics(tmp_path / "python") == _metrics(tmp_path / "cpu")
+    assert metrics_of(tmp_path / "python") == metrics_of(tmp_path / "cpu")
 
 
 def test_training_improves_the_controller(script: Script, tmp_path: Path) -> None:
@@ -94,7 +85,7 @@ def test_training_improves_the_controller(script: Script, tmp_path: Path) -> Non
     # of another torch, the probability to fall below 2 is a few percent at most.
     arguments = ("--features", "dt", "--board", "10x8", "--population", 30, "--device", "cpu")
     _train(script, tmp_path / "a", *arguments, "--streams", 2, "--decisions", 400, "--generations", 12)
-    first, *_, last = _metrics(tmp_path / "a")
+    first, *_, last = metrics_of(tmp_path / "a")
     assert last["learned_mean_fitness"] > 2 * first["elite_mean"]
 
 
@@ -192,7 +183,7 @@ def test_on_the_gpu_a_run_is_reproducible(script: Script, tmp_path: Path) -> Non
     for name in ("a", "b"):
         ended = _train(script, tmp_path / name, *arguments, "--device", "cuda")
         assert "engine cuda, sampler cuda" in ended.err
-    assert _metrics(tmp_path / "a") == _metrics(tmp_path / "b")
+    assert metrics_of(tmp_path / "a") == metrics_of(tmp_path / "b")
 
 
 def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
@@ -230,4 +221,4 @@ def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     again = script("train_tetris", "--resume", tmp_path / "a")
     assert (again.status, again.err) == (0, "")
     _train(script, tmp_path / "b", *known[2:], "--seed", 2)
-    assert _metrics(tmp_path / "a") != _metrics(tmp_path / "b")
+    assert metrics_of(tmp_path / "a") != metrics_of(tmp_path / "b")

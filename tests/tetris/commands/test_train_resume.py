@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sample_runs import TINY, metrics_of
 
 from tetris import LinearController
 from tetris.evaluation import comparison
@@ -24,11 +25,7 @@ from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
-TIMES = ("seconds", "elapsed_s", "lines/s", "decisions/s")
-RECIPE = (
-    *("--device", "python", "--features", "holes,max_height,landing_height", "--board", "5x6"),
-    *("--population", 6, "--streams", 1, "--decisions", 20, "--generations", 5),
-)
+RECIPE = (*TINY, "--generations", 5)
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +43,8 @@ def _defer(monkeypatch: pytest.MonkeyPatch, deferred: bool) -> None:
 def whole(script: Script, tmp_path: Path) -> Path:
     """The run that is never stopped."""
     folder = tmp_path / "whole"
-    assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 0
+    assert script("train_tetris", *RECIPE, "--out", folder).status == 0
     return folder
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: line[name] for name in line if name not in TIMES} for line in lines]
 
 
 def _weights(folder: Path) -> tuple[float, ...]:
@@ -65,7 +57,7 @@ def _scored(folder: Path) -> set[str]:
 
 
 def _is_the_same(folder: Path, whole: Path) -> bool:
-    return (_metrics(folder), _weights(folder)) == (_metrics(whole), _weights(whole))
+    return (metrics_of(folder), _weights(folder)) == (metrics_of(whole), _weights(whole))
 
 
 def _stop_in(monkeypatch: pytest.MonkeyPatch, generation: int, act: Callable[[], object]) -> None:
@@ -101,12 +93,12 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     _defer(monkeypatch, deferred)
     folder = tmp_path / "stopped"
     _stop_in(monkeypatch, generation, lambda: signal.raise_signal(number))
-    ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder)
+    ended = script("train_tetris", *RECIPE, "--out", folder)
     assert ended.status == status
     last = ended.err.splitlines()[-1]
     assert last.startswith(f"stopped by {number.name} after {generation} of 5 generations; to go on: python ")
     assert last.endswith(f"train_tetris.py --resume {folder}")
-    assert len(_metrics(folder)) == generation
+    assert len(metrics_of(folder)) == generation
     assert (folder / "controller.json").exists() == (generation > 0)
 
     ended = script("train_tetris", "--resume", folder)
@@ -158,7 +150,7 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     folder = tmp_path / "stopped"
     now = time.monotonic
     _stop_in(monkeypatch, 2, lambda: monkeypatch.setattr("time.monotonic", lambda: now() + 3600))
-    ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder, "--time-limit", 1000)
+    ended = script("train_tetris", *RECIPE, "--out", folder, "--time-limit", 1000)
     assert ended.status == 0
     assert (
         f"time is up after 2 of 5 generations; to go on: python {sys.argv[0]} --resume {folder}" in ended.err
@@ -180,7 +172,7 @@ def test_full_disk_is_one_line_and_the_run_can_go_on(
     folder = tmp_path / "stopped"
     with monkeypatch.context() as patch:
         _stop_in(patch, 2, lambda: patch.setattr(os, "fsync", full))
-        ended = script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder)
+        ended = script("train_tetris", *RECIPE, "--out", folder)
     assert ended.status == 2
     assert ended.err.splitlines()[-1].endswith("No space left on device")
     assert "Traceback" not in ended.err
@@ -238,7 +230,7 @@ def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -
     )
     assert ended.returncode == 0, ended.stderr
     report = json.loads(ended.stdout)
-    assert _metrics(tmp_path / "killed") == _metrics(tmp_path / "whole")
+    assert metrics_of(tmp_path / "killed") == metrics_of(tmp_path / "whole")
     assert _weights(tmp_path / "killed") == _weights(tmp_path / "whole")
     # The kills did hit a running run, and between different checkpoints.
     assert len({step for step in report["steps"] if 0 < step < report["generations"]}) >= 4, report
@@ -249,7 +241,7 @@ def test_readable_metrics_are_kept_and_the_damaged_line_is_named(
 ) -> None:
     folder = tmp_path / "stopped"
     _stop_in(monkeypatch, 4, lambda: signal.raise_signal(signal.SIGTERM))
-    assert script("train_tetris", *RECIPE, "--score-decisions", 0, "--out", folder).status == 143
+    assert script("train_tetris", *RECIPE, "--out", folder).status == 143
     metrics = folder / "metrics.jsonl"
     lines = metrics.read_text().splitlines(keepends=True)
     metrics.write_text("".join([lines[0], "\0" * 50 + "\n", *lines[2:]]))
@@ -257,7 +249,7 @@ def test_readable_metrics_are_kept_and_the_damaged_line_is_named(
     assert ended.status == 0
     aside = folder / "metrics.jsonl.damaged"
     assert f"note: {metrics}: line 2 is damaged; the old file is {aside}" in ended.err
-    assert [line["generation"] for line in _metrics(folder)] == [1, 3, 4, 5]
+    assert [line["generation"] for line in metrics_of(folder)] == [1, 3, 4, 5]
     assert _weights(folder) == _weights(whole)
 
 
@@ -320,10 +312,10 @@ def test_damaged_controller_of_sound_checkpoints_is_made_again(
 
 
 def test_run_without_checkpoints_says_that_it_begins_again(script: Script, whole: Path) -> None:
-    weights, metrics = _weights(whole), _metrics(whole)
+    weights, metrics = _weights(whole), metrics_of(whole)
     shutil.rmtree(whole / "checkpoints")
     (whole / "controller.json").unlink()
     ended = script("train_tetris", "--resume", whole)
     assert ended.status == 0
     assert f"note: {whole / 'checkpoints'}: no checkpoint: the run begins again" in ended.err
-    assert (_weights(whole), _metrics(whole)) == (weights, metrics)
+    assert (_weights(whole), metrics_of(whole)) == (weights, metrics)
