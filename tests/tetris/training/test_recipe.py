@@ -72,10 +72,6 @@ def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch)
     assert make_recipe("cuda").streams == 128  # fewer tell little apart
 
 
-def test_no_preset_is_the_quick_one() -> None:
-    assert make_recipe("cpu") == make_recipe("cpu", {"preset": "quick"})
-
-
 def test_quick_preset_is_cut_down_for_the_python_engine() -> None:
     recipe = asdict(make_recipe("python"))
     assert PYTHON_PRESETS["quick"].items() <= recipe.items()
@@ -89,37 +85,31 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
     assert (recipe.streams, recipe.seed, recipe.population) == (3, 5, PRESETS["standard"]["population"])
 
 
-def test_generations_alone_are_the_whole_run() -> None:
-    recipe = make_recipe("cpu", {"generations": 7, "board": "8x12", "decisions": 50})
-    assert _stages(recipe) == [("8x12", 7, 50)]
+@pytest.mark.parametrize(
+    ("layers", "stages"),
+    [
+        ([{"generations": 7, "board": "8x12", "decisions": 50}], [("8x12", 7, 50)]),
+        (
+            [{"curriculum": " 10x10:22 , 10x12:14:4000", "decisions": 50}],
+            [("10x10", 22, 50), ("10x12", 14, 4000)],
+        ),
+        (
+            [{"curriculum": "10x10:2:9", "generations": 3, "decisions": 50}],
+            [("10x10", 2, 9), ("10x20", 3, 50)],
+        ),
+        ([{"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 1}], [("10x20", 3, 1)]),
+        ([{"curriculum": "10x10:2:9"}, {"board": "8x9"}], [("10x10", 2, 9)]),
+        ([{"decisions": 377}], [("10x10", 15, 377), ("10x20", 10, 377)]),
+        ([{"board": "8x12"}], [("8x10", 15, 500), ("8x12", 10, 1000)]),
+    ],
+)
+def test_layers_make_these_stages(layers: list[dict[str, Any]], stages: list[tuple[str, int, int]]) -> None:
+    assert _stages(make_recipe("cpu", *layers)) == stages
 
 
-def test_curriculum_alone_is_the_whole_run() -> None:
-    recipe = make_recipe("cpu", {"curriculum": " 10x10:22 , 10x12:14:4000", "decisions": 50})
-    assert _stages(recipe) == [("10x10", 22, 50), ("10x12", 14, 4000)]
-    assert recipe.board == "10x20"
-
-
-def test_curriculum_leads_to_the_board() -> None:
-    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9", "generations": 3, "decisions": 50})
-    assert _stages(recipe) == [("10x10", 2, 9), ("10x20", 3, 50)]
-
-
-def test_decisions_hold_for_every_stage_of_a_preset() -> None:
-    recipe = make_recipe("cpu", {"decisions": 377})
-    assert {stage.decisions for stage in recipe.stages} == {377}
-    assert recipe.total_generations == make_recipe("cpu").total_generations
-
-
-def test_board_cuts_the_curriculum_of_a_preset() -> None:
-    recipe = make_recipe("cpu", {"board": "8x7"})
-    assert {stage.rules.board for stage in recipe.stages} == {"8x7"}
-    assert recipe.total_generations == make_recipe("cpu").total_generations
-
-
-def test_board_leaves_a_given_curriculum_alone() -> None:
-    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9"}, {"board": "8x9"})
-    assert [board for board, _, _ in _stages(recipe)] == ["10x10"]
+def test_rule_and_pieces_hold_on_every_board() -> None:
+    recipe = make_recipe("cpu", {"rule": "original", "pieces": "zs", "board": "8x7"})
+    assert {stage.rules for stage in recipe.stages} == {Rules.of(8, 7, "original", "SZ")}
 
 
 def test_population_keeps_the_share_of_elites() -> None:
