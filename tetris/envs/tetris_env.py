@@ -258,7 +258,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         swap, number = divmod(number, action_count(self.rules.width))
         if swap:
             self._swap()
-        shape, column = placement(number, self.piece, self.rules.width)
+        shape, column = placement(number, self._piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
         reward = self._settle(shape, column, row)
         self._show()
@@ -270,6 +270,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         Raises:
             gymnasium.error.ResetNeeded: If no game has begun.
         """
+        _ = self.piece  # a game has begun
         return self._mask().astype(np.bool_)
 
     def render(self) -> Any:
@@ -344,7 +345,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return seen
 
     def _observation(self) -> Observation:
-        observation: Observation = {"board": self._board(), "piece": np.int64(self.piece)}
+        observation: Observation = {"board": self._board(), "piece": np.int64(self._piece)}
         if self.pieces_known > 1:
             observation["next"] = np.array(self.next_pieces, dtype=np.int64)
         if self.has_hold:
@@ -354,7 +355,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return observation
 
     def _mask(self) -> npt.NDArray[np.int8]:
-        mask = action_mask(self.piece, self.rules.width)
+        mask = action_mask(self._piece, self.rules.width)
         if self.has_hold:
             mask = np.concatenate([mask, action_mask(self.swapped_piece, self.rules.width)])
         return mask

@@ -118,7 +118,7 @@ class Solution:
             lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
         packed, count, _ = packed_source(self.rules)
         play = operators(cuda=self.values.is_cuda).play
-        play(self.values, lines, 0, signed64(seed), most_pieces, *problem(self.rules), packed, count)
+        play(self.values, lines, signed64(seed), most_pieces, *problem(self.rules), packed, count)
         if int(lines.min()) < 0:
             raise RuntimeError(f"expected games to end within {most_pieces:,} pieces")
         return lines
