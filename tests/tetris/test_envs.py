@@ -81,6 +81,8 @@ def test_random_legal_play_is_by_the_rules(options: dict[str, Any]) -> None:
             choices.append((pieces[time], piece, time + 1) if held is None else (held, piece, time))
         if env.garbage_every is not None:
             assert observation["since_garbage"] == placed % env.garbage_every
+        assert env.action_masks().dtype == np.bool_
+        assert np.array_equal(env.action_masks(), info["action_mask"] == 1)
         action = int(env.action_space.sample(mask=info["action_mask"]))
         allowed = [np.flatnonzero(part) for part in info["action_mask"].reshape(-1, count)]
         assert [len(part) for part in allowed] == [
@@ -117,7 +119,7 @@ def test_a_swapped_piece_does_not_outlive_its_game() -> None:
     assert observation["next"].tolist() == [pieces[4]]
 
 
-def test_garbage_rows_have_one_hole_anywhere_and_are_not_told_by_the_pieces() -> None:
+def test_garbage_rows_have_one_hole_anywhere_and_do_not_depend_on_the_pieces() -> None:
     rules = Rules(7, 20)
     holes = [hole_column(rules, 1, 0, n) for n in range(700)]
     assert np.bincount(holes, minlength=7).min() > 70  # 100 expected: below 70 once in some hundred seeds
@@ -127,9 +129,6 @@ def test_garbage_rows_have_one_hole_anywhere_and_are_not_told_by_the_pieces() ->
 
 def test_points_are_those_of_the_guideline() -> None:
     assert [guideline_points(lines) for lines in range(5)] == [0, 100, 300, 500, 800]
-    env = TetrisEnv(pieces="I", reward="points")
-    env.reset(seed=0)
-    assert [env.step(column)[1] for column in range(10)] == [0.0] * 9 + [800.0]
 
 
 @pytest.mark.parametrize(
@@ -155,16 +154,6 @@ def test_an_action_that_the_mask_excludes_is_played_as_one_that_it_allows() -> N
                 stands_for = shape.orientation * width + column
                 assert mask[stands_for]
                 assert stands_for == action or not mask[action]
-
-
-def test_the_mask_can_be_asked_for_at_any_time() -> None:
-    env = TetrisEnv()
-    _, info = env.reset(seed=1)
-    for _ in range(3):
-        mask = env.action_masks()
-        assert mask.dtype == np.bool_
-        assert np.array_equal(mask, info["action_mask"] == 1)
-        *_, info = env.step(int(mask.argmax()))
 
 
 def test_without_a_seed_games_differ() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,17 +111,6 @@ def test_a_mask_begins_some_games_and_leaves_the_others_alone(
             assert each.tolist() == [0, 5, 0, 5, 0, 5, 0, 5, 0]
 
 
-def test_copies_of_one_around_the_other_go_on_alone() -> None:
-    envs: Any = NormalizedReward(EpisodeStatistics(make(AutoresetMode.SAME_STEP)))
-    envs.reset(seed=1)
-    other = copy.deepcopy(envs)
-    results = [[copied.step([i % 16] * COUNT) for i in range(60)] for copied in (envs, other)]
-    for one, again in zip(*results, strict=True):
-        assert torch.equal(one[1], again[1])
-        assert torch.equal(one[4]["episode"]["r"], again[4]["episode"]["r"])
-    assert any(one[4]["episode"]["r"].any() for one in results[0])
-
-
 def test_arrays_are_refused() -> None:
     with pytest.raises(TypeError, match='expected a TetrisVectorEnv with output="torch", got'):
         EpisodeStatistics(TetrisVectorEnv(2))
@@ -177,13 +165,3 @@ def test_observations_on_tensors_are_transformed(device: str) -> None:
     boards: Any = vector.TransformObservation(envs, lambda observation: observation["board"].float())
     found = boards.reset(seed=0)[0]
     assert (found.dtype, found.shape, found.device.type) == (torch.float32, (COUNT, 8, 4), device)
-
-
-@needs_gymnasium_1_4
-def test_gymnasium_s_own_conversion_makes_tensors_of_arrays() -> None:
-    pytest.importorskip("array_api_compat")
-    envs: Any = vector.NumpyToTorch(RecordEpisodeStatistics(make(AutoresetMode.NEXT_STEP, "numpy")))
-    envs.reset(seed=0)
-    for _ in range(40):
-        rewards = envs.step(torch.zeros(COUNT, dtype=torch.int64))[1]
-    assert isinstance(rewards, torch.Tensor)
