@@ -153,6 +153,7 @@ def test_torch_and_numpy_say_the_same() -> None:
         done = one[2]
         ended += int(done.sum())
         assert other[4]["_final_obs"].tolist() == done.tolist()
+        assert other[4]["final_obs"]["piece"].data_ptr() != other[0]["piece"].data_ptr()
         assert ("final_obs" in one[4]) == bool(done.any())
         for i in np.flatnonzero(done):
             last = {name: each[i] for name, each in other[4]["final_obs"].items()}
