@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import gymnasium
@@ -71,12 +70,10 @@ def test_they_are_those_of_single_environments(rules: Rules) -> None:
     assert infos["_ends_game"].all()
 
 
-@pytest.mark.parametrize("output", ["numpy", "torch"])
-def test_a_truncated_game_shows_its_last_features_and_one_that_is_over_none(output: str) -> None:
-    rules = Rules(6, 6)
-    envs = vector(rules, 64, output=output, autoreset_mode="SameStep", max_episode_steps=8)
-    # Without autoreset the last observation stays.
-    ones = vector(rules, 64, output=output, autoreset_mode="Disabled", max_episode_steps=8)
+def test_a_truncated_game_shows_its_last_features_and_one_that_is_over_none() -> None:
+    envs, ones = (  # without autoreset the last observation stays
+        vector(Rules(6, 6), 64, autoreset_mode=mode, max_episode_steps=8) for mode in ("SameStep", "Disabled")
+    )
     for each in (envs, ones):
         each.reset(seed=3)
     terminations = truncations = 0
@@ -84,15 +81,13 @@ def test_a_truncated_game_shows_its_last_features_and_one_that_is_over_none(outp
     generator = np.random.default_rng(1)
     for _ in range(8):
         actions = generator.integers(0, 24, 64)
-        *_, terminated, truncated, infos = (np.asarray(part) for part in envs.step(actions))
+        _, _, terminated, truncated, infos = envs.step(actions)
         last, *_, info = ones.step(actions)
-        infos = infos.item()
         for i in np.flatnonzero((terminated | truncated) & ~done):
-            final = infos["final_obs"]
-            final = final[i] if output == "numpy" else {name: each[i] for name, each in final.items()}
-            assert np.array_equal(final["features"], last["features"][i])
+            features = infos["final_obs"][i]["features"]
+            assert np.array_equal(features, last["features"][i])
             assert np.array_equal(infos["final_info"]["ends_game"][i], info["ends_game"][i])
-            assert np.asarray(final["features"]).any() == (not terminated[i])
+            assert features.any() == (not terminated[i])
         terminations += int((terminated & ~done).sum())
         truncations += int((truncated & ~terminated & ~done).sum())
         done |= terminated | truncated
@@ -100,28 +95,17 @@ def test_a_truncated_game_shows_its_last_features_and_one_that_is_over_none(outp
     assert truncations > 0
 
 
-@pytest.mark.parametrize("output", ["numpy", "torch"])
-def test_without_truncation_the_last_features_are_0(output: str) -> None:
-    envs = vector(Rules(4, 4), 64, output=output, autoreset_mode="SameStep")
+def test_without_truncation_the_last_features_are_0() -> None:
+    envs = vector(Rules(4, 4), 64, autoreset_mode="SameStep")
     envs.reset(seed=3)
     over = 0
     for _ in range(5):
         observation, _, terminated, _, infos = envs.step(np.zeros(64, dtype=np.int64))
         for i in np.flatnonzero(terminated):
-            final = infos["final_obs"]
-            features = final[i]["features"] if output == "numpy" else final["features"][i]
-            assert not features.any()
+            assert not infos["final_obs"][i]["features"].any()
             assert observation["features"][i].any()
             over += 1
     assert over > 0
-
-
-def test_a_copy_goes_on_as_its_original() -> None:
-    envs = vector(Rules(6, 8))
-    envs.reset(seed=1)
-    other = copy.deepcopy(envs)
-    actions = np.arange(GAMES)
-    assert np.array_equal(envs.step(actions)[0]["features"], other.step(actions)[0]["features"])
 
 
 def test_gymnasium_makes_them_and_odd_names_are_refused() -> None:
@@ -134,24 +118,21 @@ def test_gymnasium_makes_them_and_odd_names_are_refused() -> None:
         TetrisVectorEnv(2, features="hole")
 
 
-def compare(rules: Rules, operators: Any) -> None:
-    """Play in two environments, of which the second one has other operators of the features."""
-    both = [vector(rules, 17, output="torch", autoreset_mode="Disabled") for _ in range(2)]
-    both[1]._feature_operators = operators
+@pytest.mark.parametrize("rules", [rules for rules, _ in CASES[:2]], ids=str)
+def test_emulated_threads_write_what_the_cpu_writes(rules: Rules) -> None:
+    operators = emulated(native.feature_extension(feature_names(FEATURES)), "placements")
+    other = type("Emulated", (TetrisVectorEnv,), {"_feature_operators": operators})
+    options: dict[str, Any] = {**rules.to_dict(), "features": FEATURES, "output": "torch"}
+    both = [kind(17, autoreset_mode="Disabled", **options) for kind in (TetrisVectorEnv, other)]
     for each in both:
         each.reset(seed=2)
     generator = torch.Generator().manual_seed(0)
     for _ in range(40):
         actions = torch.randint(0, 4 * rules.width, (17,), generator=generator)
-        (one, *_, infos), (other, *_, also) = (each.step(actions) for each in both)
-        assert torch.equal(one["features"], other["features"])
+        (one, *_, infos), (two, *_, also) = (each.step(actions) for each in both)
+        assert torch.equal(one["features"], two["features"])
         assert torch.equal(infos["ends_game"], also["ends_game"])
     assert both[0]._ended.any()
-
-
-@pytest.mark.parametrize("rules", [rules for rules, _ in CASES[:2]], ids=str)
-def test_emulated_threads_write_what_the_cpu_writes(rules: Rules) -> None:
-    compare(rules, emulated(native.feature_extension(feature_names(FEATURES)), "placements"))
 
 
 @pytest.mark.slow

@@ -20,14 +20,7 @@ NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
 
 
 def collides(rows: Rows, shape: Shape, column: int, row: int) -> bool:
-    """Return whether a piece would lie on a cell of the stack or below the floor; its column is on the board.
-
-    Args:
-        rows: The stack.
-        shape: The piece as it is turned.
-        column: Column of the left edge of its bounding box, from 0.
-        row: Row of its bottom.
-    """
+    """Return whether a piece with this left edge and bottom would lie on the stack or below the floor."""
     if row < 0:
         return True
     return any(cells << column & below for cells, below in zip(shape.rows, rows[row:], strict=False))
@@ -80,10 +73,8 @@ class KeyPressTetrisEnv(TetrisEnv):
     ## Arguments
     Those of `TetrisEnv` and `gravity`, 8 by default: steps from one fall by gravity to the next, at least 1.
 
-    Its id is `CemTetris/Tetris-KeyPress-v0`.
-
-    To play it: `gymnasium.utils.play.play(gymnasium.make("CemTetris/Tetris-KeyPress-v0",
-    render_mode="rgb_array"))`, with pygame.
+    To play it, with pygame: `gymnasium.utils.play.play(gymnasium.make("CemTetris/Tetris-KeyPress-v0",
+    render_mode="rgb_array"))`.
 
     ## Version History
     * v0: first version
@@ -108,10 +99,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         self.action_space = spaces.Discrete(HOLD + self.has_hold)
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Press a key.
-
-        Args:
-            action: Number of the key; see Action Space.
+        """Press a key by its number in the action space.
 
         Returns:
             Observation, reward, whether the game is over, False, info.
@@ -189,26 +177,21 @@ class KeyPressTetrisEnv(TetrisEnv):
             return None
         return None if collides(self.rows, shape, column, self._row) else (shape, column)
 
-    def _more_spaces(self) -> dict[str, spaces.Space[Any]]:
-        shape = (self.rules.height + HEADROOM, self.rules.width)
-        more: dict[str, spaces.Space[Any]] = {
-            **super()._more_spaces(),
-            "falling": spaces.Box(0, 1, shape, np.int8),
-            "since_gravity": spaces.Discrete(self.gravity),
-        }
+    def _spaces(self) -> dict[str, spaces.Space[Any]]:
+        seen = super()._spaces()
+        seen["falling"] = spaces.Box(0, 1, (self.rules.height + HEADROOM, self.rules.width), np.int8)
+        seen["since_gravity"] = spaces.Discrete(self.gravity)
         if self.has_hold:
-            more["may_hold"] = spaces.Discrete(2)
-        return more
+            seen["may_hold"] = spaces.Discrete(2)
+        return seen
 
     def _observation(self) -> Observation:
         falling = np.zeros((self.rules.height + HEADROOM, self.rules.width), dtype=np.int8)
         for y, cells in enumerate(self._shape.rows, start=self._row):
             falling[y] = (cells << self._column) >> np.arange(self.rules.width) & 1
-        observation = {
-            **super()._observation(),
-            "falling": falling,
-            "since_gravity": np.int64(self._since_gravity),
-        }
+        observation = super()._observation()
+        observation["falling"] = falling
+        observation["since_gravity"] = np.int64(self._since_gravity)
         if self.has_hold:
             observation["may_hold"] = np.int64(self._may_hold)
         return observation

@@ -11,16 +11,16 @@ from tetris.play.engines import ENGINE_FLAGS, INCLUDES, feature_definitions, loa
 
 _STEP = Path(__file__).parent / "step"
 _FEATURES = Path(__file__).parent / "features"
-_NAME = "tetris_step"
 
 
 def extension() -> Extension:
     """Return the library of the step operators."""
+    name = "tetris_step"
     return Extension(
-        name=_NAME,
+        name=name,
         sources=(_STEP / "step.cpp",),
         include_dirs=(_STEP, *INCLUDES),
-        defines=(("TETRIS_LIBRARY", _NAME),),
+        defines=(("TETRIS_LIBRARY", name),),
         native=True,
         reason="Tetris vector environment",
     )
@@ -28,19 +28,12 @@ def extension() -> Extension:
 
 @functools.cache
 def operators(*, cuda: bool = False) -> Any:
-    """Return the step operators, see `tetris.play.engines.load`.
-
-    Raises:
-        kernels.loader.BuildError: As `tetris.play.engines.load`.
-    """
+    """Return the step operators; see `tetris.play.engines.load`."""
     return load(extension(), cuda=cuda)
 
 
 def feature_extension(names: tuple[str, ...]) -> Extension:
-    """Return the library of the operator of the placements' features.
-
-    Args:
-        names: Feature names, as `tetris.game.feature_sets.feature_names` gives them.
+    """Return the library of the operator of the placements' features, which are named.
 
     Raises:
         ValueError: If a feature is defined in Python only.
@@ -60,10 +53,5 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
 
 @functools.cache
 def feature_operators(names: tuple[str, ...], *, cuda: bool = False) -> Any:
-    """Return the operator of the placements' features, see `tetris.play.engines.load`.
-
-    Raises:
-        ValueError: A feature is defined in Python only.
-        kernels.loader.BuildError: As `tetris.play.engines.load`.
-    """
+    """Return the operator of the placements' features; see `tetris.play.engines.load`."""
     return load(feature_extension(names), cuda=cuda)

@@ -63,8 +63,7 @@ class PlacementFeatures(
         self._env = inner
         self.names = feature_names(features, inner.rules.width)
         """Names of the features, in the order of their columns."""
-        if not isinstance(env.observation_space, spaces.Dict):
-            raise TypeError(f"expected an observation space of dictionaries, got {env.observation_space}")
+        assert isinstance(env.observation_space, spaces.Dict)
         actions = action_count(inner.rules.width) * (2 if inner.has_hold else 1)
         space = features_space(actions, len(self.names))
         self.observation_space = spaces.Dict({**env.observation_space.spaces, "features": space})

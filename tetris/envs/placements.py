@@ -22,11 +22,6 @@ def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
 
     The placements of a piece have one action each, those of `action_mask`. Any other action stands for one of
     them, too: orientations repeat, and a piece that would stick out on the right stands at the right wall.
-
-    Args:
-        action: 0 to ``action_count(width) - 1``.
-        piece: Number of the piece, 0 to 6.
-        width: Columns of the board.
     """
     orientation, column = divmod(action, width)
     shape = PIECES[piece][orientation % len(PIECES[piece])]
@@ -34,18 +29,11 @@ def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
 
 
 def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
-    """Return 1 for each action that is a placement of its own, else 0; a new array.
+    """Return 1 for each action that is a placement of its own, else 0: a new array, shape (4 * width,), int8.
 
     Examples:
         >>> action_mask(1, 4)  # O, two columns wide, has one orientation
         array([1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], dtype=int8)
-
-    Args:
-        piece: Number of the piece, 0 to 6.
-        width: Columns of the board.
-
-    Returns:
-        Shape (4 * width,), int8: what ``Discrete.sample(mask=...)`` takes.
     """
     return np.array(_mask(piece, width))
 

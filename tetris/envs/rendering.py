@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,63 +27,48 @@ Falling = tuple[Shape, int, int]
 Frame = npt.NDArray[np.uint8]
 
 
-def text(
-    board: Board,
-    piece: int | Falling,
-    following: Sequence[int] = (),
-    held: int | None = None,
-    has_hold: bool = False,
-) -> str:
-    """Draw a board in characters, top row first, with the piece that is to be placed.
+class Shown(NamedTuple):
+    """What a picture of a game shows."""
 
-    Args:
-        board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
-        piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
-            column and row of its bottom.
-        following: Numbers of the pieces that follow, as far as they are known.
-        held: Number of the piece in the hold slot; None: it is empty.
-        has_hold: Whether there is a hold slot.
-    """
-    falling = _placed(board, piece)
+    board: Board
+    """Shape (height, width), 1 for a full cell; row 0 is the bottom."""
+    piece: int | Falling
+    """Number of the piece to be placed, drawn above the board; or its shape, left column and bottom."""
+    following: Sequence[int] = ()
+    """Numbers of the pieces that follow, as far as they are known."""
+    held: int | None = None
+    """Number of the piece in the hold slot."""
+    has_hold: bool = False
+
+
+def text(shown: Shown) -> str:
+    """Draw a game in characters, top row first."""
+    board, falling = shown.board, _placed(shown.board, shown.piece)
     shape = falling.shape
     title = f"piece {PIECE_LETTERS[shape.piece]}"
-    if following:
-        title += f", next {' '.join(PIECE_LETTERS[number] for number in following)}"
-    if has_hold:
-        title += f", hold {'-' if held is None else PIECE_LETTERS[held]}"
+    if shown.following:
+        title += f", next {' '.join(PIECE_LETTERS[number] for number in shown.following)}"
+    if shown.has_hold:
+        title += f", hold {'-' if shown.held is None else PIECE_LETTERS[shown.held]}"
     above = max(0, falling.landing_row + shape.height - len(board))
     lines = board_lines(_with_rows_above(board, above), len(board), falling=falling)
     return "\n".join([title, *lines])
 
 
-def frame(
-    board: Board,
-    piece: int | Falling,
-    following: Sequence[int] = (),
-    held: int | None = None,
-    has_hold: bool = False,
-) -> Frame:
-    """Draw a board, with the piece that is to be placed.
-
-    Args:
-        board: Shape (height, width), 1 for a full cell; row 0 is the bottom.
-        piece: Number of the piece, 0 to 6, which waits on top of the board in the middle; or its shape, left
-            column and row of its bottom.
-        following: Numbers of the pieces that follow; they are drawn on the right of the board, numbered.
-        held: Number of the piece in the hold slot; None: it is empty.
-        has_hold: Whether there is a hold slot; it is drawn above the pieces that follow.
+def frame(shown: Shown) -> Frame:
+    """Draw a game; the held piece and those that follow are on the right of the board.
 
     Returns:
         Red, green and blue, shape (16 * (height + 4), 16 * width, 3), uint8; wider by 80 for each column of
         pieces on the right.
     """
-    cells = _with_rows_above(board, HEADROOM)
-    picture = board_picture(cells, CELL, height=len(board), falling=_placed(board, piece))
-    labelled = [("HOLD", held)] if has_hold else []
+    cells = _with_rows_above(shown.board, HEADROOM)
+    falling = _placed(shown.board, shown.piece)
+    picture = board_picture(cells, CELL, height=len(shown.board), falling=falling)
+    labelled = [("HOLD", shown.held)] if shown.has_hold else []
     # Each has a label: the first one of a further column would stand beside the held one without.
-    labelled += [
-        (f"NEXT {number}" if number > 1 else "NEXT", piece) for number, piece in enumerate(following, start=1)
-    ]
+    for number, piece in enumerate(shown.following, start=1):
+        labelled.append((f"NEXT {number}" if number > 1 else "NEXT", piece))
     slots = len(picture) // _SLOT  # in a column
     for first in range(0, len(labelled), slots):
         picture = np.hstack([picture, _side_panel(labelled[first : first + slots], len(picture))])
@@ -90,7 +76,7 @@ def frame(
 
 
 def _side_panel(labelled: Sequence[tuple[str, int | None]], height: int) -> Picture:
-    """Pieces below each other, each under its label."""
+    """Return pieces below each other, each under its label."""
     panel = np.full((height, _SLOT), 3 * PAGE, dtype=np.uint8)
     for slot, (label, piece) in enumerate(labelled):
         top = slot * _SLOT
@@ -102,7 +88,7 @@ def _side_panel(labelled: Sequence[tuple[str, int | None]], height: int) -> Pict
 
 
 def _placed(board: Board, piece: int | Falling) -> AfterState:
-    """The piece where it is drawn."""
+    """Return the piece where it is drawn."""
     height, width = board.shape
     if isinstance(piece, int | np.integer):
         shape = PIECES[piece][0]

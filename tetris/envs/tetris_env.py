@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -33,21 +32,13 @@ EMPTY_HOLD = len(PIECES)
 """What the observation ``hold`` is while no piece is held."""
 
 
-def checked_options(options: Any) -> dict[Any, Any]:
-    """Return the options of ``reset``; none for None.
-
-    Raises:
-        TypeError: If they are no mapping.
-    """
-    if not isinstance(options, Mapping | None):
-        raise TypeError(f"expected options to be a mapping or None, got {options!r}")
-    return dict(options or {})
-
-
-def observation_space(rules: Rules) -> spaces.Dict:
-    """Return the space of a board and the piece that is to be placed."""
-    board = spaces.Box(0, 1, (rules.height, rules.width), np.int8)
-    return spaces.Dict({"board": board, "piece": spaces.Discrete(len(PIECES))})
+def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
+    """Return the only option that ``reset`` has; None where it is not given."""
+    given = dict({} if options is None else options)
+    value = given.pop(name, None)
+    if given:
+        raise unknown_name("option of reset", str(next(iter(given))), [name])
+    return value
 
 
 class TetrisEnv(gymnasium.Env[Observation, np.int64]):
@@ -81,30 +72,23 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Observation Space
     `Dict` of
 
-    | Key     | Space                                    | Meaning                                          |
-    | ------- | ---------------------------------------- | ------------------------------------------------ |
-    | `board` | `Box(0, 1, (height, width), int8)`       | 1 for a full cell; row 0 is the **bottom** row   |
-    | `piece` | `Discrete(7)`                            | the piece to be placed, numbered as above        |
+    | Key             | Space                                     | Meaning                                  |
+    | --------------- | ----------------------------------------- | ---------------------------------------- |
+    | `board`         | `Box(0, 1, (height, width), int8)`        | 1 for a full cell; row 0 the **bottom**  |
+    | `piece`         | `Discrete(7)`                             | to be placed, numbered as above          |
+    | `next`          | `MultiDiscrete([7] * (pieces_known - 1))` | with `pieces_known` of 2 and more: those |
+    |                 |                                           | that follow, the next one first          |
+    | `hold`          | `Discrete(8)`                             | with `hold`: the piece in the slot, 7    |
+    |                 |                                           | while it is empty                        |
+    | `since_garbage` | `Discrete(garbage_every)`                 | with `garbage_every`: pieces placed      |
+    |                 |                                           | since the last garbage row               |
 
     After the placement that ends the game `board` shows that piece, too, as far as it is on the board.
 
     ## Variants
-    Each has an argument, adds to the spaces, and leaves the rest as it is.
-
-    | Argument        | Adds                                | Space                                     |
-    | --------------- | ----------------------------------- | ----------------------------------------- |
-    | `pieces_known`  | observation `next`: the pieces that | `MultiDiscrete([7] * (pieces_known - 1))` |
-    |                 | follow, the next one first          |                                           |
-    | `hold`          | observation `hold`: the piece in    | `Discrete(8)`                             |
-    |                 | the hold slot, 7 while it is empty  |                                           |
-    |                 | actions `4 * width` and above       | `Discrete(8 * width)`                     |
-    | `garbage_every` | observation `since_garbage`: pieces | `Discrete(garbage_every)`                 |
-    |                 | placed since the last garbage row   |                                           |
-
-    *Hold* (Tetris guideline): action `4 * width + a` swaps the piece with the one in the slot, then plays `a`
-    with it. If the slot is empty the next piece is played. So one action places one piece, and at most one
-    swap comes before each, as in the guideline. `hold` needs `pieces_known` of at least 2, so that the
-    observation shows the piece that a swap brings.
+    *Hold* (Tetris guideline): of `Discrete(8 * width)` actions `4 * width + a` swaps the piece with that in
+    the slot, then plays `a` with it. If the slot is empty the next piece is played. So at most one swap comes
+    before each piece. `hold` needs `pieces_known` of at least 2: the observation shows what a swap brings.
 
     *Garbage* (as opponents send it): after every `garbage_every` pieces of a game a row that is full but for
     one cell rises under the stack. The hole of row `n` is a pure function of seed, stream and `n`.
@@ -128,17 +112,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     The episode terminates when a piece comes to rest with a cell above the top row; the lines it completed do
     not count. With `clear_on_overflow` they are removed and counted first, and the episode terminates only if
     the stack is still higher than the board. It also terminates when a garbage row lifts the stack above the
-    top row. It is never truncated; a good controller's game lasts for
-    millions of placements, and `gymnasium.make(..., max_episode_steps=n)` sets a limit.
+    top row. It is never truncated; a good controller's game lasts for millions of placements, and
+    `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
     ## Arguments
-    ```python
-    import gymnasium
-    import tetris.envs
-
-    env = gymnasium.make("CemTetris/Tetris-v0", height=12, pieces="bag", render_mode="ansi")
-    ```
-
     | Argument            | Default     | Meaning                                                       |
     | ------------------- | ----------- | ------------------------------------------------------------- |
     | `width`             | `10`        | columns of the board, 4 to 10                                 |
@@ -153,23 +130,12 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
     | `features`          | `None`      | for `TetrisVectorEnv` alone; here wrap `PlacementFeatures`    |
 
-    | Id                                          | Differs from the defaults in                   |
-    | ------------------------------------------- | ---------------------------------------------- |
-    | `CemTetris/Tetris-v0`                       |                                                |
-    | `CemTetris/Tetris-10x10-v0`                 | `height=10`, the small board of the literature |
-    | `CemTetris/Tetris-ClearOnOverflow-v0`       | `clear_on_overflow=True`                       |
-    | `CemTetris/Tetris-10x10-ClearOnOverflow-v0` | both                                           |
-    | `CemTetris/Tetris-Bag-v0`                   | `pieces="bag"`                                 |
-    | `CemTetris/Tetris-Preview-v0`               | `pieces_known=2`                               |
-    | `CemTetris/Tetris-Hold-v0`                  | `pieces_known=2`, `hold=True`                  |
-    | `CemTetris/Tetris-Garbage-v0`               | `garbage_every=10`                             |
-    | `CemTetris/Tetris-Points-v0`                | `reward="points"`                              |
+    The ids, such as `CemTetris/Tetris-v0`, are those of `tetris.envs.registration`.
 
     ## Version History
     * v0: first version
     """
 
-    # Gymnasium's type for it is that of an instance's attribute.
     metadata: dict[str, Any] = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(
@@ -199,27 +165,21 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
                 "tetris.envs.PlacementFeatures, many by gymnasium.make_vec(..., "
                 f'vectorization_mode="sync", wrappers=[lambda env: PlacementFeatures(env, {features!r})])'
             )
-        if not isinstance(render_mode, str | None) or render_mode not in (
-            None,
-            *self.metadata["render_modes"],
-        ):
-            known = ", ".join(self.metadata["render_modes"])
-            raise ValueError(f"expected render_mode to be None or one of {known}; got {render_mode!r}")
-        self.render_mode = render_mode
-        self._window = Window("Tetris") if render_mode == "human" else None
-        self.pieces_known = check_integer("pieces_known", pieces_known, 1, MAX_PIECES_KNOWN)
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise unknown_name("render_mode", str(render_mode), self.metadata["render_modes"])
+        if reward not in REWARDS:
+            raise unknown_name("reward", str(reward), REWARDS)
         check_flags(hold=hold)
+        self.pieces_known = check_integer("pieces_known", pieces_known, 1, MAX_PIECES_KNOWN)
         if hold and pieces_known == 1:
             raise ValueError("expected pieces_known of at least 2 with a hold slot, got 1")
         if garbage_every is not None:
             garbage_every = check_integer("garbage_every", garbage_every, 1, (1 << 31) - 1)
-        if not isinstance(reward, str):
-            raise TypeError(f"expected reward to be a str, got {reward!r}")
-        if reward not in REWARDS:
-            raise unknown_name("reward", reward, REWARDS)
+        self.render_mode = render_mode
+        self._window = Window("Tetris") if render_mode == "human" else None
         self.has_hold, self.garbage_every, self.reward = hold, garbage_every, reward
         self.action_space = spaces.Discrete(action_count(width) * (2 if hold else 1))
-        self.observation_space = spaces.Dict({**observation_space(self.rules).spaces, **self._more_spaces()})
+        self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
         self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
         self.held: int | None = None
@@ -229,13 +189,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self._piece = 0
         self._placed = 0  # in this game
         self._garbage_rows = 0  # in this stream
-        self._over = True
+        self.is_over = True
+        """Whether no game is in progress."""
 
     @property
     def piece(self) -> int:
         """Number of the piece to be placed."""
-        if self._stream is None:
-            raise gymnasium.error.ResetNeeded("expected reset() to be called first")
+        _ = self._pieces  # a game has begun
         return self._piece
 
     @property
@@ -247,11 +207,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def swapped_piece(self) -> int:
         """Number of the piece that a swap with the hold slot brings."""
         return self._pieces[self._time] if self.held is None else self.held
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no game is in progress."""
-        return self._over
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -266,18 +221,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             TypeError: If the seed or the stream is not a whole number.
             ValueError: If one is out of range, a stream comes without a seed, or an option is unknown.
         """
-        options = checked_options(options)
-        unknown = set(options) - {"stream"}
-        if unknown:
-            raise unknown_name("option of reset", str(unknown.pop()), ["stream"])
-        stream = options.get("stream")
-        if stream is not None and seed is None:
-            raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
+        stream = option_of_reset(options, "stream")
         begun = None
         if seed is not None:
-            stream = 0 if stream is None else check_integer("stream", stream, 0, (1 << 64) - 1)
+            stream = check_integer("stream", 0 if stream is None else stream, 0, (1 << 64) - 1)
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             begun = PieceStream(self.rules, seed, stream)
+        elif stream is not None:
+            raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
         super().reset(seed=seed)
         if begun is None and self._stream is None:
             begun = PieceStream(self.rules, int(self.np_random.integers(1 << 63)), 0)
@@ -287,16 +238,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         elif self.held is not None:  # a swapped piece does not outlive its game
             self._time -= 1
             self._draw_piece()
-        self.rows, self.held, self._placed, self._over = (), None, 0, False
+        self.rows, self.held, self._placed, self.is_over = (), None, 0, False
         self._begin()
         self._show()
         return self._observation(), self._info()
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Place the piece.
-
-        Args:
-            action: ``orientation * width + column``; see Action Space.
+        """Place the piece by an action of the action space.
 
         Returns:
             Observation, reward, whether the game is over, False, info.
@@ -310,11 +258,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         swap, number = divmod(number, action_count(self.rules.width))
         if swap:
             self._swap()
-        shape, column = placement(number, self.piece, self.rules.width)
+        shape, column = placement(number, self._piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
         reward = self._settle(shape, column, row)
         self._show()
-        return self._observation(), reward, self._over, False, self._info()
+        return self._observation(), reward, self.is_over, False, self._info()
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """Return which actions are placements of their own, bools: what sb3-contrib's MaskablePPO asks for.
@@ -322,6 +270,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         Raises:
             gymnasium.error.ResetNeeded: If no game has begun.
         """
+        _ = self.piece  # a game has begun
         return self._mask().astype(np.bool_)
 
     def render(self) -> Any:
@@ -333,10 +282,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             )
             return None
         _ = self.piece  # a game has begun
-        shown = self._board(), self._falling(), self.next_pieces, self.held, self.has_hold
+        shown = rendering.Shown(self._board(), self._falling(), self.next_pieces, self.held, self.has_hold)
         if self.render_mode == "ansi":
-            return rendering.text(*shown)
-        frame = rendering.frame(*shown)
+            return rendering.text(shown)
+        frame = rendering.frame(shown)
         if self._window is None:
             return frame
         self._window.show(frame, self.metadata["render_fps"])
@@ -361,12 +310,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def _number_of(self, action: SupportsIndex) -> int:
         """Check that a game is in progress and the action one of its own, and return its number."""
-        if self._over:
+        if self.is_over:
             raise gymnasium.error.ResetNeeded("expected a game in progress, got step() before reset()")
-        try:
-            number = index(action)
-        except TypeError:
-            raise TypeError(f"expected an action to be a whole number, got {action!r}") from None
+        number = index(action)
         if number not in self.action_space:
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
         return number
@@ -384,19 +330,22 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """What is drawn as the piece to be placed."""
         return self._piece
 
-    def _more_spaces(self) -> dict[str, spaces.Space[Any]]:
-        """The spaces of what the variants show."""
-        more: dict[str, spaces.Space[Any]] = {}
+    def _spaces(self) -> dict[str, spaces.Space[Any]]:
+        """The spaces of what is observed, by the keys of `_observation`."""
+        seen: dict[str, spaces.Space[Any]] = {
+            "board": spaces.Box(0, 1, (self.rules.height, self.rules.width), np.int8),
+            "piece": spaces.Discrete(len(PIECES)),
+        }
         if self.pieces_known > 1:
-            more["next"] = spaces.MultiDiscrete([len(PIECES)] * (self.pieces_known - 1))
+            seen["next"] = spaces.MultiDiscrete([len(PIECES)] * (self.pieces_known - 1))
         if self.has_hold:
-            more["hold"] = spaces.Discrete(len(PIECES) + 1)
+            seen["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
-            more["since_garbage"] = spaces.Discrete(self.garbage_every)
-        return more
+            seen["since_garbage"] = spaces.Discrete(self.garbage_every)
+        return seen
 
     def _observation(self) -> Observation:
-        observation: Observation = {"board": self._board(), "piece": np.int64(self.piece)}
+        observation: Observation = {"board": self._board(), "piece": np.int64(self._piece)}
         if self.pieces_known > 1:
             observation["next"] = np.array(self.next_pieces, dtype=np.int64)
         if self.has_hold:
@@ -406,7 +355,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return observation
 
     def _mask(self) -> npt.NDArray[np.int8]:
-        mask = action_mask(self.piece, self.rules.width)
+        mask = action_mask(self._piece, self.rules.width)
         if self.has_hold:
             mask = np.concatenate([mask, action_mask(self.swapped_piece, self.rules.width)])
         return mask
@@ -429,13 +378,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def _settle(self, shape: Shape, column: int, row: int) -> float:
         """Let the piece come to rest: lines go, garbage rises, the next piece comes. Return the reward."""
         after = place(self.rows, shape, column, row, self.rules)
-        self.rows, self._over = after.rows, after.game_over
+        self.rows, self.is_over = after.rows, after.game_over
         self._placed += 1
-        if self.garbage_every is not None and self._placed % self.garbage_every == 0 and not self._over:
+        if self.garbage_every is not None and self._placed % self.garbage_every == 0 and not self.is_over:
             hole = hole_column(self.rules, self._pieces.seed, self._pieces.stream, self._garbage_rows)
             self.rows = risen(self.rows, hole, self.rules)
             self._garbage_rows += 1
-            self._over = len(self.rows) > self.rules.height
+            self.is_over = len(self.rows) > self.rules.height
         self._draw_piece()
         return self._reward_of(after.lines)
 
@@ -445,7 +394,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             case "points":
                 return float(guideline_points(lines))
             case "pieces":
-                return 0.0 if self._over else 1.0
+                return 0.0 if self.is_over else 1.0
             case "survival":
-                return -1.0 if self._over else 0.0
+                return -1.0 if self.is_over else 0.0
         return float(lines)

@@ -16,19 +16,17 @@ from gymnasium.vector.utils import batch_space
 
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
-from kernels.support.names import unknown_name
-from tetris.envs import native, rendering
+from tetris.envs import native
 from tetris.envs.placement_features import features_space
 from tetris.envs.placements import action_count
-from tetris.envs.tetris_env import REWARDS, TetrisEnv, checked_options
+from tetris.envs.rendering import Shown, frame, text
+from tetris.envs.tetris_env import REWARDS, TetrisEnv, option_of_reset
 from tetris.envs.vector_checks import (
     check_single_only,
     checked_actions,
-    checked_autoreset_mode,
     checked_device,
     checked_mask,
     checked_output,
-    is_seed,
 )
 from tetris.envs.vector_finals import copied, final_arrays, final_tensors
 from tetris.game.feature_sets import feature_names
@@ -78,23 +76,18 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         >>> rewards
         array([0., 0., 0.], dtype=float32)
 
+    The arguments that are not listed here are those of `TetrisEnv`, which alone has `hold` and
+    `garbage_every`.
+
     Args:
         num_envs: Games, at least 1.
-        width: See `TetrisEnv`.
-        height: See `TetrisEnv`.
-        clear_on_overflow: See `TetrisEnv`.
-        pieces: See `TetrisEnv`.
         render_mode: ``"ansi"`` or ``"rgb_array"``: ``render`` returns a picture of every game.
-        pieces_known: See `TetrisEnv`.
-        reward: See `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
         max_episode_steps: Placements after which a game is truncated; None: never.
         first_stream: Number of the first game's stream, 0 to 2^62.
         features: Name of a feature set, or feature names separated by commas; None: no features.
-        hold: False: `TetrisEnv` alone has a hold slot.
-        garbage_every: None: `TetrisEnv` alone has garbage rows.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -126,40 +119,40 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     ) -> None:
         """Set up the spaces and the engine; see the class."""
         check_single_only(render_mode, hold, garbage_every)
-        options: dict[str, Any] = {"pieces_known": pieces_known, "reward": reward}
-        single = TetrisEnv(width, height, clear_on_overflow, pieces, render_mode, **options)
+        single = TetrisEnv(
+            width, height, clear_on_overflow, pieces, render_mode, pieces_known=pieces_known, reward=reward
+        )
         self.rules = single.rules
         self.render_mode = render_mode
         self.num_envs = check_integer("num_envs", num_envs, 1, 1 << 31)
         self.device = checked_device(device)
         self.output = checked_output(output, self.device)
-        self.autoreset_mode = checked_autoreset_mode(autoreset_mode)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {
             **single.metadata,
             "render_modes": [mode for mode in single.metadata["render_modes"] if mode != "human"],
             "autoreset_mode": self.autoreset_mode,
         }
-        self._truncates = max_episode_steps is not None
         self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
+        self._limit = 0  # placements after which a game is truncated; 0: never
         if max_episode_steps is not None:
-            max_episode_steps = check_integer("max_episode_steps", max_episode_steps, 1, 1 << 62)
+            self._limit = check_integer("max_episode_steps", max_episode_steps, 1, 1 << 62)
 
-        self.single_action_space = single.action_space
         self.pieces_known = single.pieces_known
         self.names = () if features is None else feature_names(features, self.rules.width)
         """Names of the features, in the order of their columns."""
-        shown = single.observation_space
-        if self.names:
-            assert isinstance(shown, spaces.Dict)
-            space = features_space(self._actions, len(self.names))
-            shown = spaces.Dict({**shown.spaces, "features": space})
-        self.single_observation_space = shown
+        self._actions = action_count(self.rules.width)
+        self.single_action_space = single.action_space
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self.single_observation_space: spaces.Space[Any] = single.observation_space
+        if self.names:
+            space = features_space(self._actions, len(self.names))
+            self.single_observation_space = spaces.Dict({**single.observation_space, "features": space})
 
         self._source = packed_source(self.rules)
         mode = _MODES.index(self.autoreset_mode)
-        self._task = (clear_on_overflow, *self._source, mode, max_episode_steps or 0, REWARDS.index(reward))
-        self._load()
+        self._task = (clear_on_overflow, *self._source, mode, self._limit, REWARDS.index(reward))
+        _ = self._operators, self._feature_operators  # built now, if need be
         zeros = partial(torch.zeros, device=self.device)
         self._columns = zeros(self.rules.width, num_envs, dtype=torch.int32)
         self._seed, self._stream, self._time, self._length = (
@@ -168,29 +161,19 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._current, self._ended = (zeros(num_envs, dtype=torch.uint8) for _ in range(2))
         self._begun = False
 
-    def _load(self) -> None:
-        """Load the engine."""
-        cuda = self.device.type == "cuda"
-        self._operators = native.operators(cuda=cuda)
-        self._feature_operators = native.feature_operators(self.names, cuda=cuda) if self.names else None
+    # The engine is looked up in every step: an attribute could be neither copied nor pickled.
+    @property
+    def _operators(self) -> Any:
+        return native.operators(cuda=self.device.type == "cuda")
 
     @property
-    def _actions(self) -> int:
-        return action_count(self.rules.width)
+    def _feature_operators(self) -> Any:
+        return native.feature_operators(self.names, cuda=self.device.type == "cuda") if self.names else None
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
         """The space of all games' observations, made on first use: it holds bounds for every cell."""
         return batch_space(self.single_observation_space, self.num_envs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
-        engine = ("_operators", "_feature_operators")
-        return {name: value for name, value in vars(self).items() if name not in engine}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._load()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -211,13 +194,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             ValueError: If the seed is out of range, the number of seeds or the shape of the mask is wrong, or
                 an option is unknown.
         """
-        options = checked_options(options)
-        unknown = set(options) - {"reset_mask"}
-        if unknown:
-            raise unknown_name("option of reset", str(unknown.pop()), ["reset_mask"])
-        if not is_seed(seed):
-            raise TypeError(f"expected seed to be an int, or one for each game, got {seed!r}")
-        chosen = self._chosen(options.get("reset_mask"))
+        chosen = self._chosen(option_of_reset(options, "reset_mask"))
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
@@ -228,11 +205,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         for state in (self._columns, self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._begun = True
-        observation, mask = self._observe()
-        observation, infos = self._with_features(
-            observation, {"action_mask": mask}, self._columns, self._ended
-        )
-        return self._given(observation), self._infos(infos)
+        seen = self._with_features(*self._observe(), self._columns, self._ended)
+        return self._given(seen[0]), self._infos(seen[1])
 
     def step(
         self, actions: npt.ArrayLike | torch.Tensor
@@ -271,9 +245,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             # The next game begins with the pieces that the ended one showed last.
             shown = self._named(final_board, copied(piece), copied(following))
             last = shown, {"action_mask": copied(mask)}
-            last = self._with_last_features(*last, terminated)
+            if self._limit:
+                columns, over = _columns_of(final_board), terminated.to(torch.uint8)
+            else:  # all that ended are over, and have no features
+                columns, over = self._columns, torch.ones_like(self._ended)
             finals = final_arrays if self.output == "numpy" else final_tensors
-            infos.update(finals(*last, terminated | truncated))
+            infos.update(finals(*self._with_features(*last, columns, over), terminated | truncated))
         outcome = (self._as_output(each) for each in (reward, terminated, truncated))
         return self._given(observation), *outcome, infos
 
@@ -282,17 +259,17 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.render_mode is None:
             gymnasium.logger.warn("You are calling render method without specifying any render mode.")
             return None
-        draw = rendering.text if self.render_mode == "ansi" else rendering.frame
+        draw = text if self.render_mode == "ansi" else frame
         observation, _ = self._observe()
         boards, pieces = observation["board"].cpu().numpy(), observation["piece"].tolist()
         following = observation["next"].tolist() if self.pieces_known > 1 else [()] * self.num_envs
-        return tuple(draw(*each) for each in zip(boards, pieces, following, strict=True))
+        return tuple(draw(Shown(*each)) for each in zip(boards, pieces, following, strict=True))
 
     def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)
 
     def _views(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """New tensors for boards, pieces, masks and the pieces that follow."""
+        """Return new tensors for boards, pieces, masks and the pieces that follow."""
         count, width, height = self.num_envs, self.rules.width, self.rules.height
         return (
             self._empty(count, height, width, dtype=torch.int8),
@@ -304,38 +281,24 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def _named(self, board: torch.Tensor, piece: torch.Tensor, following: torch.Tensor) -> Tensors:
         return {"board": board, "piece": piece, **({"next": following} if self.pieces_known > 1 else {})}
 
-    def _observe(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    def _observe(self) -> tuple[Tensors, Tensors]:
         board, piece, mask, following = self._views()
         self._operators.observe(
             *(self._seed, self._stream, self._columns, self._time, self._current, board, piece, mask),
             *(following, *self._source),
         )
-        return self._named(board, piece, following), mask
+        return self._named(board, piece, following), {"action_mask": mask}
 
     def _with_features(
         self, observation: Tensors, infos: Tensors, columns: torch.Tensor, ended: torch.Tensor
     ) -> tuple[Tensors, Tensors]:
         """Add the features of all placements, if they are wanted."""
-        if self._feature_operators is None:
+        if not self.names:
             return observation, infos
         features = self._empty(self.num_envs, self._actions, len(self.names), dtype=torch.float32)
         ends = self._empty(self.num_envs, self._actions, dtype=torch.int8)
         rules = self.rules.height, self.rules.clear_on_overflow
         self._feature_operators.placements(columns, self._current, ended, features, ends, *rules)
-        return {**observation, "features": features}, {**infos, "ends_game": ends}
-
-    def _with_last_features(
-        self, observation: Tensors, infos: Tensors, terminated: torch.Tensor
-    ) -> tuple[Tensors, Tensors]:
-        """Add those of boards that games ended with: 0, but where a game was only truncated."""
-        if self._truncates:
-            board = observation["board"]
-            return self._with_features(observation, infos, _columns_of(board), terminated.to(torch.uint8))
-        if not self.names:
-            return observation, infos
-        shape = self.num_envs, self._actions
-        features = torch.zeros((*shape, len(self.names)), device=self.device)
-        ends = torch.zeros(shape, dtype=torch.int8, device=self.device)
         return {**observation, "features": features}, {**infos, "ends_game": ends}
 
     def _as_output(self, tensor: torch.Tensor) -> Array:
@@ -346,18 +309,18 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _infos(self, infos: Tensors) -> dict[str, Any]:
         """Say of all infos that every game has them."""
-        everywhere = {
-            f"_{name}": torch.ones(self.num_envs, dtype=torch.bool, device=self.device) for name in infos
-        }
-        return self._given({**infos, **everywhere})
+        return self._given({**infos, **{f"_{name}": self._every_game() for name in infos}})
+
+    def _every_game(self) -> torch.Tensor:
+        return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
 
     def _chosen(self, mask: Any) -> torch.Tensor:
-        """The games to reset, as bools on the device."""
+        """Return the games to reset, as bools on the device."""
         if mask is None:
-            return torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+            return self._every_game()
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected reset() of all games first, got a reset_mask")
-        return checked_mask(mask, self.num_envs).to(self.device)
+        return checked_mask(mask, self.num_envs, self.device)
 
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
         """Let the chosen games begin streams of a seed, or those of them that have one their own seed's."""

@@ -1,6 +1,7 @@
 """The final observations of games that ended in a step with autoreset, as entries of ``infos``.
 
-The next game begins with the piece that the ended one showed last, so piece and mask are those of the step.
+They are made of observation and info of all games, shape (num_envs, ...), the last one of each that has
+ended, and of which games have, ``done``.
 """
 
 from __future__ import annotations
@@ -14,32 +15,15 @@ import torch
 def final_tensors(
     observation: dict[str, torch.Tensor], info: dict[str, torch.Tensor], done: torch.Tensor
 ) -> dict[str, Any]:
-    """Return final observations for all games, batched; does not wait for the device.
-
-    Args:
-        observation: Of all games, shape (num_envs, ...): the last one of each that has ended.
-        info: The same of the infos.
-        done: Shape (num_envs,), bool: which games have ended.
-    """
-    masks = {f"_{name}": done.clone() for name in info}
-    return {
-        "final_obs": observation,
-        "_final_obs": done,
-        "final_info": {**info, **masks},
-        "_final_info": done.clone(),
-    }
+    """Return final observations for all games, batched; does not wait for the device."""
+    infos = {**info, **{f"_{name}": done.clone() for name in info}}
+    return {"final_obs": observation, "_final_obs": done, "final_info": infos, "_final_info": done.clone()}
 
 
 def final_arrays(
     observation: dict[str, torch.Tensor], info: dict[str, torch.Tensor], done: torch.Tensor
 ) -> dict[str, Any]:
-    """Return final observations as Gymnasium's wrappers expect them: nothing, or an array of dictionaries.
-
-    Args:
-        observation: See `final_tensors`, on the CPU.
-        info: See `final_tensors`.
-        done: See `final_tensors`.
-    """
+    """Return final observations as Gymnasium's wrappers expect them: nothing, or an array of dictionaries."""
     ended = done.numpy()
     where = np.flatnonzero(ended)
     if not len(where):

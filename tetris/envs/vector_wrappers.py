@@ -33,7 +33,7 @@ class _PerGameWrapper(VectorWrapper):
         result = self.env.reset(seed=seed, options=options)
         mask = (options or {}).get("reset_mask")
         every = torch.ones_like(self._ended)
-        begun = every if mask is None else checked_mask(mask, self.num_envs).to(every.device)
+        begun = every if mask is None else checked_mask(mask, self.num_envs, every.device)
         for each in (self._ended, *self._sums):
             each.masked_fill_(begun, 0)
         return result

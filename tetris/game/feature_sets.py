@@ -34,11 +34,7 @@ def step_features(width: int = MAX_WIDTH, family: str = "step_") -> tuple[str, .
 
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return the feature sets by name, each in its order; ``du`` is another name for ``bcts``.
-
-    Args:
-        width: Columns of the board, on which ``dt_columns`` and the sets after it depend.
-    """
+    """Return the feature sets by name, each in its order, those of columns for a board of this width."""
     dellacherie = (
         "landing_height",
         "eroded_cells",
@@ -85,7 +81,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     return {
         "dellacherie": dellacherie,
         "bcts": bcts,
-        "du": bcts,
+        "du": bcts,  # another name
         "dt": dt,
         "dt_surface": dt_surface,
         "dt_full": dt_full,

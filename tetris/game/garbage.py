@@ -15,23 +15,10 @@ DOMAIN = 0x4741524241474521  # "GARBAGE!" in ASCII
 
 
 def hole_column(rules: Rules, seed: int, stream: int, n: int) -> int:
-    """Return the column of the hole of garbage row n.
-
-    Args:
-        rules: Give the width of the board.
-        seed: Unsigned 64-bit integer.
-        stream: Unsigned 64-bit integer.
-        n: Number of the row, counted from 0 over all games of the stream.
-    """
+    """Return the column of the hole of garbage row n, counted from 0 over all games of the stream."""
     return (rules.width * words(seed ^ DOMAIN, stream, n // 4)[n % 4]) >> 32
 
 
 def risen(rows: Rows, hole: int, rules: Rules) -> Rows:
-    """Return the stack on top of a new row that is full but for one column.
-
-    Args:
-        rows: The stack before.
-        hole: Column of the hole, from 0.
-        rules: Give the width of the board.
-    """
+    """Return the stack on top of a new row that is full but for one column, the hole."""
     return (rules.full_row & ~(1 << hole), *rows)

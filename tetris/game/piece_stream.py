@@ -14,13 +14,7 @@ _BAG_SIZE = 7
 
 
 def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
-    """Return the four random 32-bit words of one block of a stream.
-
-    Args:
-        seed: Unsigned 64-bit integer.
-        stream: Unsigned 64-bit integer.
-        block: Unsigned 64-bit integer.
-    """
+    """Return the four random 32-bit words of one block of a stream; all three are unsigned, of 64 bits."""
     return philox4x32((*split64(block), *split64(stream)), split64(seed))
 
 

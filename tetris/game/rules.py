@@ -155,23 +155,15 @@ _WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "origina
 
 
 def guideline_points(lines: int) -> int:
-    """Return the points of the Tetris guideline for lines removed at once, on level 1.
+    """Return the points of the Tetris guideline for 0 to 4 lines removed at once, on level 1.
 
-    They are 100 for one line, 300, 500 and 800 for four. T-spins, combos and back-to-back bonuses are left
-    out.
-
-    Args:
-        lines: 0 to 4.
+    T-spins, combos and back-to-back bonuses are left out.
     """
     return (0, 100, 300, 500, 800)[lines]
 
 
 def check_rules(value: object) -> Rules:
-    """Return the rules if they are `Rules`.
-
-    Raises:
-        TypeError: If they are anything else.
-    """
+    """Return the rules; raise TypeError if they are no `Rules`."""
     if not isinstance(value, Rules):
         raise TypeError(f"expected rules to be Rules such as Rules(10, 20), got {value!r}")
     return value

@@ -15,11 +15,7 @@ _NAME = "tetris_solver"
 
 @functools.cache
 def operators(*, cuda: bool = False) -> Any:
-    """Return the operators, see `tetris.play.engines.load`.
-
-    Raises:
-        kernels.loader.BuildError: As `tetris.play.engines.load`.
-    """
+    """Return the operators; see `tetris.play.engines.load`."""
     library = Extension(
         name=_NAME,
         sources=(_SOURCES / "iteration.cpp",),

@@ -7,8 +7,7 @@ import io
 import json
 import math
 import os
-import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,9 @@ MOST_CELLS = 32
 MOST_GAMES = 1_000_000_000
 """The most games that are played at once: 8 GB of lines."""
 
-MOST_BYTES = 1 << 38
-"""The most bytes of a solution's file: all boards of 32 cells with 60 bytes each."""
-
 KNOWN_PIECES = 8  # values of a board, if the piece to be placed is known; one of them is not used
 _REALS = ("lines_per_game", "error", "seconds")
 _COUNTS = ("boards", "sweeps")
-_MOST_TEXT = 1 << 16  # bytes of what a file says beside its values
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +68,7 @@ class Solution:
 
         Args:
             rows: Rows of the board from the bottom; bit c is column c.
-            piece: To be placed; it counts if two pieces are known.
+            piece: To be placed; ignored with one piece known.
         """
         board = sum(row << r * self.rules.width for r, row in enumerate(rows))
         return float(self.values[board if self.pieces_known == 1 else board * KNOWN_PIECES + piece])
@@ -118,7 +113,7 @@ class Solution:
             lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
         packed, count, _ = packed_source(self.rules)
         play = operators(cuda=self.values.is_cuda).play
-        play(self.values, lines, 0, signed64(seed), most_pieces, *problem(self.rules), packed, count)
+        play(self.values, lines, signed64(seed), most_pieces, *problem(self.rules), packed, count)
         if int(lines.min()) < 0:
             raise RuntimeError(f"expected games to end within {most_pieces:,} pieces")
         return lines
@@ -146,8 +141,8 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read what `save` wrote.
 
-        No more than the values of the file's board is read, as many bytes as the file has. The solution takes
-        the memory of that board where it has a value, up to 8 bytes each, or 64 if two pieces are known.
+        The solution takes the memory of its board where that has a value, up to 8 bytes each, or 64 if two
+        pieces are known.
 
         Raises:
             OSError: If the file cannot be opened.
@@ -155,10 +150,8 @@ class Solution:
         """
         with Path(path).open("rb") as file:
             try:
-                if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
-                    raise ValueError(f"expected at most {MOST_BYTES:,} bytes, got {size:,}")
-                with zipfile.ZipFile(file) as archive:
-                    return cls(**_read(archive))
+                with np.load(file, allow_pickle=False) as arrays:
+                    return cls(**_read(arrays))
             except Exception as error:  # zipfile, NumPy and json have a dozen for damaged bytes
                 reason = str(error) or type(error).__name__
                 raise ValueError(
@@ -166,65 +159,25 @@ class Solution:
                 ) from error
 
 
-def _read(archive: zipfile.ZipFile) -> dict[str, Any]:
+def _read(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
     """Return the attributes of a solution, all of them checked."""
-    said = json.loads(_array(archive, "solution", np.str_, _MOST_TEXT).item())
-    keys = {"rules", "pieces_known", *_REALS, *_COUNTS}
-    if not isinstance(said, dict) or set(said) != keys:
-        raise ValueError(f"expected an object with {', '.join(sorted(keys))}")
+    said = json.loads(str(arrays["solution"]))
     rules, known = Rules.from_dict(said["rules"]), check_integer("pieces_known", said["pieces_known"], 1, 2)
     size = 1 << check_solvable(rules)
-    reals = {name: _real(name, said[name]) for name in _REALS}
-    counts = {
-        name: check_integer(name, said[name], 1, size if name == "boards" else None) for name in _COUNTS
-    }
-    row = () if known == 1 else (len(PIECE_LETTERS),)
-    boards = _array(archive, "boards", np.uint32, 4 * size)
-    values = _array(archive, "values", np.float64, 8 * size * math.prod(row))
-    if boards.ndim != 1 or values.shape != (len(boards), *row):
-        raise ValueError(f"expected values for every board, got shapes {boards.shape} and {values.shape}")
-    if len(boards) and int(boards.max()) >= size:
-        raise ValueError(f"expected boards below {size:,}, got {boards.max():,}")
-    if not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError("expected finite values of at least 0")
-    dense = np.zeros((size, *(() if known == 1 else (KNOWN_PIECES,))))
+    reals = {name: float(said[name]) for name in _REALS}
+    if not all(0 <= real < math.inf for real in reals.values()):
+        raise ValueError(f"expected finite numbers of at least 0, got {reals}")
+    counts = {name: check_integer(name, said[name], 1) for name in _COUNTS}
+    boards, values = arrays["boards"], arrays["values"]
+    shape = (len(boards),) if known == 1 else (len(boards), len(PIECE_LETTERS))
+    if boards.dtype != np.uint32 or boards.ndim != 1 or len(boards) > size or boards.max(initial=0) >= size:
+        raise ValueError(f"expected up to {size:,} boards, uint32 and below that number")
+    if values.dtype != np.float64 or values.shape != shape or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(f"expected values for every board, float64, finite and at least 0, of shape {shape}")
+    dense = np.zeros(size if known == 1 else (size, KNOWN_PIECES))
     dense[(boards,) if known == 1 else (boards, slice(len(PIECE_LETTERS)))] = values
-    return {
-        "rules": rules,
-        "pieces_known": known,
-        "values": torch.from_numpy(dense.reshape(-1)),
-        **reals,
-        **counts,
-    }
-
-
-def _array(archive: zipfile.ZipFile, name: str, kind: type[np.generic], most: int) -> np.ndarray[Any, Any]:
-    """Return an array of an archive, once its header says that it has the type and no more bytes."""
-    if archive.getinfo(f"{name}.npy").compress_type != zipfile.ZIP_STORED:  # it may unpack to any size
-        raise ValueError(f"expected {name} without compression")
-    with archive.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        if version != (1, 0):
-            raise ValueError(f"expected {name} in version 1.0 of NumPy's format, got {version}")
-        shape, _, found = np.lib.format.read_array_header_1_0(file)
-    size = math.prod(shape) * found.itemsize
-    if found.type is not kind or min(shape, default=0) < 0 or size > most:
-        raise ValueError(
-            f"expected {name} to be {kind.__name__} of at most {most:,} bytes, got {found} of shape {shape}"
-        )
-    with archive.open(f"{name}.npy") as file:
-        array: np.ndarray[Any, Any] = np.lib.format.read_array(file, allow_pickle=False)
-        if file.read(1):  # at the end the archive's check sum is compared
-            raise ValueError(f"expected {name} to end after shape {shape}")
-    return array
-
-
-def _real(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"expected {name} to be a number, got {value!r}")
-    if not 0 <= value < math.inf:
-        raise ValueError(f"expected {name} to be finite and at least 0, got {value!r}")
-    return float(value)
+    flat = torch.from_numpy(dense.reshape(-1))
+    return {"rules": rules, "pieces_known": known, "values": flat, **reals, **counts}
 
 
 @contextlib.contextmanager

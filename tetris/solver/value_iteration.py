@@ -151,16 +151,11 @@ def reachable(rules: Rules, device: str) -> Tensor:
 
 
 def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
-    """Return whether a player, once he has got to some board, need never lose, whichever pieces come.
+    """Return whether there is a board from which a player need never lose, whichever pieces come.
 
     Then and only then the lines of perfect play are infinite: without such a board there is a number of
     pieces within which he loses with a probability above zero, from any board. With all seven there is none
     (Burgiel, "How to lose at Tetris", 1997), with the letter O alone on an even width the empty board is one.
-
-    Args:
-        boards: Those that play can reach, as `reachable` returns them.
-        rules: The game.
-        pieces_known: See `solve`.
     """
     on_gpu, game = boards.is_cuda, problem(rules)
     marks = boards.new_full((1 << rules.width * rules.height,), game[-1], dtype=torch.uint8)
@@ -193,17 +188,11 @@ def _count(boards: Tensor, rules: Rules) -> int:
     mirrored = {3: 4, 4: 3, 5: 6, 6: 5}
     if {mirrored.get(piece, piece) for piece in rules.piece_set} != set(rules.piece_set):
         return len(boards)
-    same = 0
-    full = (1 << rules.width) - 1
-    table = torch.tensor(
-        [sum((row >> c & 1) << (rules.width - 1 - c) for c in range(rules.width)) for row in range(full + 1)],
-        dtype=torch.int32,
-        device=boards.device,
-    )
+    width, same = rules.width, 0
+    left = sum(1 << row * width for row in range(rules.height))  # the cells of the first column
     for part in boards.split(_CHUNK):
-        alike = torch.ones_like(part, dtype=torch.bool)
-        for row in range(rules.height):
-            cells = (part >> row * rules.width) & full
-            alike &= table[cells] == cells
-        same += int(alike.sum())
+        differs = torch.zeros_like(part)
+        for column in range(width // 2):
+            differs |= (part >> column ^ part >> (width - 1 - column)) & left
+        same += int((differs == 0).sum())
     return 2 * len(boards) - same

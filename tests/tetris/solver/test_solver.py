@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +17,14 @@ from tetris import Rules
 from tetris.commands.command_line import run
 from tetris.commands.solve import _MOST_GAMES, main
 from tetris.game.decisions import after_states
+from tetris.game.piece_stream import PieceStream
 from tetris.solver import Solution, solve
 from tetris.solver.solution import MOST_GAMES
 
 Script = Callable[..., Any]
 
 
+@functools.cache
 def solved(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     try:
         return solve(rules, pieces_known, device)
@@ -69,9 +72,8 @@ def plain(rules: Rules, pieces_known: int) -> tuple[float, int]:
     ("rules", "pieces_known"),
     [
         (Rules(4, 4, pieces="OSZ"), 1),
-        (Rules(4, 4, clear_on_overflow=True, pieces="SZ"), 1),
+        (Rules(5, 4, clear_on_overflow=True, pieces="SZ"), 1),
         (Rules(4, 4, pieces="SZ"), 2),
-        (Rules(5, 4, pieces="SZ"), 1),
     ],
 )
 def test_it_is_what_a_plain_solver_finds(rules: Rules, pieces_known: int) -> None:
@@ -87,17 +89,16 @@ def test_the_published_value_of_four_by_four() -> None:
 
 @pytest.mark.parametrize(
     ("rules", "pieces_known"),
-    [(Rules(4, 4, pieces="T"), 1), (Rules(4, 4, pieces="OI"), 1), (Rules(4, 4, pieces="JL"), 2)],
+    [(Rules(4, 4, pieces="T"), 1), (Rules(4, 4, pieces="JL"), 2)],
 )
 def test_pieces_with_which_nobody_need_lose_are_refused(rules: Rules, pieces_known: int) -> None:
     with pytest.raises(ValueError, match="need never lose with"):
         solved(rules, pieces_known)
 
 
-@pytest.mark.parametrize(("rules", "lines"), [(Rules(5, 4, pieces="O"), 0.0), (Rules(5, 4, pieces="S"), 4.0)])
-@pytest.mark.parametrize("pieces_known", [1, 2])
-def test_games_without_chance_have_their_lines(rules: Rules, lines: float, pieces_known: int) -> None:
-    solution = solved(rules, pieces_known)
+@pytest.mark.parametrize(("pieces", "lines", "pieces_known"), [("O", 0.0, 1), ("S", 4.0, 2)])
+def test_games_without_chance_have_their_lines(pieces: str, lines: float, pieces_known: int) -> None:
+    solution = solved(Rules(5, 4, pieces=pieces), pieces_known)
     assert (solution.lines_per_game, solution.error) == (lines, pytest.approx(0.0, abs=1e-9))
     assert solution.play(2).tolist() == [lines, lines]
 
@@ -113,11 +114,9 @@ def test_games_of_the_engine_confirm_the_value(pieces_known: int) -> None:
 
 @pytest.mark.parametrize("pieces_known", [1, 2])
 def test_it_chooses_what_it_plays(pieces_known: int) -> None:
-    from tetris.game.piece_stream import PieceStream
-
     rules = Rules(4, 4)
     solution = solved(rules, pieces_known)
-    for stream in range(5):
+    for stream in range(3):
         pieces, rows, lines, t = PieceStream(rules, 5, stream), (), 0, 0
         while True:
             after = solution.choose(rows, pieces[t], None if pieces_known == 1 else pieces[t + 1])
@@ -133,7 +132,7 @@ def test_it_is_the_same_by_any_number_of_threads() -> None:
     try:
         for count in (1, threads):
             torch.set_num_threads(count)
-            found.append(solved(Rules(4, 4)))
+            found.append(solved.__wrapped__(Rules(4, 4)))
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(found[0].values, found[1].values)
@@ -155,33 +154,20 @@ def test_a_file_holds_it(pieces_known: int, tmp_path: Path) -> None:
     solution.save(tmp_path / "s.npz")
     loaded = Solution.load(tmp_path / "s.npz")
     assert torch.equal(loaded.values, solution.values)
-    assert (loaded.rules, loaded.boards, loaded.lines_per_game) == (
-        solution.rules,
-        solution.boards,
-        solution.lines_per_game,
-    )
+    for name in ("rules", "pieces_known", "lines_per_game", "error", "boards", "sweeps", "seconds"):
+        assert getattr(loaded, name) == getattr(solution, name)
     with pytest.raises(ValueError, match="known pieces"):
         loaded.choose((), 0, 1 if pieces_known == 1 else None)
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    for name, content in {"text": b"nothing", "none": b"", "zip": b"PK\x03\x04" + bytes(50)}.items():
-        (tmp_path / name).write_bytes(content)
+    (tmp_path / "text.npz").write_bytes(b"nothing")
+    np.savez(tmp_path / "other.npz", boards=np.zeros(3))
+    for name in ("text.npz", "other.npz"):
         with pytest.raises(ValueError, match=name):
             Solution.load(tmp_path / name)
-    np.savez(tmp_path / "other.npz", boards=np.zeros(3))
-    with pytest.raises(ValueError, match=r"other\.npz"):
-        Solution.load(tmp_path / "other.npz")
     with pytest.raises(FileNotFoundError):
         Solution.load(tmp_path / "missing.npz")
-
-
-def test_a_file_that_may_unpack_to_any_size_is_refused(tmp_path: Path) -> None:
-    solved(Rules(4, 4)).save(tmp_path / "s.npz")
-    with np.load(tmp_path / "s.npz", allow_pickle=False) as arrays:
-        np.savez_compressed(tmp_path / "packed.npz", **arrays)
-    with pytest.raises(ValueError, match=r"packed\.npz.*expected solution without compression"):
-        Solution.load(tmp_path / "packed.npz")
 
 
 BOARDS, VALUES = np.array([0, 5], np.uint32), np.array([2.0, 1.0])
@@ -191,18 +177,12 @@ BOARDS, VALUES = np.array([0, 5], np.uint32), np.array([2.0, 1.0])
     ("said", "boards", "values", "expected"),
     [
         ({"rules": Rules(10, 20).to_dict()}, BOARDS, VALUES, "at most 32 cells, got 10x20: 200"),
-        ({"rules": Rules(4, 4, pieces="bag").to_dict()}, BOARDS, VALUES, "a bag would be part"),
         ({"rules": Rules(4, 4, original=True).to_dict()}, BOARDS, VALUES, "expected the rule to be"),
-        ({"pieces_known": 2}, BOARDS, VALUES, r"got shapes \(2,\) and \(2,\)"),
-        ({"lines_per_game": "7"}, BOARDS, VALUES, "lines_per_game to be a number, got '7'"),
-        ({"error": float("nan")}, BOARDS, VALUES, "error to be finite"),
-        ({"boards": 65537}, BOARDS, VALUES, "boards from 1 to 65536"),
-        ({"more": 1}, BOARDS, VALUES, "expected an object with boards,"),
-        ({}, BOARDS.astype(np.int64), VALUES, "boards to be uint32"),
-        ({}, BOARDS, VALUES.astype(np.float32), "values to be float64"),
-        ({}, BOARDS + 65536, VALUES, "expected boards below 65,536, got 65,541"),
-        ({}, BOARDS, VALUES[:1], "expected values for every board"),
-        ({}, BOARDS, -VALUES, "finite values of at least 0"),
+        ({"pieces_known": 2}, BOARDS, VALUES, "expected values for every board"),
+        ({"error": float("nan")}, BOARDS, VALUES, "expected finite numbers"),
+        ({}, BOARDS.astype(np.int64), VALUES, "boards, uint32"),
+        ({}, BOARDS + 65536, VALUES, "up to 65,536 boards"),
+        ({}, BOARDS, -VALUES, "finite and at least 0"),
     ],
 )
 def test_what_a_file_holds_is_checked(
@@ -223,49 +203,38 @@ def test_seeds_are_unsigned_numbers_of_64_bits() -> None:
     assert not torch.equal(lines, solution.play(50, seed=(1 << 63) - 1))
     assert int(lines.min()) >= 0
     for name, value in {"seed": 1 << 64, "games": 10**9 + 1, "most_pieces": 1 << 63}.items():
-        for wrong in (value, -1):
-            with pytest.raises(ValueError, match=name):
-                solution.play(**{"games": 1, name: wrong})
-        for other in (True, "x", None, 1.5):
-            with pytest.raises(TypeError, match=name):
-                solution.play(**{"games": 1, name: other})
+        with pytest.raises(ValueError, match=name):
+            solution.play(**{"games": 1, name: value})
 
 
-@pytest.mark.parametrize("device", ["python", "cuda:0", None])
-def test_other_devices_are_refused(device: Any) -> None:
-    with pytest.raises(ValueError, match=f"expected device to be cpu or cuda, got {device!r}"):
-        solve(Rules(4, 4), device=device)
-
-
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
 def test_too_little_memory_is_one_line(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(*_: Any) -> None:
-        raise error
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     monkeypatch.setattr("tetris.solver.value_iteration.reachable", refuse)
     with pytest.raises(
         MemoryError, match="expected 51,808,043,008 bytes of memory for 4x7, two pieces known"
     ):
         solve(Rules(4, 7), 2)
-    if type(error) is RuntimeError:
-        with pytest.raises(SystemExit) as ended:
-            run(lambda: main(["--board", "4x7", "--device", "cpu"]))
-        assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
+    with pytest.raises(SystemExit) as ended:
+        run(lambda: main(["--board", "4x7", "--device", "cpu"]))
+    assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(
-    ("rules", "pieces_known", "expected"),
+    ("arguments", "expected"),
     [
-        (Rules(6, 6), 1, "at most 32 cells, got 6x6: 36"),
-        (Rules(4, 4, pieces="bag"), 1, "a bag would be part of the state"),
-        (Rules(4, 4), 3, "pieces_known"),
+        ({"rules": Rules(6, 6)}, "at most 32 cells, got 6x6: 36"),
+        ({"rules": Rules(4, 4, pieces="bag")}, "a bag would be part of the state"),
+        ({"rules": Rules(4, 4), "pieces_known": 3}, "pieces_known"),
+        ({"rules": Rules(4, 4), "device": "python"}, "expected device to be cpu or cuda, got 'python'"),
     ],
 )
-def test_what_cannot_be_solved_is_refused(rules: Rules, pieces_known: int, expected: str) -> None:
+def test_what_cannot_be_solved_is_refused(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
-        solve(rules, pieces_known)
+        solve(**arguments)
 
 
 def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> None:
@@ -276,19 +245,23 @@ def test_the_command_prints_lines_or_json(script: Script, tmp_path: Path) -> Non
     told = json.loads(script("solve_tetris", *arguments, "--json", "--out", tmp_path / "s.npz").out)
     assert told["lines_per_game"] == pytest.approx(7.067, abs=1e-3)
     assert Solution.load(tmp_path / "s.npz").boards == told["boards"] == 2582
-    one = script("solve_tetris", *arguments[:4], "--games", 1)
-    assert (one.status, " in 1 games (seed " in one.out, "nan" in one.out) == (0, True, False)
+    one = script("solve_tetris", *arguments[:4], "--games", 1, "--seed", (1 << 64) - 1)
+    assert " in 1 games (seed 18446744073709551615)" in one.out
+    assert "nan" not in one.out
     told = json.loads(script("solve_tetris", *arguments[:4], "--games", 1, "--json").out)
     assert told["standard_error"] is None
-    refused = script("solve_tetris", "--board", "4x4", "--pieces", "O", "--device", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--board", "4x4", "--pieces", "O"), "need never lose with O on 4x4"),
+        (("--board", "10x20"), "at most 32 cells"),
+        (("--board", "4x4", "--games", MOST_GAMES + 1), "from 1 to 1,000,000,000, got"),
+    ],
+)
+def test_the_command_refuses_in_one_line(script: Script, arguments: tuple[Any, ...], expected: str) -> None:
+    refused = script("solve_tetris", *arguments, "--device", "cpu")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "need never lose with O on 4x4" in refused.err
-    refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
-    assert refused.status == 2
-    assert "at most 32 cells" in refused.err
-    ended = script("solve_tetris", *arguments[:4], "--games", 10, "--seed", (1 << 64) - 1)
-    assert (ended.status, "(seed 18446744073709551615)" in ended.out) == (0, True)
-    refused = script("solve_tetris", *arguments[:4], "--games", MOST_GAMES + 1)
-    assert (refused.status, refused.err.count("\n")) == (2, 1)
-    assert "from 1 to 1,000,000,000, got '1000000001'" in refused.err
+    assert expected in refused.err
     assert _MOST_GAMES == MOST_GAMES

@@ -1,11 +1,8 @@
 // The features of every placement, and which ones end the game: what tetris/envs/placement_features.py says, on any device.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
-#include <torch/headeronly/util/Exception.h>
-
 #include "decision.h"
-#include "step.h"
+#include "step_tensors.h"
 
 namespace tetris {
 
@@ -36,9 +33,6 @@ TETRIS_FUNCTION void visit_whole(const Board<L>& board, int piece, int place, bo
     visit(numerators);
 }
 
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
 // Checks the tensors; `Device::write<List>(columns, tensors)` does the work.
 template <class List, class Device>
 void placements(const Tensor& columns, const Tensor& piece, const Tensor& ended, Tensor features, Tensor ends_game,
@@ -47,17 +41,11 @@ void placements(const Tensor& columns, const Tensor& piece, const Tensor& ended,
         columns.dim() == 2 && columns.size(0) >= 4 && columns.size(0) <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT,
         "expected columns (4..10, count) and a height of 4..24");
     const int64_t width = columns.size(0), count = columns.size(1), actions = MAX_ORIENTATIONS * width;
-    const auto check = [&](const Tensor& tensor, ScalarType type, int64_t numbers, const char* name) {
-        STD_TORCH_CHECK(tensor.scalar_type() == type && tensor.is_contiguous() && tensor.numel() == numbers &&
-                            tensor.is_cuda() == columns.is_cuda() && tensor.get_device_index() == columns.get_device_index(),
-                        "expected ", name,
-                        " of the documented type and shape, contiguous and on the columns' device");
-    };
-    check(columns, ScalarType::Int, width * count, "columns");
-    check(piece, ScalarType::Byte, count, "piece");
-    check(ended, ScalarType::Byte, count, "ended");
-    check(features, ScalarType::Float, count * actions * List::COUNT, "features");
-    check(ends_game, ScalarType::Char, count * actions, "ends_game");
+    check_tensor(columns, ScalarType::Int, width * count, columns, "columns");
+    check_tensor(piece, ScalarType::Byte, count, columns, "piece");
+    check_tensor(ended, ScalarType::Byte, count, columns, "ended");
+    check_tensor(features, ScalarType::Float, count * actions * List::COUNT, columns, "features");
+    check_tensor(ends_game, ScalarType::Char, count * actions, columns, "ends_game");
     if (count == 0) return;
     Device::template write<List>(columns, {count,
                                            reinterpret_cast<const uint32_t*>(columns.const_data_ptr<int32_t>()),

@@ -106,21 +106,11 @@ class View {
 struct Cpu {
     static void step(const Tensor&, const Environments& all, const StepTensors& tensors, const Task& task) {
         each(all, task, [&](const Geometry<L>& geometry, const auto& view, int64_t i) {
-            L::ColumnBits columns = load_columns(geometry, all.columns + i, all.count), shown;
-            Episode episode{all.time[i], tensors.length[i], all.current[i], tensors.ended[i]};
-            const Outcome outcome = tetris::step<L>(task, geometry, tensors.actions[i], all.seed[i], all.stream[i], episode,
-                                                    columns, shown);
-            store_columns(geometry, columns, all.columns + i, all.count);
-            all.time[i] = episode.time;
-            tensors.length[i] = episode.length;
-            tensors.ended[i] = episode.ended;
-            tensors.reward[i] = outcome.reward;
-            tensors.terminated[i] = outcome.terminated;
-            tensors.truncated[i] = outcome.truncated;
-            view.write(i, columns, episode.piece);
-            all.write_next(task, i);
+            L::ColumnBits columns, shown;
+            const int piece = step_one(all, tensors, task, geometry, i, columns, shown);
+            view.write(i, columns, piece);
             if (tensors.final_board != nullptr) {
-                view.write_final(i, shown, outcome.terminated || outcome.truncated, tensors.final_board);
+                view.write_final(i, shown, tensors.terminated[i] || tensors.truncated[i], tensors.final_board);
             }
         });
     }

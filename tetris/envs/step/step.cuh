@@ -122,20 +122,10 @@ __global__ void __launch_bounds__(STEP_THREADS) step_kernel(const __grid_constan
     L::ColumnBits shown = geometry.walls;
     if (block.thread < block.count) {
         const int64_t i = block.first + block.thread;
-        L::ColumnBits cells = load_columns(geometry, all.columns + i, all.count);
-        Episode episode{all.time[i], tensors.length[i], all.current[i], tensors.ended[i]};
-        const Outcome outcome =
-            step<L>(job.task, geometry, tensors.actions[i], all.seed[i], all.stream[i], episode, cells, shown);
-        store_columns(geometry, cells, all.columns + i, all.count);
-        all.time[i] = episode.time;
-        tensors.length[i] = episode.length;
-        tensors.ended[i] = episode.ended;
-        tensors.reward[i] = outcome.reward;
-        tensors.terminated[i] = outcome.terminated;
-        tensors.truncated[i] = outcome.truncated;
+        L::ColumnBits cells;
+        const int piece = step_one(all, tensors, job.task, geometry, i, cells, shown);
         block.leave_board(cells);
-        block.leave_piece(episode.piece);
-        all.write_next(job.task, i);
+        block.leave_piece(piece);
     }
     __syncthreads();
     block.write_boards(all.board);

@@ -46,6 +46,26 @@ struct StepTensors {
     int8_t* final_board;  // as `board`, or null
 };
 
+// Carries environment i on by one step, all but what is observed of it. Returns the piece to be placed next; `cells` become
+// its columns, `shown` the board that the step led to.
+template <class L>
+TETRIS_FUNCTION int step_one(const Environments& all, const StepTensors& tensors, const Task& task,
+                             const Geometry<L>& geometry, int64_t i, typename L::ColumnBits& cells,
+                             typename L::ColumnBits& shown) {
+    cells = load_columns(geometry, all.columns + i, all.count);
+    Episode episode{all.time[i], tensors.length[i], all.current[i], tensors.ended[i]};
+    const Outcome outcome = step<L>(task, geometry, tensors.actions[i], all.seed[i], all.stream[i], episode, cells, shown);
+    store_columns(geometry, cells, all.columns + i, all.count);
+    all.time[i] = episode.time;
+    tensors.length[i] = episode.length;
+    tensors.ended[i] = episode.ended;
+    tensors.reward[i] = outcome.reward;
+    tensors.terminated[i] = outcome.terminated;
+    tensors.truncated[i] = outcome.truncated;
+    all.write_next(task, i);
+    return episode.piece;
+}
+
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 

@@ -16,7 +16,7 @@ namespace tetris {
     "survive(Tensor boards, Tensor(a!) marks, Tensor(b!) changed, int known, int width, int height, bool clear_on_overflow, " \
     "int pieces) -> ()"
 #define TETRIS_SOLVER_PLAY                                                                                           \
-    "play(Tensor values, Tensor(a!) lines, int first, int seed, int most, int width, int height, bool clear_on_overflow, " \
+    "play(Tensor values, Tensor(a!) lines, int seed, int most, int width, int height, bool clear_on_overflow, " \
     "int pieces, int packed, int count) -> ()"
 
 using torch::headeronly::ScalarType;
@@ -40,6 +40,17 @@ inline int known_of(const Tensor& values, const Problem& problem) {
     const int64_t boards = int64_t{1} << (problem.rules.width * problem.rules.height);
     STD_TORCH_CHECK(values.numel() == boards || values.numel() == boards * KNOWN_PIECES, "expected a value a board, or eight");
     return values.numel() == boards ? 1 : 2;
+}
+
+inline const uint32_t* boards_of(const Tensor& boards) {
+    check(boards, ScalarType::Int, boards, "boards");
+    return reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>());
+}
+
+inline uint8_t* marks_of(const Tensor& marks, const Problem& problem, const Tensor& boards) {
+    check(marks, ScalarType::Byte, boards, "marks");
+    STD_TORCH_CHECK(marks.numel() == int64_t{1} << (problem.rules.width * problem.rules.height), "expected a mark a board");
+    return marks.mutable_data_ptr<uint8_t>();
 }
 
 // What is done for one board, or one game.
@@ -68,11 +79,11 @@ struct PlayOne {
     Problem problem;
     int known;
     PieceSource source;
-    int64_t first, seed, most;
+    int64_t seed, most;
     const double* values;
     int64_t* lines;
     TETRIS_FUNCTION void operator()(int64_t i) const {
-        const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(first + i)};
+        const PieceStream pieces{source, static_cast<uint64_t>(seed), static_cast<uint64_t>(i)};
         lines[i] = tetris::play(problem, known, pieces, values, most);
     }
 };
@@ -83,47 +94,38 @@ struct Iteration {
     static void sweep(const Tensor& boards, const Tensor& values, const Tensor& to, int64_t width, int64_t height,
                       bool clear_on_overflow, int64_t pieces) {
         const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-        check(boards, ScalarType::Int, boards, "boards");
         check(values, ScalarType::Double, boards, "values");
         check(to, ScalarType::Double, boards, "values");
         STD_TORCH_CHECK(to.numel() == values.numel() && to.const_data_ptr() != values.const_data_ptr(),
                         "expected new values of the shape of the old ones, elsewhere");
         Device::each(boards, boards.numel(),
-                     SweepOne{problem, known_of(values, problem), reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>()),
-                              values.const_data_ptr<double>(), to.mutable_data_ptr<double>()});
+                     SweepOne{problem, known_of(values, problem), boards_of(boards), values.const_data_ptr<double>(),
+                              to.mutable_data_ptr<double>()});
     }
 
     static void expand(const Tensor& boards, const Tensor& marks, int64_t width, int64_t height, bool clear_on_overflow,
                        int64_t pieces) {
         const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-        check(boards, ScalarType::Int, boards, "boards");
-        check(marks, ScalarType::Byte, boards, "marks");
-        STD_TORCH_CHECK(marks.numel() == int64_t{1} << (width * height), "expected a mark a board");
-        Device::each(boards, boards.numel(),
-                     ExpandOne{problem, reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>()),
-                               marks.mutable_data_ptr<uint8_t>()});
+        Device::each(boards, boards.numel(), ExpandOne{problem, boards_of(boards), marks_of(marks, problem, boards)});
     }
 
     static void survive(const Tensor& boards, const Tensor& marks, const Tensor& changed, int64_t known, int64_t width,
                         int64_t height, bool clear_on_overflow, int64_t pieces) {
         const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
-        check(boards, ScalarType::Int, boards, "boards");
-        check(marks, ScalarType::Byte, boards, "marks");
         check(changed, ScalarType::Byte, boards, "changed");
-        STD_TORCH_CHECK(marks.numel() == int64_t{1} << (width * height) && changed.numel() == 1, "expected a mark a board");
-        STD_TORCH_CHECK(known == 1 || known == 2, "expected 1 or 2 known pieces");
+        STD_TORCH_CHECK(changed.numel() == 1 && (known == 1 || known == 2), "expected one flag, and 1 or 2 known pieces");
         Device::each(boards, boards.numel(),
-                     SurviveOne{problem, static_cast<int>(known), reinterpret_cast<const uint32_t*>(boards.const_data_ptr<int32_t>()),
-                                marks.mutable_data_ptr<uint8_t>(), changed.mutable_data_ptr<uint8_t>()});
+                     SurviveOne{problem, static_cast<int>(known), boards_of(boards), marks_of(marks, problem, boards),
+                                changed.mutable_data_ptr<uint8_t>()});
     }
 
-    static void play(const Tensor& values, const Tensor& lines, int64_t first, int64_t seed, int64_t most, int64_t width,
-                     int64_t height, bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
+    static void play(const Tensor& values, const Tensor& lines, int64_t seed, int64_t most, int64_t width, int64_t height,
+                     bool clear_on_overflow, int64_t pieces, int64_t packed, int64_t count) {
         const Problem problem = problem_of(width, height, clear_on_overflow, pieces);
         check(values, ScalarType::Double, values, "values");
         check(lines, ScalarType::Long, values, "lines");
         Device::each(values, lines.numel(),
-                     PlayOne{problem, known_of(values, problem), PieceSource::of(packed, count, false), first, seed, most,
+                     PlayOne{problem, known_of(values, problem), PieceSource::of(packed, count, false), seed, most,
                              values.const_data_ptr<double>(), lines.mutable_data_ptr<int64_t>()});
     }
 };
