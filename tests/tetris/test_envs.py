@@ -22,6 +22,7 @@ from tetris.game.decisions import Rows, after_states, play
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import feature_values
 from tetris.game.piece_stream import PieceStream
+from tetris.game.policy import Player
 from tetris.view.images import PALETTE
 
 NO_WINDOW = importlib.util.find_spec("pygame") is None  # the checker draws in every mode, "human" among them
@@ -216,7 +217,9 @@ def test_a_controller_that_looks_at_the_features_plays_as_in_a_rollout() -> None
             observation, info = env.reset()
     inner = env.unwrapped
     assert isinstance(inner, TetrisEnv)
-    assert (inner.rows, lines, games, 150) == play((), weights, names, rules, 7, 3, 0, 150)
+    assert (inner.rows, lines, games, 150) == play(
+        (), PieceStream(rules, 7, 3), Player(names, weights), rules, 0, 150
+    )
     assert inner.is_over is False
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,13 @@ import pytest
 import torch
 from engine_games import few_features, weights_for
 
-from tetris import play_game, published, rollout
+from tetris import Lookahead, Policy, Rollout, Streams, play_game, published, rollout
 from tetris.game.decisions import Rows, Weights, after_states, choose, play, prospect
 from tetris.game.features import AfterState, feature_values
+from tetris.game.piece_stream import PieceStream
+from tetris.game.policy import Player
 from tetris.game.rules import Rules
-from tetris.play.rollouts import Rollout
+from tetris.record.explanation import decisions
 
 BAR, SQUARE = 0, 1
 NAMES = ("landing_height", "holes", "eroded_cells", "row_transitions", "max_height")
@@ -59,70 +63,88 @@ def test_it_is_what_all_next_pieces_tried_by_hand_give(rules: Rules) -> None:
             map(int, generator.integers(1, rules.full_row, size=generator.integers(0, rules.height)))
         )
         expected = by_force(rows, piece, weights, rules)
-        chosen = choose(rows, piece, weights, NAMES, rules, lookahead=True)
+        player = Player(NAMES, weights, Lookahead.EXPECTIMAX)
+        chosen = choose(rows, piece, player, rules)
         if expected is not None:
             assert (chosen.shape.orientation, chosen.column) == expected
             compared += 1
-            changed += chosen != choose(rows, piece, weights, NAMES, rules)
+            changed += chosen != choose(rows, piece, replace(player, lookahead=Lookahead.NONE), rules)
     assert compared > 15
     assert changed > 0
 
 
 def test_what_more_pieces_survive_is_chosen(stack: Callable[..., Rows]) -> None:
     # An upright bar goes up to the top: in column 2 five pieces can follow it, at the wall all seven.
-    rows, rules, weights, names = stack(".X..", "X..."), Rules(4, 4), np.array([100.0]), ("max_height",)
-    assert choose(rows, BAR, weights, names, rules).column == 2
-    chosen = choose(rows, BAR, weights, names, rules, lookahead=True)
-    assert (chosen.column, prospect(chosen, weights, names)) == (3, (7, 7 * 400.0))
+    rows, rules = stack(".X..", "X..."), Rules(4, 4)
+    player = Player(("max_height",), np.array([100.0]), Lookahead.EXPECTIMAX)
+    assert choose(rows, BAR, replace(player, lookahead=Lookahead.NONE), rules).column == 2
+    chosen = choose(rows, BAR, player, rules)
+    assert (chosen.column, prospect(chosen, player)) == (3, (7, 7 * 400.0))
 
 
 def test_the_only_placement_and_none_at_all() -> None:
-    rules, weights, names = Rules(4, 4), np.array([-1.0]), ("holes",)
+    rules, player = Rules(4, 4), Player(("holes",), np.array([-1.0]), Lookahead.EXPECTIMAX)
     full = (0b0101, 0b1010, 0b0101, 0b1010)
-    after = choose(full, SQUARE, weights, names, rules, lookahead=True)
+    after = choose(full, SQUARE, player, rules)
     assert (after.shape.orientation, after.column, after.game_over) == (0, 0, True)
     one = (0b0101, 0b1010, 0b0001)  # a bar lies down nowhere, and stands nowhere
-    assert choose(one, BAR, weights, names, rules, lookahead=True).game_over == all(
+    assert choose(one, BAR, player, rules).game_over == all(
         each.game_over for each in after_states(one, BAR, rules)
     )
 
 
-def test_a_game_kept_is_the_game_that_is_played() -> None:
-    controller, rules = published("dellacherie"), Rules(5, 6)
-    game = play_game(controller, 3, rules=rules, stream=2, most_pieces=60, lookahead=True)
-    names, weights = controller.names_on(rules), controller.played_weights
-    _, lines, games, made = play((), weights, names, rules, 3, 2, 0, len(game.steps), lookahead=True)
+@pytest.mark.parametrize("lookahead", ["preview", "expectimax"])
+def test_a_game_kept_and_a_controller_shown_are_the_games_that_are_played(lookahead: str) -> None:
+    controller, rules, pieces = published("dellacherie"), Rules(5, 6), PieceStream(Rules(5, 6), 3, 2)
+    game = play_game(controller, 3, rules=rules, stream=2, most_pieces=60, lookahead=lookahead)
+    player = controller.player(rules, Lookahead(lookahead))
+    _, lines, games, made = play((), pieces, player, rules, 0, len(game.steps))
     assert (game.lines, game.over, len(game.steps)) == (lines, bool(games), made)
+    shown = islice(decisions(controller, rules, pieces, Lookahead(lookahead)), made)
+    assert [after.rows for after in shown] == [step.rows for step in game.steps]
     assert game.steps != play_game(controller, 3, rules=rules, stream=2, most_pieces=60).steps
 
 
 def test_who_looks_ahead_plays_longer() -> None:
     # 7.7 and 10.1 lines per game. The ratio has a standard error of a tenth, and is below 1 for one seed in a
     # hundred.
-    features = few_features(10)
+    features, streams = few_features(10), Streams(Rules(10, 4), 32, 1)
     one, ahead = (
-        rollout(weights_for(features, 10, 1), Rules(10, 4), 32, 200, 1, features=features, lookahead=each)
-        for each in (False, True)
+        rollout(Policy(weights_for(features, 10, 1), features, each), streams, 200)
+        for each in ("none", "expectimax")
     )
     assert ahead.lines / ahead.games > one.lines / one.games
     assert int(ahead.games) > 150
 
 
-def test_it_is_refused_with_the_next_piece_known_and_as_a_number() -> None:
-    with pytest.raises(ValueError, match="expected lookahead with one piece known"):
-        rollout([[1.0] * 9], device="python", pieces_known=2, lookahead=True)
-    with pytest.raises(ValueError, match="expected lookahead with one piece known"):
-        play_game("dt20", pieces_known=2, lookahead=True)
-    bad: Any = 2
-    with pytest.raises(TypeError, match="expected lookahead to be a bool, got 2"):
-        rollout([[1.0] * 9], device="python", lookahead=bad)
+@pytest.mark.parametrize("lookahead", Lookahead)
+def test_results_say_it_by_two_keys(lookahead: Lookahead) -> None:
+    values = lookahead.to_dict()
+    assert Lookahead.from_dict(values) is Lookahead.of(**values) is lookahead
+    assert Lookahead.from_dict({}) is Lookahead.NONE
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "message"),
+    [
+        ((3, False), ValueError, "expected pieces_known from 1 to 2, got 3"),
+        ((2, True), ValueError, "expected lookahead with one piece known"),
+        ((1, 2), TypeError, "expected lookahead to be a bool, got 2"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(values: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Lookahead.of(*values)
+    with pytest.raises(ValueError, match="'far' is not a valid Lookahead"):
+        Policy([1.0] * 9, lookahead="far")
 
 
 def test_a_copied_rollout_looks_ahead() -> None:
-    games = Rollout([[-1.0, -1.0]], Rules(4, 6), 1, 4, "python", features="holes, max_height", lookahead=True)
+    policy = Policy([[-1.0, -1.0]], "holes, max_height", "expectimax")
+    games = Rollout(policy, Streams(Rules(4, 6), 1, 4), "python")
     games.advance(3)
     copied = pickle.loads(pickle.dumps(games))
-    assert copied.lookahead
+    assert copied.lookahead is Lookahead.EXPECTIMAX
     games.advance(9)
     copied.advance(9)
     assert torch.equal(copied.columns, games.columns)

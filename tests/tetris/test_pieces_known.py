@@ -11,32 +11,31 @@ import pytest
 import torch
 from engine_games import few_features, weights_for
 
-from tetris import play_game, published, rollout
+from tetris import Policy, Rollout, Streams, rollout
 from tetris.game.decisions import (
     Rows,
     Weights,
     after_states,
     choose,
-    known_next,
     landing_row,
     pair_value,
+    piece_after,
     place,
-    play,
     steps,
 )
 from tetris.game.features import AfterState, feature_values
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES
+from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
-from tetris.play.rollouts import Rollout
-from tetris.record.explanation import decisions
 
 Stack = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2
 
 
-def as_weights(*values: float) -> Weights:
-    return np.array(values, dtype=np.float64)
+def player_of(**weights: float) -> Player:
+    """Who weighs features by name, and knows the next piece."""
+    return Player(tuple(weights), np.array([*weights.values()]), Lookahead.PREVIEW)
 
 
 def played(rows: Rows, piece: int, rules: Rules) -> list[AfterState]:
@@ -81,7 +80,7 @@ def test_it_is_what_every_pair_tried_by_hand_gives(rules: Rules) -> None:
             map(int, generator.integers(1, rules.full_row, size=generator.integers(0, rules.height)))
         )
         expected = by_force(rows, piece, after_it, weights, names, rules)
-        chosen = choose(rows, piece, weights, names, rules, after_it)
+        chosen = choose(rows, piece, Player(names, weights, Lookahead.PREVIEW), rules, after_it)
         if expected is not None:
             assert (chosen.shape.orientation, chosen.column) == expected
             compared += 1
@@ -90,94 +89,62 @@ def test_it_is_what_every_pair_tried_by_hand_gives(rules: Rules) -> None:
 
 def test_a_well_is_kept_open_for_the_bar_that_follows(stack: Stack) -> None:
     rows, rules = stack(".XXXX", ".XXXX"), Rules(5, 8)
-    chosen = [
-        choose(rows, SQUARE, as_weights(1), ("eroded_cells",), rules, each).column for each in (None, BAR)
-    ]
+    player = player_of(eroded_cells=1)
+    chosen = [choose(rows, SQUARE, player, rules, each).column for each in (None, BAR)]
     assert chosen == [0, 1]
 
 
 def test_landing_height_and_eroded_cells_count_for_both_and_the_board_once() -> None:
     flat = next(after for after in after_states((), BAR, Rules(4, 8)) if after.shape.orientation == 1)
-    names, square = ("landing_height", "eroded_cells", "max_height"), 0.5 + 2
+    player = player_of(landing_height=1, eroded_cells=100, max_height=10)
     assert flat.rows == ()
     # A row of four cells goes with the first piece, and the square on the floor is two rows high.
-    assert pair_value(flat, SQUARE, as_weights(1, 100, 10), names) == 400 + 0.5 + 20
+    assert pair_value(flat, SQUARE, player) == 400 + 0.5 + 20
     # The square lands on a bar two rows up.
     low = next(after for after in after_states((), BAR, Rules(5, 8)) if after.shape.orientation == 1)
-    assert pair_value(low, SQUARE, as_weights(1, 100, 10), names) == 0 + 1.5 + 30
-    assert pair_value(low, BAR, as_weights(1, 0, 0), names) == square
+    assert pair_value(low, SQUARE, player) == 0 + 1.5 + 30
+    assert pair_value(low, BAR, player_of(landing_height=1)) == 0.5 + 2
 
 
 def test_the_first_of_equal_pairs_is_chosen() -> None:
-    after = choose((), TEE, as_weights(0), ("holes",), Rules(4, 8), BAR)
+    after = choose((), TEE, player_of(holes=0), Rules(4, 8), BAR)
     assert (after.shape.orientation, after.column) == (0, 0)
 
 
 def test_where_no_pair_survives_the_next_piece_does_not_count(stack: Stack) -> None:
     rows = stack("XX.X", "X.XX")  # a square comes to rest below the top row, and a bar nowhere after it
-    names, weights, rules = ("column_height_2",), as_weights(1), Rules(4, 4)
-    assert all(
-        pair_value(after, BAR, weights, names) == -np.inf for after in after_states(rows, SQUARE, rules)
-    )
-    assert choose(rows, SQUARE, weights, names, rules, BAR).column == 1
+    player, rules = player_of(column_height_2=1), Rules(4, 4)
+    assert all(pair_value(after, BAR, player) == -np.inf for after in after_states(rows, SQUARE, rules))
+    assert choose(rows, SQUARE, player, rules, BAR).column == 1
 
 
 def test_where_every_placement_ends_the_game_it_is_the_first(stack: Stack) -> None:
     rows = stack("X.X.", ".X.X", "X.X.", ".X.X")
-    after = choose(rows, SQUARE, as_weights(-1), ("landing_height",), Rules(4, 4), BAR)
+    after = choose(rows, SQUARE, player_of(landing_height=-1), Rules(4, 4), BAR)
     assert (after.shape.orientation, after.column, after.game_over) == (0, 0, True)
 
 
 def test_the_last_piece_of_a_list_is_placed_without_a_next_one() -> None:
-    assert [known_next([BAR, SQUARE], t, 2) for t in (0, 1)] == [SQUARE, None]
-    assert known_next([BAR, SQUARE], 0, 1) is None
-    weights = as_weights(-1)
-    *_, last = steps((), [SQUARE, BAR], weights, ("holes",), Rules(4, 8), 0, 2, pieces_known=2)
+    assert [piece_after([BAR, SQUARE], t) for t in (0, 1)] == [SQUARE, None]
+    *_, last = steps((), [SQUARE, BAR], player_of(holes=-1), Rules(4, 8), 0, 2)
     assert last.piece == BAR
-
-
-def test_a_game_kept_and_a_controller_shown_are_the_games_that_are_played() -> None:
-    controller, rules = published("dellacherie"), Rules(5, 6)
-    game = play_game(controller, 3, rules=rules, stream=2, pieces_known=2)
-    names, weights = controller.names_on(rules), controller.played_weights
-    _, lines, games, made = play((), weights, names, rules, 3, 2, 0, len(game.steps), pieces_known=2)
-    assert (game.lines, game.over, len(game.steps)) == (lines, bool(games), made)
-    shown = decisions(controller, rules, PieceStream(rules, 3, 2), pieces_known=2)
-    assert [after.rows for after, _ in zip(shown, game.steps, strict=False)] == [
-        step.rows for step in game.steps
-    ]
-    assert game.steps != play_game(controller, 3, rules=rules, stream=2).steps
 
 
 def test_who_knows_the_next_piece_plays_longer() -> None:
     # 7.7 and 26.8 lines per game; 100 games are within a third of it, but for one case in a thousand.
-    features = few_features(10)
+    features, streams = few_features(10), Streams(Rules(10, 4), 32, 1)
     one, two = (
-        rollout(weights_for(features, 10, 1), Rules(10, 4), 32, 300, 1, features=features, pieces_known=each)
-        for each in (1, 2)
+        rollout(Policy(weights_for(features, 10, 1), features, each), streams, 300)
+        for each in ("none", "preview")
     )
     assert two.lines / two.games > 2 * one.lines / one.games
     assert int(two.games) > 100
 
 
-@pytest.mark.parametrize(
-    ("pieces_known", "error", "message"),
-    [
-        (3, ValueError, "expected pieces_known from 1 to 2, got 3"),
-        (True, TypeError, "expected pieces_known to be an int, got True"),
-    ],
-)
-def test_bad_numbers_are_refused(pieces_known: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        rollout([[1.0] * 9], device="python", pieces_known=pieces_known)
-    with pytest.raises(error, match=message):
-        play_game("dt20", pieces_known=pieces_known)
-
-
 def test_the_known_piece_goes_with_a_board_that_is_copied() -> None:
-    rules, names = Rules(4, 8), ("holes", "max_height", "landing_height")
-    weights = as_weights(-1, -2, -0.5)
-    games = Rollout([weights], rules, 3, 7, "python", features=",".join(names), pieces_known=2)
+    rules, player = Rules(4, 8), player_of(holes=-1, max_height=-2, landing_height=-0.5)
+    policy = Policy(player.weights, ",".join(player.names), "preview")
+    games = Rollout(policy, Streams(rules, 3, 7), "python")
     games.advance(6)
     boards = [tuple(row for row in board if row) for board in games.boards[0].tolist()]
     pieces = [PieceStream(rules, 7, stream) for stream in range(3)]
@@ -188,5 +155,5 @@ def test_the_known_piece_goes_with_a_board_that_is_copied() -> None:
     for stream, source in enumerate((2, 2, 0)):
         rows = boards[source]
         for falls, after_it in ((pieces[source][6], 7), (pieces[stream][7], 8)):
-            rows = choose(rows, falls, weights, names, rules, pieces[stream][after_it]).rows
+            rows = choose(rows, falls, player, rules, pieces[stream][after_it]).rows
         assert tuple(row for row in games.boards[0, stream].tolist() if row) == rows

@@ -19,10 +19,11 @@ from tetris.commands.arguments import (
     add_controllers,
     add_device,
     add_feature_header,
+    add_lookahead,
     add_pieces,
     add_rule,
     add_seed,
-    add_sight,
+    chosen_lookahead,
     game_rules,
     read_controllers,
 )
@@ -38,7 +39,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]")
     add_controllers(parser)
     game = parser.add_argument_group("game")
-    for add in (add_board, add_rule, add_pieces, add_sight, add_seed):
+    for add in (add_board, add_rule, add_pieces, add_lookahead, add_seed):
         add(game)
     add_device(game, ("auto", *NATIVE))
     add_feature_header(game)
@@ -73,12 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def score(arguments: argparse.Namespace) -> int:
     """Estimate every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
-    from tetris.evaluation.estimates import (
-        STREAMS,
-        Estimate,
-        check_rarely_loses,
-        estimate,
-    )
+    from tetris.evaluation.estimates import STREAMS, Estimate, check_rarely_loses, estimate
+    from tetris.evaluation.scores import Trial
     from tetris.evaluation.text_table import score_table
     from tetris.play.splitting import MOST_STREAMS
 
@@ -90,7 +87,7 @@ def score(arguments: argparse.Namespace) -> int:
         if device not in NATIVE:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
         check_integer("--streams", streams, 2, MOST_STREAMS)
-    way = arguments.pieces_known or 1, arguments.lookahead
+    lookahead = chosen_lookahead(arguments)
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
@@ -100,9 +97,10 @@ def score(arguments: argparse.Namespace) -> int:
 
     found = []
     for label, controller in controllers:
+        trial = Trial(label, controller, rules, device, seed, lookahead)
         with one_line_errors():
-            check_rarely_loses(label, controller, rules, device, seed, *way)
-        found.append(estimate(label, controller, rules, device, enough, seed, streams, None, *way))
+            check_rarely_loses(trial)
+        found.append(estimate(trial, enough, streams))
     scores = [each.to_dict() for each in found]
     print(json.dumps(scores, indent=2, allow_nan=False) if arguments.json else score_table(scores))
     return 0

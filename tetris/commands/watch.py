@@ -17,10 +17,10 @@ from kernels.support.printable import printable
 from tetris.commands.arguments import (
     add_board,
     add_feature_header,
+    add_lookahead,
     add_pieces,
     add_rule,
     add_seed,
-    add_sight,
 )
 from tetris.commands.command_line import Parser, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
@@ -55,7 +55,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_board(game)
     add_rule(game)
     add_pieces(game)
-    add_sight(game)
+    add_lookahead(game)
     add_seed(game)
     add_feature_header(game)
     length = parser.add_argument_group("length, one of the first two, and speed")
@@ -102,8 +102,8 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     for scene in shown:
         text = scene_text(scene)
         if show.controller is not None:
-            next_piece = scene.next_piece if show.pieces_known > 1 else None
-            explained = explain(scene.rows, scene.after, show.controller, next_piece)
+            player = show.controller.player(show.rules, show.lookahead)
+            explained = explain(scene.rows, scene.after, player, scene.next_piece)
             values = zip(explained.names, explained.features, strict=True)
             margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
@@ -117,8 +117,7 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     assert show.pieces is not None
     terminal = Terminal(sys.stdout, sys.stdin.fileno())
     title = replace(show, label="you").title
-    way = show.pieces_known, show.lookahead
-    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, *way)
+    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, show.lookahead)
     try:
         with terminal:
             player.run()
@@ -158,8 +157,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)
                 Watcher(
-                    *(terminal, shown, show.controller, show.title, arguments.speed),
-                    pieces_known=show.pieces_known,
+                    *(terminal, shown, show.controller, show.title, arguments.speed), show.lookahead
                 ).run()
         else:
             print_frames(show, scenes(show.rules, played, show.pieces))
