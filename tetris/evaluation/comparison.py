@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tetris.evaluation.estimates import PLAYED, Estimate, estimate, games_ended, rarely_loses
+from tetris.evaluation.estimates import MOST_ENDS, PLAYED, Estimate, estimate, games_ended
 from tetris.evaluation.scores import Limit, Measurement, Trial, measure, progress_bar
 from tetris.evaluation.text_table import Score, is_estimate
 from tetris.game.policy import Lookahead
@@ -45,15 +45,9 @@ def _shipped() -> tuple[dict[str, Any], ...]:
 
 
 def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the score of a published controller in the package.
+    """Return the score of a published controller in the package: on the boards of the literature, if any.
 
-    Args:
-        name: Name of the controller.
-        rules: The rules with the board.
-
-    Returns:
-        Lines a game with interval and counts, and under ``measured`` commit, date and machine. None if the
-        package has no such score: it has those on the boards of the literature by the published rule.
+    ``measured`` has commit, date and machine.
     """
     wanted = name, rules.board, rules.rule, rules.pieces
     keys = "controller", "board", "rule", "pieces"
@@ -61,12 +55,7 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 
 
 def boards(controller: LinearController, own: Rules) -> list[Rules]:
-    """Return the rules to measure under: the boards of the literature that suit a controller, and its own.
-
-    Args:
-        controller: The controller.
-        own: The rules it was trained for; the other boards have the same rule and pieces.
-    """
+    """Return its own rules and, by the same rule and pieces, those boards of the literature that suit it."""
     known = [replace(own, width=width, height=height) for width, height in BOARDS]
     return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
 
@@ -81,12 +70,7 @@ def references_to_play(rules: Sequence[Rules]) -> list[LinearController]:
 def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = None) -> Iterator[Score]:
     """Yield the score of the learned controller on a board, then those of the published ones.
 
-    All play the same streams, those of ``evaluate_tetris.py``.
-
-    Args:
-        trial: The learned controller on a board.
-        decisions: Decisions to play, or to estimate with.
-        check: Called a few times a second; an exception ends the measurement.
+    All play the same streams, those of ``evaluate_tetris.py``, for as many decisions; see `measure`.
     """
     yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:
@@ -96,7 +80,7 @@ def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = Non
 
 
 def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Measurement | Estimate:
-    if trial.device in NATIVE and decisions >= PLAYED and rarely_loses(games_ended(trial), PLAYED):
+    if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
         least = min(decisions, MOST_ESTIMATED)
         return estimate(trial, lambda found: found.decisions >= least, check=check)
     limit = Limit(decisions=decisions)

@@ -27,10 +27,10 @@ DECISIONS = BURN_IN + 1000
 """Decisions on each stream of an estimate."""
 
 PLAYED = 2 * STREAMS * DECISIONS
-"""Decisions of the test without splitting; see `MOST_ENDS`."""
+"""Decisions of `games_ended`, which are played without splitting."""
 
 MOST_ENDS = 2
-"""The most games that end in the test; controllers that lose more often are played instead."""
+"""The most games that end in them under a controller that rarely loses; others are played instead."""
 
 METHOD = "mean of importance splitting estimates, Student's t interval of their termination rate"
 
@@ -68,15 +68,10 @@ class Estimate:
     @property
     def ci95(self) -> tuple[float, float | None]:
         """Its 95 % interval; the upper end is None if the interval of the rate contains 0."""
-        return self.interval(0.95)
-
-    def interval(self, confidence: float) -> tuple[float, float | None]:
-        """Return the interval of another confidence level."""
         rate, count = statistics.fmean(self.rates), len(self.rates)
         if not rate:
             return 0.0, None
-        quantile = student_t(count - 1, (1 + confidence) / 2)
-        margin = quantile * statistics.stdev(self.rates) / math.sqrt(count)
+        margin = student_t(count - 1) * statistics.stdev(self.rates) / math.sqrt(count)
         high = lines_per_game(self.trial.rules, rate - margin) if rate > margin else None
         return lines_per_game(self.trial.rules, rate + margin), high
 
@@ -94,19 +89,13 @@ class Estimate:
         return {**found, "resolved": self.resolved}
 
 
-def student_t(degrees: int, probability: float = 0.975) -> float:
-    """Return a quantile of Student's distribution.
+def student_t(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's distribution, exact to 0.1 % from 15 degrees of freedom on.
 
-    The expansion in Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5. The 97.5 % quantile is
-    exact to 0.1 % from 15 degrees of freedom on.
+    The expansion in Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
     """
-    z = statistics.NormalDist().inv_cdf(probability)
+    z = statistics.NormalDist().inv_cdf(0.975)
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-
-
-def rarely_loses(games: int, decisions: int) -> bool:
-    """Return whether a controller rarely loses: at most `MOST_ENDS` games in `PLAYED` decisions."""
-    return decisions >= PLAYED and games * PLAYED <= MOST_ENDS * decisions
 
 
 def estimate(
@@ -120,7 +109,7 @@ def estimate(
     Ranks make a batch each; see `kernels.support.ranks`.
 
     Args:
-        trial: Who plays what, on one of `tetris.play.devices.NATIVE`; in Python it would take hours.
+        trial: Who plays what, on C++ or CUDA: in Python it would take hours.
         enough: Returns whether an estimate is good enough.
         streams: Streams of each estimate, 2 to `tetris.play.splitting.MOST_STREAMS`.
         check: Called a few times a second; an exception ends the estimate.
@@ -172,7 +161,7 @@ def games_ended(trial: Trial) -> int:
 def check_rarely_loses(trial: Trial) -> None:
     """Raise ValueError if a controller loses often enough to be played instead."""
     games = games_ended(trial)
-    if not rarely_loses(games, PLAYED):
+    if games > MOST_ENDS:
         raise ValueError(
             f"{trial.label} ends {games:,} games in {PLAYED:,} decisions on {trial.rules.board}: "
             "evaluate scores it by them"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,13 +35,7 @@ _CHUNK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Limit:
-    """When to stop; exactly one of the three is given.
-
-    Attributes:
-        games: The least number of games ended.
-        decisions: Decisions in total.
-        seconds: Wall time, in seconds.
-    """
+    """When to stop, exactly one of them: at least so many games ended, decisions in total, wall time."""
 
     games: int | None = None
     decisions: int | None = None
@@ -62,13 +56,10 @@ class Trial:
     """Who plays which game on which engine: what a measurement and an estimate have in common.
 
     Attributes:
-        label: Label of the controller.
-        controller: The controller.
-        rules: The rules.
+        label: What tables call the controller.
         device: The engine.
-        seed: Seed of the pieces; None for pieces of a file.
-        lookahead: What decisions consider.
-        file: Name of the file of the pieces; empty: they are those of the seed.
+        seed: Seed of the pieces; None for those of a file.
+        file: Its name; empty: they are those of the seed.
     """
 
     label: str
@@ -107,13 +98,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A played score.
-
-    Attributes:
-        trial: Who played what.
-        score: The counts.
-        seconds: Wall time, in seconds, the burn-in left out.
-    """
+    """A played score, and the wall time without the burn-in."""
 
     trial: Trial
     score: Score
@@ -132,21 +117,6 @@ class Measurement:
             seconds=self.seconds,
             decisions_per_second=self.score.decisions / self.seconds if self.seconds else None,
         )
-
-
-def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
-    """Return a controller's measurement on a board from a list of plain values."""
-    return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
-
-
-def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[str, Any] | None:
-    """Return a controller's estimate on a board; None if there is none, or no game ended in it."""
-    found = (
-        each
-        for each in run.get("estimates", ())
-        if (each["controller"], each["board"]) == (controller, board) and each["lines_per_game"] is not None
-    )
-    return next(found, None)
 
 
 def streams_for(limit: Limit, device: str) -> int:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -100,8 +99,7 @@ class Rollout:
         self.streams, self.device = streams, device
         self.lookahead = Lookahead(policy.lookahead)
         self.names = feature_names(policy.features, streams.rules.width)
-        place = "cuda" if device == "cuda" else "cpu"
-        self.weights = _checked_weights(policy.weights, len(self.names), place)
+        self.weights = _checked_weights(policy.weights, len(self.names), on_gpu=device == "cuda")
         self.decisions = 0
         self._portable = portable
         self._load()
@@ -333,32 +331,19 @@ def _rows(columns: list[int]) -> Rows:
     return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
 
 
-def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, device: str) -> torch.Tensor:
-    if device == "cuda" and not torch.cuda.is_available():
+def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool) -> torch.Tensor:
+    """Return weights of shape (population, features) as float32 on the device that plays, a copy."""
+    if on_gpu and not torch.cuda.is_available():
         raise ValueError(f"expected a GPU for device cuda, torch {torch.__version__} finds none")
-    if isinstance(weights, torch.Tensor) and (weights.is_complex() or weights.dtype == torch.bool):
-        raise TypeError(f"expected real numbers as weights, got {weights.dtype}")
-    if device == "cuda" and isinstance(weights, torch.Tensor) and weights.is_cuda:
-        weights = weights.unsqueeze(0) if weights.dim() == 1 else weights
-        _check_shape(tuple(weights.shape), features)
-        return weights.detach().to(torch.float32, copy=True).contiguous()
-    try:
-        # NumPy has no bfloat16.
-        values = weights.detach().float().cpu().numpy() if isinstance(weights, torch.Tensor) else weights
-        kind = np.asarray(values).dtype.kind
-        if kind not in "iufO":
-            raise TypeError(f"dtype {np.asarray(values).dtype}")
-        with np.errstate(over="ignore"):
-            array = np.array(values, dtype=np.float32, order="C")
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(f"expected real numbers as weights, got {type(weights).__name__}: {error}") from error
-    array = array[np.newaxis] if array.ndim == 1 else array
-    _check_shape(array.shape, features)
-    if not np.isfinite(array).all():
+    given = torch.as_tensor(weights).detach()
+    if given.is_complex():
+        raise TypeError(f"expected real numbers as weights, got {given.dtype}")
+    given = given.unsqueeze(0) if given.dim() == 1 else given
+    if given.dim() != 2 or len(given) == 0 or given.shape[1] != features:
+        raise ValueError(f"expected weights of shape (population, {features}), got {tuple(given.shape)}")
+    if on_gpu and given.is_cuda:
+        return given.to(torch.float32, copy=True).contiguous()
+    numbers = given.to("cpu", torch.float32, copy=True).contiguous()
+    if not numbers.isfinite().all():
         raise ValueError("expected finite float32 weights, got NaN or infinity")
-    return torch.from_numpy(array).to(device)
-
-
-def _check_shape(shape: tuple[int, ...], features: int) -> None:
-    if len(shape) != 2 or shape[0] == 0 or shape[1] != features:
-        raise ValueError(f"expected weights of shape (population, {features}), got {shape}")
+    return numbers.cuda() if on_gpu else numbers
