@@ -39,7 +39,7 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
     from torch import Tensor, nn
     from torch.distributions import Categorical
 
-    from tetris import LinearController, Rules
+    from tetris import LinearController, Rules, Streams
     from tetris.play.rollouts import rollout
 
     torch.manual_seed(seed)
@@ -88,8 +88,7 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
 
     def score(placements: int) -> None:
         """Lines a game of the best placement by the policy, on other pieces than it learns from."""
-        weights = torch.tensor([controller().weights])
-        played = rollout(weights, rules, STREAMS, DECISIONS, seed + (1 << 32), features=features)
+        played = rollout(controller().policy(), Streams(rules, STREAMS, seed + (1 << 32)), DECISIONS)
         lines = float(played.lines[0]) / max(1, int(played.games[0]))
         print(f"{learned:4.0f} s {placements:12,} placements {lines:10,.1f} lines a game", flush=True)
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from kernels.loader import CompilerMissingError, Extension
+from tetris import Lookahead, Policy, Streams
 from tetris.game.feature_sets import feature_names
 from tetris.game.rules import Rules
 from tetris.play import engines as native
@@ -19,25 +20,26 @@ from tetris.play.rollouts import ENGINES, Rollout
 
 _TETRIS = Path(__file__).parent / "tetris"
 _PIECES = "IOTZSJL"
-GAMES: list[tuple[Rules, dict[str, Any]]] = [
-    (Rules(10, 20), {}),
-    (Rules(10, 9, clear_on_overflow=True, pieces="bag"), {"share_streams": False}),
-    (Rules(4, 4), {"first_stream": 1 << 62, "seed": (1 << 64) - 1, "games_per_stream": 2}),
-    (Rules(5, 8, pieces="bag", original=True), {"share_streams": False, "games_per_stream": 3}),
-    (Rules(7, 13, clear_on_overflow=True, pieces="SZ"), {"games_per_stream": 1}),
-    (Rules(10, 24, pieces="IT", original=True), {"first_stream": 5}),
+GAMES = [
+    Streams(Rules(10, 20), 3),
+    Streams(Rules(10, 9, clear_on_overflow=True, pieces="bag"), 3, shared=False),
+    Streams(Rules(4, 4), 3, first=1 << 62, seed=(1 << 64) - 1, games=2),
+    Streams(Rules(5, 8, pieces="bag", original=True), 3, shared=False, games=3),
+    Streams(Rules(7, 13, clear_on_overflow=True, pieces="SZ"), 3, games=1),
+    Streams(Rules(10, 24, pieces="IT", original=True), 3, first=5),
 ]
 """Every rule, kind of pieces and option, on boards of every kind; by pairs, not all together."""
 
-ONE, NEXT, ANY = WAYS = ({}, {"pieces_known": 2}, {"lookahead": True})
-"""What a decision looks at: one piece, the next one too, or all that may come next."""
+NONE, PREVIEW, EXPECTIMAX = Lookahead
 
 LANES = {"portable": native._PORTABLE_FLAGS, "avx2": ("-mavx2",)}
 """Builds of the C++ engine for other processors: both keep low stacks in 16 bits."""
 
 
-def features_for(way: dict[str, Any], width: int) -> str:
-    return few_features(width) if way else every_feature(width)
+def policy_for(lookahead: Lookahead, width: int, population: int = 3) -> Policy:
+    """Random policies of every feature, or of some of each kind where they look ahead."""
+    features = every_feature(width) if lookahead is NONE else few_features(width)
+    return Policy(weights_for(features, width, population), features, lookahead)
 
 
 def every_feature(width: int) -> str:
@@ -92,15 +94,15 @@ def emulated(library: Extension, kernels: str) -> Any:
     return rebuilt(library, "emulated", sources=sources, include_dirs=folders, cuda=False, flags=("-O1",))
 
 
-def played_by(engine: str, *arguments: Any, blocks: int = 2, warps: int = 2, **options: Any) -> Rollout:
+def played_by(engine: str, policy: Policy, streams: Streams, blocks: int = 2, warps: int = 2) -> Rollout:
     """A rollout on an engine: a device, one of `LANES`, or emulated, a warp or a thread per game."""
     device = engine if engine in ENGINES else "cpu"
-    games = Rollout(*arguments, device=device, **options)
+    games = Rollout(policy, streams, device)
     if device == engine:
         return games
     if engine == "avx2" and torch.backends.cpu.get_cpu_capability() != "AVX512":
         pytest.skip("without AVX-512 the lanes of AVX2 are those of the engine cpu, where there are any")
-    library = native.extension(games.names, pieces_known=games.pieces_known, lookahead=games.lookahead)
+    library = native.extension(games.names, games.lookahead)
     if engine in LANES:
         games._operators = rebuilt(library, engine, flags=("-O1", *LANES[engine]))
         return games
@@ -124,7 +126,7 @@ def decide(
     for piece in set(pieces):
         here = (falls == piece).nonzero()[:, 0]
         one = dataclasses.replace(rules, pieces=_PIECES[piece])
-        played = played_by(engine, weights, one, len(here), features=features)
+        played = played_by(engine, Policy(weights, features), Streams(one, len(here)))
         played._columns[:] = boards[here].to(played._columns.device)
         played.play_on(1)
         columns[:, here], lines[:, here], games[:, here], _ = totals(played)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cem import StopRequest
-from tetris import LinearController, Rules, Score, published
+from tetris import Rules, Score, published
 from tetris.evaluation.estimates import Estimate
-from tetris.evaluation.scores import Measurement
+from tetris.evaluation.scores import Measurement, Trial
 from tetris.training.provenance import add_start
 from tetris.training.recipe import make_recipe
 from tetris.training.run_folder import RunFolder
@@ -57,17 +57,10 @@ def estimating(rates: Sequence[float], decisions: int) -> Callable[..., Estimate
     """Return a stand-in for `tetris.evaluation.estimates.estimate` that adds the rates in batches."""
 
     def estimate(
-        label: str,
-        controller: LinearController,
-        rules: Rules,
-        device: str,
-        enough: Callable[[Estimate], bool],
-        check: Callable[[], None] | None = None,
-        pieces_known: int = 1,
+        trial: Trial, enough: Callable[[Estimate], bool], check: Callable[[], None] | None = None
     ) -> Estimate:
-        who = label, controller, rules, device
         batches = (
-            Estimate(*who, 1, 64, tuple(rates) * number, decisions * number, 1.0, pieces_known)
+            Estimate(trial, 64, tuple(rates) * number, decisions * number, 1.0)
             for number in itertools.count(1)
         )
         return next(filter(enough, batches))
@@ -80,7 +73,7 @@ def estimates() -> list[dict[str, Any]]:
     rates = {"learned": (1e-9, 1.2e-9) * 8, "bcts": (1e-8, *[0.0] * 15), "dt20": (0.0,) * 16}
     controllers = {"learned": published("dt10"), "bcts": published("bcts"), "dt20": published("dt20")}
     return [
-        Estimate(name, controllers[name], Rules(10, 20), "cpu", 1, 64, rate, 39_000_000, 2.5).to_dict()
+        Estimate(Trial(name, controllers[name], Rules(10, 20), "cpu", 1), 64, rate, 39_000_000, 2.5).to_dict()
         for name, rate in rates.items()
     ]
 
@@ -90,6 +83,6 @@ def measurements() -> list[dict[str, Any]]:
     controllers = {"learned": published("dt10"), "bcts": published("bcts"), "dt20": published("dt20")}
     rules = Rules(10, 10)
     return [
-        Measurement(name, controllers[name], rules, "uniform", 12345, "cpu", score, 2.5).to_dict()
+        Measurement(Trial(name, controllers[name], rules, "cpu"), score, 2.5).to_dict()
         for name, score in SCORES.items()
     ]

@@ -19,7 +19,9 @@ from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tetris.game.feature_sets import feature_names
+    from tetris.game.policy import Lookahead, Policy
     from tetris.game.rules import Rules
+    from tetris.game.streams import Streams
     from tetris.play.controller import LinearController, published, resolve
     from tetris.play.own_features import feature, feature_header
     from tetris.play.rollouts import Rollout, RolloutResult, rollout
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LinearController",
+    "Lookahead",
     "PlayedGame",
+    "Policy",
     "Rollout",
     "RolloutResult",
     "Rules",
     "Score",
     "SplitResult",
+    "Streams",
     "feature",
     "feature_header",
     "feature_names",
@@ -51,7 +56,9 @@ _HOMES = {
     "play.own_features": ("feature", "feature_header"),
     "record.played_game": ("PlayedGame", "play_game"),
     "play.rollouts": ("Rollout", "RolloutResult", "rollout"),
+    "game.policy": ("Lookahead", "Policy"),
     "game.rules": ("Rules",),
+    "game.streams": ("Streams",),
     "record.score": ("Score",),
     "play.splitting": ("SplitResult", "split_rollout"),
 }

@@ -13,18 +13,18 @@ import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from measure.provenance import Measured
 from measure.work import build_engines, good_weights
-from tetris import Rollout, Rules, feature_names
+from tetris import Lookahead, Policy, Rollout, Rules, Streams, feature_names
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
-COUNTS = {(1, False): 480, (2, False): 40, (1, True): 40}
-"""Configurations by pieces known and lookahead; the last two are played with `SLOW` features."""
+COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
+"""Configurations by lookahead; the last two are played with `SLOW` features."""
 
 # Every list of features is a library of its own to compile, and those with heights follow the width.
 _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
@@ -63,15 +63,12 @@ class Configuration(NamedTuple):
     weights: str  # one of WEIGHTS
     population: int
     parts: tuple[int, ...]  # decisions on each stream, a call of advance each
-    rules: Rules
-    streams: int
-    seed: int
-    options: Mapping[str, Any]  # of `tetris.Rollout`
+    features: str
+    lookahead: Lookahead
+    streams: Streams
 
 
-def configurations(
-    count: int, sets: Sequence[str], known: int = 1, ahead: bool = False
-) -> list[Configuration]:
+def configurations(count: int, sets: Sequence[str], lookahead: Lookahead) -> list[Configuration]:
     """Return configurations, the same for the same arguments: feature sets and shapes in rotation."""
     chance = random.Random(_SEED)
     found = []
@@ -83,30 +80,24 @@ def configurations(
         if lap >= len(boards):
             boards.append((chance.choice(widths), chance.randint(MIN_HEIGHT, MAX_HEIGHT)))
         rules = Rules.of(*boards[min(lap, len(boards) - 1)], chance.choice(RULES), chance.choice(PIECES))
-        population, streams, decisions = SHAPES[(lap + place) % len(SHAPES)]
-        decisions = decisions if (known, ahead) == (1, False) else -(-decisions // _AS_LONG)
+        population, streams_each, decisions = SHAPES[(lap + place) % len(SHAPES)]
+        decisions = decisions if lookahead is Lookahead.NONE else -(-decisions // _AS_LONG)
         # Calls: one, halves, a few and none before the rest, or anything.
         few, anything = min(7, decisions), sorted(chance.randint(0, decisions) for _ in range(5))
         cuts = chance.choice(([], [decisions // 2], [1, few, few], anything))
-        options = {
-            "features": sets[place],
-            "share_streams": chance.random() < 0.5,
-            "games_per_stream": chance.choice(GAMES),
-            "first_stream": chance.choice(FIRST_STREAMS),
-            "pieces_known": known,
-            "lookahead": ahead,
-        }
+        shared, games, first = chance.random() < 0.5, chance.choice(GAMES), chance.choice(FIRST_STREAMS)
         parts = tuple(end - start for start, end in zip([0, *cuts], [*cuts, decisions], strict=True))
         kind, seed = chance.choice(WEIGHTS), chance.choice(SEEDS)
-        found.append(Configuration(kind, population, parts, rules, streams, seed, options))
+        streams = Streams(rules, streams_each, seed, first, shared, games)
+        found.append(Configuration(kind, population, parts, sets[place], lookahead, streams))
     return found
 
 
 def weights_of(one: Configuration) -> Tensor:
     """Return the weights of a configuration, shape (population, features), float32."""
-    features, width = one.options["features"], one.rules.width
+    features, width = one.features, one.streams.rules.width
     shape = (one.population, len(feature_names(features, width)))
-    generator = torch.Generator().manual_seed(one.seed & 0xFFFF)
+    generator = torch.Generator().manual_seed(one.streams.seed & 0xFFFF)
     noise = torch.randn(shape, generator=generator)
     if one.weights == "extreme":
         return torch.tensor(_EXTREMES)[torch.randint(len(_EXTREMES), shape, generator=generator)]
@@ -118,7 +109,7 @@ def weights_of(one: Configuration) -> Tensor:
 
 def play(one: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
     """Play a configuration; lines, games, decisions and boards, candidate by candidate, on the CPU."""
-    rollout = Rollout(weights_of(one), one.rules, one.streams, one.seed, device, **one.options)
+    rollout = Rollout(Policy(weights_of(one), one.features, one.lookahead), one.streams, device)
     for decisions in parts:
         totals = rollout.advance(decisions)
     played = {"lines": totals.lines, "games": totals.games, "decisions": totals.decisions}
@@ -142,10 +133,10 @@ def compare(one: Configuration, device: str, reference: str = "cpu") -> int:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return how much was compared."""
     chosen = []
-    for (known, ahead), count in COUNTS.items():
-        these = configurations(count, SLOW if known > 1 or ahead else tuple(WIDTHS), known, ahead)
+    for lookahead, count in COUNTS.items():
+        these = configurations(count, tuple(WIDTHS) if lookahead is Lookahead.NONE else SLOW, lookahead)
         if device == "cuda":
-            build_engines(((x.options["features"], x.rules.width) for x in these), [(known, ahead)])
+            build_engines(((x.features, x.streams.rules.width) for x in these), [lookahead])
         chosen += these
     began = time.monotonic()
     made = [compare(each, device) for each in chosen]

@@ -23,9 +23,8 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
 from measure.work import least_lines
-from tetris import LinearController, Rules, feature_names, rollout
-from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.scores import Limit, measure
+from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
+from tetris.evaluation.scores import Limit, Trial, measure
 from tetris.training.presets import SEARCH
 
 NOISES = tuple(describe_noise(parse_noise(text)) for text in ("none", "constant:4", "linear:5,10"))
@@ -121,13 +120,8 @@ def _play_once(plan: Plan, device: str, rows: list[Tensor], first_stream: int) -
     """Play one game with every row of every search's weights; lines and games ended, and all decisions."""
     weights = torch.cat(list(rows))
     own = ranks.share(len(weights))
-    result = rollout(
-        *(weights[own], plan.rules, 1, plan.limit, PIECE_SEED, device),
-        features=plan.features,
-        share_streams=False,
-        games_per_stream=1,
-        first_stream=first_stream + own.start,
-    )
+    streams = Streams(plan.rules, 1, PIECE_SEED, first_stream + own.start, shared=False, games=1)
+    result = rollout(Policy(weights[own], plan.features), streams, plan.limit, device)
     counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
     lines, games, decisions = ranks.gather(counts, len(weights)).unbind(1)
     return lines.reshape(len(rows), -1), games.reshape(len(rows), -1), int(decisions.sum())
@@ -138,7 +132,7 @@ def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dic
     limit = Limit(decisions=plan.score_decisions)
     means = (tuple(search.optimizer.mean.tolist()) for search in searches)
     controllers = (LinearController(plan.features, weights, plan.rules) for weights in means)
-    scores = [measure(each, plan.rules, limit, DEFAULT_SEED, device)[0] for each in controllers]
+    scores = [measure(Trial("mean", each, plan.rules, device), limit).score for each in controllers]
     return [{"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)} for s in scores]
 
 

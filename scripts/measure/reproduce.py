@@ -20,9 +20,8 @@ from measure.provenance import Measured
 from measure.work import least_lines
 from tetris import Rules
 from tetris.commands.command_line import fail, one_line_errors
-from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.scores import Limit, Measurement, progress_bar
+from tetris.evaluation.scores import Limit, Trial, progress_bar
 from tetris.evaluation.scores import measure as measure_score
 from tetris.play.controller import PUBLISHED
 
@@ -75,10 +74,10 @@ def published(device: str, quick: bool) -> Measured:
             if board in precision:
                 limit = Limit(decisions=decisions_for(name, board, precision[board]))
             with progress_bar(f"{name} on {board}", limit) as show:
-                score, took = measure_score(controller, rules, limit, DEFAULT_SEED, device, show)
-            who = (name, controller, rules, rules.pieces, DEFAULT_SEED, device)
-            measured.append(Measurement(*who, score, took).to_dict())
-            figure = f"reproduce.published.{name}.{board}.lines_per_game{'' if score.games else '_at_least'}"
+                found = measure_score(Trial(name, controller, rules, device), limit, show)
+            measured.append(found.to_dict())
+            least = "" if found.score.games else "_at_least"
+            figure = f"reproduce.published.{name}.{board}.lines_per_game{least}"
             figures[figure] = least_lines(measured[-1])
     return Measured(figures, {"precision": precision, "seconds": seconds, "measurements": measured})
 

@@ -16,7 +16,7 @@ import torch
 
 from kernels.support.progress import progress
 from measure.provenance import Measured
-from tetris import LinearController, Rollout, Rules, resolve
+from tetris import LinearController, Rollout, Rules, Streams, resolve
 from tetris.commands.command_line import fail, one_line_errors
 
 SEED = 12345
@@ -90,8 +90,8 @@ ENGINES = (
 
 def make_course(engine: Engine, controller: LinearController, rules: Rules, task: str) -> Course:
     """Return an engine, compiled, under a controller."""
-    games = (torch.tensor([controller.weights]), rules, engine.streams, SEED, engine.device)
-    rollout = Rollout(*games, features=controller.features, portable=engine.portable)
+    streams = Streams(rules, engine.streams, SEED)
+    rollout = Rollout(controller.policy(), streams, engine.device, portable=engine.portable)
 
     def play(decisions: int) -> int:
         before = torch.get_num_threads()

@@ -11,21 +11,20 @@ with known2 it knows the next one. Controllers play the same pieces, and played 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
 from measure.provenance import Measured
-from measure.work import Way, build_engines, least_lines
-from tetris import LinearController, Rules, Score
+from measure.work import build_engines, least_lines
+from tetris import Lookahead, Rules, Score
 from tetris.commands.arguments import read_controllers
 from tetris.commands.command_line import one_line_errors
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import ESTIMATES, estimate
-from tetris.evaluation.scores import Limit, Measurement, progress_bar
+from tetris.evaluation.scores import Limit, Trial, progress_bar
 from tetris.evaluation.scores import measure as play
 
-WAYS: Mapping[str, Way] = {"known1": (1, False), "ahead": (1, True), "known2": (2, False)}
+WAYS = {"known1": Lookahead.NONE, "ahead": Lookahead.EXPECTIMAX, "known2": Lookahead.PREVIEW}
 ESTIMATED, REFERENCE = 2 * ESTIMATES, "dt20"
 
 
@@ -47,23 +46,18 @@ def ratio(score: Score, other: Score) -> dict[str, Any]:
     return {"value": value, "ci95": ends}
 
 
-def _measured(
-    label: str, controller: LinearController, rules: Rules, way: Way, device: str, asked: argparse.Namespace
-) -> dict[str, Any]:
-    seed = DEFAULT_SEED if asked.seed is None else asked.seed
-    how: dict[str, Any] = {"pieces_known": way[0], "lookahead": way[1]}
+def _measured(trial: Trial, asked: argparse.Namespace) -> dict[str, Any]:
     if asked.estimated:
-        who = (label, controller, rules, device, lambda found: len(found.rates) >= ESTIMATED, seed)
-        return estimate(*who, **how).to_dict()
+        return estimate(trial, lambda found: len(found.rates) >= ESTIMATED).to_dict()
     limit = Limit(decisions=asked.decisions)
-    with progress_bar(f"{label} on {rules.board}, {rules.pieces}", limit) as show:
-        score, seconds = play(controller, rules, limit, seed, device, show, **how)
-    return Measurement(label, controller, rules, rules.pieces, seed, device, score, seconds, *way).to_dict()
+    with progress_bar(f"{trial.label} on {trial.rules.board}, {trial.rules.pieces}", limit) as show:
+        return play(trial, limit, show).to_dict()
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return lines a game by board, rule, pieces, way and controller."""
     found, figures = list[dict[str, Any]](), dict[str, float]()
+    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     with one_line_errors():
         kind_of_game = arguments.rule, arguments.pieces
         boards = [Rules.of(*Rules.parse_board(each), *kind_of_game) for each in arguments.boards]
@@ -75,7 +69,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         build_engines(features, [WAYS[way] for way in arguments.ways])
     kind = "estimated" if arguments.estimated else "played"
     for (rules, some), way in product(zip(boards, pairs, strict=True), arguments.ways):
-        scores = {label: _measured(label, each, rules, WAYS[way], device, arguments) for label, each in some}
+        trials = [Trial(label, each, rules, device, seed, WAYS[way]) for label, each in some]
+        scores = {trial.label: _measured(trial, arguments) for trial in trials}
         for label, each in scores.items():
             name = f"scores.{rules.board}.{rules.rule}.{rules.pieces}.{way}.{label}.{kind}"
             figures[name] = least_lines(each)

@@ -11,7 +11,7 @@ from typing import Any
 from kernels import BuildError
 from kernels.loader.ahead import build_together
 from measure.table import ROOT
-from tetris import feature_names, resolve
+from tetris import Lookahead, feature_names, resolve
 from tetris.play import engines as native
 
 GOOD = {
@@ -19,9 +19,6 @@ GOOD = {
     **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
 }
 """A good controller for every feature set, by name; features that it does not know have the weight 0."""
-
-Way = tuple[int, bool]
-"""Pieces known and lookahead: how a player decides."""
 
 
 def good_weights(features: str, width: int) -> list[float]:
@@ -31,14 +28,16 @@ def good_weights(features: str, width: int) -> list[float]:
     return [weights.get(name, 0.0) for name in feature_names(features, width)]
 
 
-def build_engines(features: Iterable[tuple[str, int]], ways: Iterable[Way] = ((1, False),)) -> None:
-    """Compile, several at once, what feature sets on boards of a width need to play in some ways."""
+def build_engines(
+    features: Iterable[tuple[str, int]], lookaheads: Iterable[Lookahead] = (Lookahead.NONE,)
+) -> None:
+    """Compile, several at once, what feature sets on boards of a width need to play with some lookaheads."""
     names = dict.fromkeys(feature_names(name, width) for name, width in features)
     extensions = [
         library
-        for known, ahead in ways
+        for lookahead in lookaheads
         for each in names
-        for library in native.libraries(each, cuda=True, pieces_known=known, lookahead=ahead)
+        for library in native.libraries(each, lookahead, cuda=True)
     ]
     for built in build_together([*extensions, native.resampling_extension()]):
         if built.outcome == "failed":

@@ -8,16 +8,16 @@ from typing import Any
 
 from pages.result_files import load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
-from tetris.evaluation.scores import find_estimate, find_measurement
 from tetris.record.numbers import format_lines
 
 _PROCESSOR, _GPU = "epyc-2core", "h200"
 
 
 def _on_board(run: Mapping[str, Any], controller: str, board: str) -> Mapping[str, Any]:
-    """Return a controller's score on a board: the estimate where there is one."""
-    found = find_estimate(run, controller, board)
-    return find_measurement(run["score"], controller, board) if found is None else found
+    """Return a controller's score on a board: the estimate where there is one in which games ended."""
+    estimates = (x for x in run.get("estimates", ()) if x["lines_per_game"] is not None)
+    of = controller, board
+    return next(x for x in (*estimates, *run["score"]) if (x["controller"], x["board"]) == of)
 
 
 def scores() -> str:

@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {
 }
 RULES = tetris.Rules(6, 6)
 ZEROS, ONES = torch.zeros(3), torch.ones(3)
-PLAY: dict[str, Any] = {"weights": [[-1.0] * 9], "rules": RULES, "streams": 2}
+PLAY: dict[str, Any] = {"policy": tetris.Policy([-1.0] * 9), "streams": tetris.Streams(RULES, 4)}
 
 
 def sphere(x: torch.Tensor) -> torch.Tensor:
@@ -56,7 +56,7 @@ def train(**arguments: Any) -> None:
 
 
 def branch(source: Any) -> None:
-    games = tetris.Rollout([[-1.0] * 9] * 3, RULES, 3)
+    games = tetris.Rollout(tetris.Policy([[-1.0] * 9] * 3), tetris.Streams(RULES, 3))
     games.branch(source)
     games.advance(3)
 
@@ -103,16 +103,17 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], list[str]]] = {
     "Checkpointer": (cem.Checkpointer, {"folder": "."}, ["fingerprint", "keep", "interval_s"]),
     "parse_noise": (cem.parse_noise, {}, ["text"]),
     "rollout": (tetris.rollout, {**PLAY, "decisions": 5}, parameters(tetris.rollout, "check")),
-    "rollout in Python": (
-        tetris.rollout,
-        {**PLAY, "decisions": 5, "device": "python"},
-        ["weights", "streams", "seed", "games_per_stream", "first_stream"],
+    "Policy": (
+        lambda **k: tetris.rollout(tetris.Policy(**k), PLAY["streams"], 3, "python"),
+        {"weights": [-1.0] * 9},
+        parameters(tetris.Policy),
     ),
+    "Streams": (tetris.Streams, {}, parameters(tetris.Streams)),
     "Rollout": (lambda **k: tetris.Rollout(**k).advance(3), PLAY, parameters(tetris.Rollout)),
     "Rollout.branch": (branch, {}, ["source"]),
     "split_rollout": (
         tetris.split_rollout,
-        {**PLAY, "streams": 4, "decisions": 64},
+        {**PLAY, "decisions": 213},
         parameters(tetris.split_rollout, "check"),
     ),
     "Rules": (tetris.Rules, {}, parameters(tetris.Rules)),
@@ -212,19 +213,18 @@ def counts(result: tetris.RolloutResult) -> list[list[int]]:
 
 @pytest.mark.parametrize("device", ["cpu", "python"])
 def test_counts_of_numpy_are_counts(device: str) -> None:
-    weights, rules = [[-1.0] * 9], tetris.Rules(np.uint8(6), np.uint8(7))
-    plain = {"streams": 2, "decisions": 40, "seed": 3, "games_per_stream": 4, "first_stream": 5}
-    ours = tetris.rollout(
-        weights, rules, device=device, **{name: np.uint8(value) for name, value in plain.items()}
-    )
-    assert counts(ours) == counts(tetris.rollout(weights, tetris.Rules(6, 7), device=device, **plain))
+    policy, rules = PLAY["policy"], tetris.Rules(np.uint8(6), np.uint8(7))
+    plain = {"count": 2, "seed": 3, "games": 4, "first": 5}
+    streams = tetris.Streams(rules, **{name: np.uint8(value) for name, value in plain.items()})
+    expected = tetris.rollout(policy, tetris.Streams(tetris.Rules(6, 7), **plain), 40, device)
+    assert counts(tetris.rollout(policy, streams, np.uint8(40), device)) == counts(expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8])
 def test_weights_of_every_real_type_are_played_in_float32(dtype: torch.dtype) -> None:
     weights = torch.tensor([[-1.0, 1, -1, -3, 2, -4, -1, -9, 1]], dtype=dtype)
-    ours = tetris.rollout(weights, RULES, 2, 200)
-    assert counts(ours) == counts(tetris.rollout(weights.float(), RULES, 2, 200))
+    ours, plain = (tetris.rollout(tetris.Policy(x), PLAY["streams"], 200) for x in (weights, weights.float()))
+    assert counts(ours) == counts(plain)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int32])
@@ -236,16 +236,25 @@ def test_a_first_mean_of_every_real_type_is_taken(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "error", "message"),
+    ("make", "message"),
     [
-        ({"features": None}, TypeError, "expected features as text .* got None"),
-        ({"rules": "10x10"}, TypeError, "expected rules to be Rules .* got '10x10'"),
-        ({"weights": torch.ones(1, 9) * 1j}, TypeError, "expected real numbers as weights, got"),
-        ({"share_streams": "no"}, TypeError, "expected share_streams to be a bool, got 'no'"),
+        (lambda: tetris.Policy([1.0] * 9, features=None), "expected features as text .* got None"),
+        (lambda: tetris.Policy(torch.ones(1, 9) * 1j), "expected real numbers as weights, got"),
+        (lambda: [[1.0] * 9], "expected a Policy, got list"),
     ],
 )
-def test_errors_of_a_rollout_say_what_was_expected(
-    changed: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        tetris.rollout(**{**PLAY, "decisions": 5, **changed})
+def test_errors_of_a_rollout_say_what_was_expected(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        tetris.rollout(make(), PLAY["streams"], 5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"rules": "10x10"}, "expected rules to be Rules .* got '10x10'"),
+        ({"shared": "no"}, "expected shared to be a bool, got 'no'"),
+    ],
+)
+def test_errors_of_streams_say_what_was_expected(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        tetris.Streams(**changed)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from fuzzing import fuzz, st
 
-from tetris import Rollout, Rules, feature_names
+from tetris import Policy, Rollout, Rules, Streams, feature_names
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 # With these, sums overflow to infinity, vanish, are not a number, or tie.
@@ -32,16 +32,17 @@ def test_games_are_the_same_in_cpp_and_python() -> None:
         names = feature_names("dt", rules.width)
         weight = data.draw(st.sampled_from([st.floats(-10, 10), st.sampled_from(EXTREMES)]))
         weights = data.draw(st.just(GOOD) | st.lists(weight, min_size=len(names), max_size=len(names)))
-        options: dict[str, Any] = {
-            "seed": data.draw(st.integers(0, (1 << 64) - 1)),
-            "first_stream": data.draw(st.integers(0, 1 << 62)),
-            "games_per_stream": data.draw(st.sampled_from([None, None, 1, 5])),
-            "share_streams": data.draw(st.booleans()),
-            "features": "dt",
-        }
+        streams = Streams(
+            rules,
+            STREAMS,
+            seed=data.draw(st.integers(0, (1 << 64) - 1)),
+            first=data.draw(st.integers(0, 1 << 62)),
+            games=data.draw(st.sampled_from([None, None, 1, 5])),
+            shared=data.draw(st.booleans()),
+        )
         parts = data.draw(st.lists(st.integers(0, 50), min_size=1, max_size=3))
         python, *others = (
-            Rollout([weights], rules, STREAMS, device=device, portable=portable, **options)
+            Rollout(Policy(weights), streams, device, portable=portable)
             for device, portable in (("python", False), ("cpu", False), ("cpu", True))
         )
         for part in parts:

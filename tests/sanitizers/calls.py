@@ -8,7 +8,7 @@ from kernels.ops.cem_update import cem_update
 from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal
-from tetris import Rules, rollout
+from tetris import Policy, Rules, Streams, rollout
 from tetris.envs import TetrisVectorEnv
 
 
@@ -53,7 +53,7 @@ def call_operators() -> None:
 def play() -> None:
     for rules in (Rules(10, 20), Rules(4, 4, True), Rules(7, 24, pieces="bag")):
         weights = [[-1.0, -2.0], [1.0, 1.0], [0.0, 0.0]]
-        rollout(weights, rules, 50, 100, features="holes,column_height_0", games_per_stream=20)
+        rollout(Policy(weights, "holes,column_height_0"), Streams(rules, 50, games=20), 100)
     for mode in ("NextStep", "SameStep", "Disabled"):
         envs = TetrisVectorEnv(3000, 6, 6, autoreset_mode=mode, max_episode_steps=9)
         envs.reset(seed=1)

@@ -19,7 +19,7 @@ from measure.timing import Plan
 
 from kernels import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
-from tetris import Rollout, Rules, Score, published
+from tetris import Lookahead, Rollout, Rules, Score, Streams, published
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
@@ -52,7 +52,11 @@ TINY: dict[str, dict[str, Any]] = {
         "SIZES": {(2, 3, 4): _ONCE},
     },
     "rollout": {"ENGINES": [e._replace(streams=2, warm_up=2) for e in rollout.ENGINES if not e.portable]},
-    "equality": {"COUNTS": {(1, False): 4}, "WIDTHS": {"dt": (6, 10)}, "SHAPES": ((2, 3, 40), (3, 1, 60))},
+    "equality": {
+        "COUNTS": {Lookahead.NONE: 4},
+        "WIDTHS": {"dt": (6, 10)},
+        "SHAPES": ((2, 3, 40), (3, 1, 60)),
+    },
     "env": {"GPU_ENVS": 2, "GPU_FEATURE_ENVS": 2},
     "scores": {"estimate": lambda *arguments, **options: SimpleNamespace(to_dict=lambda: dict(_ESTIMATE))},
     "reproduce": {
@@ -206,20 +210,20 @@ def test_engines_are_compared_and_one_bit_of_difference_is_found(monkeypatch: py
             return super().advance(0)
 
     monkeypatch.setattr(equality, "Rollout", Wrong)
-    one = equality.Configuration("random", 3, (4, 5), Rules(6, 8), 2, 1, {"features": "dt"})
+    one = equality.Configuration("random", 3, (4, 5), "dt", Lookahead.NONE, Streams(Rules(6, 8), 2, 1))
     with pytest.raises(RuntimeError, match="got other boards of candidate 1 and 0 more"):
         equality.compare(one, "python")
 
 
 def test_configurations_cover_what_a_rollout_can_be_asked_for() -> None:
-    chosen = equality.configurations(480, tuple(equality.WIDTHS), 1, False)
-    assert chosen == equality.configurations(480, tuple(equality.WIDTHS), 1, False)
-    assert {each.options["features"] for each in chosen} == equality.WIDTHS.keys()
+    chosen = equality.configurations(480, tuple(equality.WIDTHS), Lookahead.NONE)
+    assert chosen == equality.configurations(480, tuple(equality.WIDTHS), Lookahead.NONE)
+    assert {each.features for each in chosen} == equality.WIDTHS.keys()
     assert {each.weights for each in chosen} == set(equality.WEIGHTS)
-    assert {each.seed for each in chosen} == set(equality.SEEDS)
-    assert {(each.population, each.streams, sum(each.parts)) for each in chosen} == set(equality.SHAPES)
-    assert {each.options["games_per_stream"] for each in chosen} == set(equality.GAMES)
-    assert {each.rules.board for each in chosen} >= {"4x4", "10x24", "10x20"}
+    assert {each.streams.seed for each in chosen} == set(equality.SEEDS)
+    assert {(each.population, each.streams.count, sum(each.parts)) for each in chosen} == set(equality.SHAPES)
+    assert {each.streams.games for each in chosen} == set(equality.GAMES)
+    assert {each.streams.rules.board for each in chosen} >= {"4x4", "10x24", "10x20"}
 
 
 def test_a_ratio_of_scores_has_an_exact_interval() -> None:

@@ -26,7 +26,7 @@ void launch_as(int64_t blocks, int64_t warps) {
 struct Emulated {
     template <class List>
     static void play(const RolloutArguments& all, const Tensor&) {
-        if constexpr (Sight::TETRIS_SIGHT == Sight::NEXT_PIECE) play_pairs<List>(all);
+        if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) play_pairs<List>(all);
         else if (launched_warps > 0) play_pool<List>(all);
         else cuda_emulation::launch(static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
     }
@@ -49,8 +49,8 @@ struct Emulated {
         const PoolJob job{all, states.data(), warp_bytes<List>(), groups, 256};
         const int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
         cuda_emulation::launch(launched_blocks, static_cast<unsigned>(warps) * WARP, bytes, [&] {
-            if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH, Sight::TETRIS_SIGHT>(job);
-            else rollout_pool<List, 0, Sight::TETRIS_SIGHT>(job);
+            if (all.rules.width == MAX_WIDTH) rollout_pool<List, MAX_WIDTH, Lookahead::TETRIS_LOOKAHEAD>(job);
+            else rollout_pool<List, 0, Lookahead::TETRIS_LOOKAHEAD>(job);
         });
     }
 };

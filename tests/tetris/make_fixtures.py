@@ -40,9 +40,8 @@ def game_case(
     controller: LinearController, rules: Rules, seed: int, stream: int, start: int, decisions: int
 ) -> dict[str, Any]:
     """Return what was played and every step of it."""
-    names = controller.names_on(rules)
     pieces = PieceStream(rules, seed, stream)
-    played = steps((), pieces, controller.played_weights, names, rules, start, decisions)
+    played = steps((), pieces, controller.player(rules), rules, start, decisions)
     return {
         "features": controller.features,
         "weights": list(controller.weights),

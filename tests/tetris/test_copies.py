@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tetris import Rollout, Rules
+from tetris import Policy, Rollout, Rules, Streams
 from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv
 
 RULES = Rules(6, 6)
@@ -24,7 +24,7 @@ CUDA_PICKLED = pytest.param("cuda", DUPLICATES[1], marks=[pytest.mark.cuda, _gpu
     ("device", "duplicate"), [("python", DUPLICATES[0]), ("cpu", DUPLICATES[1]), CUDA_PICKLED]
 )
 def test_a_rollout(device: str, duplicate: Callable[[Any], Any]) -> None:
-    games = Rollout([[-1.0] * 9] * 2, RULES, 3, 7, device, games_per_stream=9)
+    games = Rollout(Policy([[-1.0] * 9] * 2), Streams(RULES, 3, 7, games=9), device)
     games.advance(20)
     other = duplicate(games)
     first, second = games.advance(15), other.advance(15)

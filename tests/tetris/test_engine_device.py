@@ -18,8 +18,8 @@ FOLDERS = (ENGINE, Path(kernels.ops.__file__).parent)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("features", "sight"), [("dt", "PIECE"), ("dellacherie", "ANY_NEXT_PIECE")])
-def test_the_cuda_engine_compiles_for_every_gpu(features: str, sight: str) -> None:
+@pytest.mark.parametrize(("features", "lookahead"), [("dt", "none"), ("dellacherie", "expectimax")])
+def test_the_cuda_engine_compiles_for_every_gpu(features: str, lookahead: str) -> None:
     try:
         newest = known_architectures(find_nvcc())[-1]
     except CompilerMissingError as error:
@@ -31,6 +31,6 @@ def test_the_cuda_engine_compiles_for_every_gpu(features: str, sight: str) -> No
         defines=(
             ("TETRIS_FEATURES", feature_list(feature_names(features))),
             ("TETRIS_LIBRARY", "tetris_engine_test"),
-            ("TETRIS_SIGHT", sight),
+            ("TETRIS_LOOKAHEAD", lookahead),
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,21 @@ import numpy as np
 import pytest
 import torch
 from engine_games import (
-    ANY,
+    EXPECTIMAX,
     GAMES,
-    NEXT,
-    ONE,
-    WAYS,
+    NONE,
+    PREVIEW,
     decide,
     every_feature,
-    features_for,
     played_by,
+    policy_for,
     same,
     stacks,
     totals,
     weights_for,
 )
 
-from tetris import Rollout, feature, feature_header
+from tetris import Lookahead, Policy, Rollout, Streams, feature, feature_header
 from tetris.game.decisions import after_states, weighted_sums
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import AfterState, feature_values
@@ -35,10 +35,10 @@ from tetris.play.quantized_weights import played_weights
 BOARDS = [Rules(10, 20), Rules(4, 24, clear_on_overflow=True), Rules(10, 12), Rules(7, 5)]
 SLOW = pytest.mark.slow
 PLAYED = [
-    *((ONE, engine) for engine in ("cpu", "warps", "threads")),
-    *((NEXT, engine) for engine in ("cpu", "warps")),
-    *((ANY, engine) for engine in ("cpu", "portable", "threads")),
-    *(pytest.param(way, engine, marks=SLOW) for way, engine in ((ONE, "portable"), (NEXT, "avx2"))),
+    *((NONE, engine) for engine in ("cpu", "warps", "threads")),
+    *((PREVIEW, engine) for engine in ("cpu", "warps")),
+    *((EXPECTIMAX, engine) for engine in ("cpu", "portable", "threads")),
+    *(pytest.param(each, engine, marks=SLOW) for each, engine in ((NONE, "portable"), (PREVIEW, "avx2"))),
 ]
 """Every way to look ahead on every kind of engine, and every kind of lanes by one of the ways."""
 
@@ -86,15 +86,12 @@ def test_a_decision_on_any_board_is_that_of_every_placement_tried(rules: Rules, 
             assert int(lines[candidate, board]) == cleared
 
 
-def play(engine: str, case: int, way: dict[str, Any]) -> list[list[torch.Tensor]]:
+def play(engine: str, streams: Streams, lookahead: Lookahead) -> list[list[torch.Tensor]]:
     """What games became, part by part; some begin on stacks, and streams change boards before each part."""
-    rules, options = GAMES[case]
-    features = features_for(way, rules.width)
-    weights = weights_for(features, rules.width)
-    games = played_by(engine, weights, rules, 3, features=features, **way, **options)
-    games._columns[:, 1:] = stacks(rules, 2)
+    games = played_by(engine, policy_for(lookahead, streams.rules.width), streams)
+    games._columns[:, 1:] = stacks(streams.rules, 2)
     found = []
-    for decisions in (1, 0, 4 if way else 25):
+    for decisions in (1, 0, 25 if lookahead is NONE else 4):
         games.branch(torch.tensor([1, 2, 0]).expand(3, -1))
         games.play_on(decisions)
         found.append(totals(games))
@@ -102,51 +99,50 @@ def play(engine: str, case: int, way: dict[str, Any]) -> list[list[torch.Tensor]
 
 
 @functools.cache
-def reference(case: int, way: int) -> list[list[torch.Tensor]]:
-    return play("python", case, WAYS[way])
+def reference(streams: Streams, lookahead: Lookahead) -> list[list[torch.Tensor]]:
+    return play("python", streams, lookahead)
 
 
-@pytest.mark.parametrize(("way", "engine"), PLAYED, ids=str)
-def test_games_are_those_of_python(way: dict[str, Any], engine: str) -> None:
-    for case in range(len(GAMES)):
-        expected = reference(case, WAYS.index(way))
-        for one, other in zip(play(engine, case, way), expected, strict=True):
-            assert same(one, other), GAMES[case]
+@pytest.mark.parametrize(("lookahead", "engine"), PLAYED, ids=str)
+def test_games_are_those_of_python(lookahead: Lookahead, engine: str) -> None:
+    for streams in GAMES:
+        expected = reference(streams, lookahead)
+        for one, other in zip(play(engine, streams, lookahead), expected, strict=True):
+            assert same(one, other), streams
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_the_cases_end_games_and_clear_lines(way: dict[str, Any]) -> None:
-    last = [reference(case, WAYS.index(way))[-1] for case in range(len(GAMES))]
+@pytest.mark.parametrize("lookahead", Lookahead)
+def test_the_cases_end_games_and_clear_lines(lookahead: Lookahead) -> None:
+    last = [reference(streams, lookahead)[-1] for streams in GAMES]
     assert sum(int(lines.sum()) for _, lines, _, _ in last) > 10
     assert sum(int(games.sum()) for _, _, games, _ in last) > 10
     assert any(made.min() < made.max() for *_, made in last)  # some streams have stopped
 
 
-@pytest.mark.parametrize(("way", "engine"), [(ONE, "portable"), (NEXT, "avx2"), (ANY, "portable")], ids=str)
+@pytest.mark.parametrize(
+    ("lookahead", "engine"), [(NONE, "portable"), (PREVIEW, "avx2"), (EXPECTIMAX, "portable")], ids=str
+)
 @pytest.mark.parametrize(
     "rules", [Rules(10, 20), Rules(10, 11, original=True), Rules(6, 22, clear_on_overflow=True)], ids=str
 )
-def test_lanes_of_every_width_agree_for_long(rules: Rules, way: dict[str, Any], engine: str) -> None:
+def test_lanes_of_every_width_agree_for_long(rules: Rules, lookahead: Lookahead, engine: str) -> None:
     """Stacks that rise and fall go from lanes of 16 bits to others and back."""
-    weights, features = (
-        weights_for(features_for(way, rules.width), rules.width, 5),
-        features_for(way, rules.width),
-    )
-    one, other = (played_by(each, weights, rules, 3, features=features, **way) for each in ("cpu", engine))
+    policy = policy_for(lookahead, rules.width, 5)
+    one, other = (played_by(each, policy, Streams(rules, 3)) for each in ("cpu", engine))
     for _ in range(2):
         for games in (one, other):
             games._columns[:, 1:] = stacks(rules, 2)
-            games.play_on(100 if way else 2000)
+            games.play_on(2000 if lookahead is NONE else 100)
         assert same(totals(one), totals(other))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-def test_the_greatest_weights_are_added_up_alike(way: dict[str, Any]) -> None:
-    features = features_for(way, 5)
-    weights = torch.full((2, len(feature_names(features, 5))), 3e38)
+@pytest.mark.parametrize("lookahead", Lookahead)
+def test_the_greatest_weights_are_added_up_alike(lookahead: Lookahead) -> None:
+    policy = policy_for(lookahead, 5)
+    weights = torch.full_like(torch.as_tensor(policy.weights)[:2], 3e38)
     weights[1, ::2] *= -1
     one, other = (
-        played_by(each, weights, Rules(5, 9), 1, features=features, **way) for each in ("python", "cpu")
+        played_by(each, replace(policy, weights=weights), Streams(Rules(5, 9))) for each in ("python", "cpu")
     )
     for games in (one, other):
         games.play_on(15)
@@ -159,12 +155,8 @@ def test_the_greatest_weights_are_added_up_alike(way: dict[str, Any]) -> None:
     ids=["more games than a block has in hand", "a warp of the last group", "groups of warps"],
 )
 def test_warps_share_out_the_games_of_a_block(warps: int, blocks: int, streams: int) -> None:
-    rules, features = Rules(4, 4), every_feature(4)
-    weights = weights_for(features, 4, 1)
-    one, other = (
-        played_by(each, weights, rules, streams, features=features, blocks=blocks, warps=warps)
-        for each in ("cpu", "threads")
-    )
+    policy, many = policy_for(NONE, 4, 1), Streams(Rules(4, 4), streams)
+    one, other = (played_by(each, policy, many, blocks, warps) for each in ("cpu", "threads"))
     for games in (one, other):
         games.play_on(1)
         games.play_on(9)
@@ -186,15 +178,15 @@ def test_a_feature_of_ones_own_is_played_alike(
 
     feature(last_column)
     feature_header(header)
-    weights, features = torch.tensor([[-1.0, -1.0], [-1.0, 1.0]]), "holes, last_column"
-    one, other = (played_by(each, weights, Rules(6, 8), 3, features=features) for each in ("python", engine))
+    policy = Policy([[-1.0, -1.0], [-1.0, 1.0]], "holes, last_column")
+    one, other = (played_by(each, policy, Streams(Rules(6, 8), 3)) for each in ("python", engine))
     for games in (one, other):
         games.play_on(41)
     assert same(totals(one), totals(other))
 
 
 def test_an_engine_without_a_rule_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    games: Any = Rollout(torch.zeros(1, 9), Rules(4, 4), 1)
+    games: Any = Rollout(Policy(torch.zeros(9)), Streams(Rules(4, 4)))
     monkeypatch.setattr("tetris.play.rollouts.RULES", ("", "", "", "published"))
     with pytest.raises(RuntimeError, match="expected a rule from 0 to 2"):
         games.play_on(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tetris import LinearController, Rules, published
+from tetris import LinearController, Lookahead, Rules, published
 from tetris.game.decisions import after_states, choose, pair_value, steps
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions, explain
@@ -15,32 +15,33 @@ RULES = Rules(6, 8)
 
 def test_decisions_are_the_steps_of_the_engine() -> None:
     controller, pieces = published("dt20"), PieceStream(RULES, 3, 0)
-    names, weights = controller.names_on(RULES), controller.played_weights
+    player = controller.player(RULES)
     rows: tuple[int, ...] = ()
     for after, step in zip(
         decisions(controller, RULES, pieces),
-        islice(steps((), PieceStream(RULES, 3, 0), weights, names, RULES, 0, 150), 150),
+        islice(steps((), PieceStream(RULES, 3, 0), player, RULES, 0, 150), 150),
         strict=False,
     ):
         assert (after.rows, after.lines, after.game_over) == (step.rows, step.lines, step.game_over)
-        explained = explain(rows, after, controller)
+        explained = explain(rows, after, player)
         assert (explained.features, explained.value) == (step.features, step.value)
         assert explained.margin is None or explained.margin >= 0  # the choice has the highest value
         rows = () if after.game_over else after.rows
 
 
 def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
-    controller = LinearController("landing_height", (-2.0,), RULES)
+    player = LinearController("landing_height", (-2.0,), RULES).player(RULES)
     flat, *_, upright = (after for after in sorted(after_states((), 0, RULES), key=lambda a: a.shape.height))
-    assert explain((), flat, controller).margin == 0.0  # the other columns are as good
-    assert explain((), upright, controller).margin == -3.0  # 1.5 rows higher
-    assert explain((), upright, controller).leads == (-3.0,)
+    assert explain((), flat, player).margin == 0.0  # the other columns are as good
+    assert explain((), upright, player).margin == -3.0  # 1.5 rows higher
+    assert explain((), upright, player).leads == (-3.0,)
 
 
 def test_leads_say_which_feature_made_the_choice() -> None:
     controller = LinearController("holes, max_height, landing_height", (-4.0, 0.5, -2.0), RULES)
+    player = controller.player(RULES)
     upright = next(after for after in after_states((), 0, RULES) if after.shape.height == 4)
-    explained = explain((), upright, controller)
+    explained = explain((), upright, player)
     assert explained.leads == (0.0, 1.5, -3.0)  # as against a flat one: a taller stack, and 1.5 higher
     assert sum(explained.leads) == explained.margin == -1.5
     lines = explanation_lines(explained, 10)
@@ -48,31 +49,31 @@ def test_leads_say_which_feature_made_the_choice() -> None:
 
 
 def test_without_a_choice_there_is_no_margin() -> None:
-    stack = tuple([0b111110] * 8)
+    stack, player = tuple([0b111110] * 8), published("dt20").player(RULES)
     into_the_well, flat = (
         next(after for after in after_states(stack, 0, RULES) if after.shape.orientation == orientation)
         for orientation in (0, 1)
     )
     assert (into_the_well.lines, flat.game_over) == (4, True)
-    assert explain(stack, into_the_well, published("dt20")).margin is None
-    assert explain(stack, flat, published("dt20")).margin is None
+    assert explain(stack, into_the_well, player).margin is None
+    assert explain(stack, flat, player).margin is None
 
 
 def test_with_the_next_piece_known_the_features_are_those_of_the_best_pair() -> None:
     rules = Rules(5, 8)
     controller = LinearController("landing_height, max_height", (-1.0, -10.0), rules)
-    names, weights = controller.names_on(rules), controller.played_weights
-    after = choose((), 0, weights, names, rules, 1)
-    explained = explain((), after, controller, 1)
+    player = controller.player(rules, Lookahead.PREVIEW)
+    after = choose((), 0, player, rules, 1)
+    explained = explain((), after, player, 1)
     # The bar lies at the bottom, and the square on it, at 1.5: three rows. Side by side they would have four.
     assert explained.features == (1.5, 3.0)
-    assert explained.value == pair_value(after, 1, weights, names) == -31.5
+    assert explained.value == pair_value(after, 1, player) == -31.5
     assert explained.margin == 0.0  # the bar one column further on
-    assert explain((), after, controller).features == (0.0, 1.0)
+    assert explain((), after, player).features == (0.0, 1.0)
 
 
 def test_where_no_pair_survives_the_placement_alone_is_explained() -> None:
     rows, rules = (0b1101, 0b1011), Rules(4, 4)
-    controller = LinearController("max_height", (-1.0,), rules)
+    player = LinearController("max_height", (-1.0,), rules).player(rules, Lookahead.PREVIEW)
     after = next(after_states(rows, 1, rules))
-    assert explain(rows, after, controller, 0) == explain(rows, after, controller)
+    assert explain(rows, after, player, 0) == explain(rows, after, player)

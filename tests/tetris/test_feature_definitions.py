@@ -11,7 +11,7 @@ import kernels.ops
 import tetris
 from kernels.loader import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
-from tetris import Rollout, Rules
+from tetris import Policy, Rollout, Streams
 from tetris.game.features import FEATURES, AfterState
 from tetris.play.engines import feature_list
 
@@ -68,7 +68,8 @@ def test_a_feature_that_cpp_lacks_is_named_before_the_compiler_runs(monkeypatch:
 
     monkeypatch.setitem(FEATURES, "volume", volume)  # type: ignore[arg-type] # entered as a new feature is
     monkeypatch.setattr("kernels.loader.Extension.load", lambda _: pytest.fail("nothing is to be compiled"))
+    policy = Policy([0.0, -1.0], "holes, volume")
     with pytest.raises(ValueError, match=r"'volume': there is no struct Volume in tetris/engine/"):
-        Rollout([[0.0, -1.0]], Rules(), features="holes, volume")
-    played = Rollout([[0.0, -1.0]], Rules(), device="python", features="holes, volume").advance(3)
+        Rollout(policy, Streams())
+    played = Rollout(policy, Streams(), "python").advance(3)
     assert int(played.decisions) == 3

@@ -25,10 +25,9 @@ PLACEMENTS: list[dict[str, Any]] = json.loads((FOLDER / "placements.json").read_
 )
 def test_recorded_game_is_played_again(case: dict[str, Any]) -> None:
     controller = LinearController(case["features"], case["weights"], Rules.from_dict(case["rules"]))
-    names, rules = controller.names_on(controller.rules), controller.rules
+    rules = controller.rules
     pieces = PieceStream(rules, case["seed"], case["stream"])
-    count = len(case["steps"])
-    played = steps((), pieces, controller.played_weights, names, rules, case["start"], count)
+    played = steps((), pieces, controller.player(rules), rules, case["start"], len(case["steps"]))
     assert [list(step.to_dict().values()) for step in played] == case["steps"]
 
 

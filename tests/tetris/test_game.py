@@ -12,6 +12,7 @@ from tetris.game.feature_sets import feature_names
 from tetris.game.features import column_heights
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES
+from tetris.game.policy import Player
 from tetris.game.rules import Rules
 
 Stack = Callable[..., tuple[int, ...]]
@@ -83,29 +84,31 @@ def test_placements_are_tried_by_orientation_and_then_left_to_right() -> None:
 
 
 def test_first_of_equal_placements_is_chosen() -> None:
-    after = choose((), BAR, _weights(0), ("holes",), Rules(4, 8))
+    after = choose((), BAR, Player(("holes",), _weights(0)), Rules(4, 8))
     assert (after.shape.orientation, after.column) == (0, 0)
 
 
 def test_greatest_value_is_chosen() -> None:
-    after = choose((), BAR, _weights(-1), ("max_height",), Rules(5, 8))
+    after = choose((), BAR, Player(("max_height",), _weights(-1)), Rules(5, 8))
     assert (after.shape.orientation, after.column) == (1, 0)
 
 
 def test_placement_that_ends_the_game_is_not_preferred_however_good(stack: Stack) -> None:
     rows = stack("XX..", "XX..", "XX..", "XX..")
-    after = choose(rows, BAR, _weights(1), ("max_height",), Rules(4, 4))
+    after = choose(rows, BAR, Player(("max_height",), _weights(1)), Rules(4, 4))
     assert (after.shape.orientation, after.column, after.game_over) == (0, 2, False)
 
 
 def test_orientation_0_column_0_is_played_where_every_placement_ends_the_game(stack: Stack) -> None:
     rows = stack("X.X.", ".X.X", "X.X.", ".X.X")
-    after = choose(rows, SQUARE, _weights(-1), ("landing_height",), Rules(4, 4))
+    after = choose(rows, SQUARE, Player(("landing_height",), _weights(-1)), Rules(4, 4))
     assert (after.shape.orientation, after.column, after.game_over) == (0, 0, True)
 
 
 def test_step_reports_the_decision() -> None:
-    (step,) = steps((), [BAR], _weights(-1, -0.5), ("max_height", "landing_height"), Rules(4, 8), 0, 1)
+    (step,) = steps(
+        (), [BAR], Player(("max_height", "landing_height"), _weights(-1, -0.5)), Rules(4, 8), 0, 1
+    )
     assert step.to_dict() == {
         "piece": 0,
         "orientation": 1,
@@ -120,18 +123,19 @@ def test_step_reports_the_decision() -> None:
 
 
 def test_next_game_starts_on_an_empty_board() -> None:
-    played = list(steps((), [SQUARE] * 4, _weights(1), ("max_height",), Rules(5, 4), 0, 4))
+    played = list(steps((), [SQUARE] * 4, Player(("max_height",), _weights(1)), Rules(5, 4), 0, 4))
     assert [step.game_over for step in played] == [False, False, False, False]
-    played = list(steps((), [SQUARE] * 5, _weights(-1), ("column_height_4",), Rules(5, 4), 0, 5))
+    played = list(steps((), [SQUARE] * 5, Player(("column_height_4",), _weights(-1)), Rules(5, 4), 0, 5))
     assert [(step.column, len(step.rows)) for step in played] == [(0, 2), (0, 4), (2, 4), (2, 4), (0, 6)]
 
 
 @pytest.mark.parametrize("clear_on_overflow", [False, True])
 def test_play_counts_what_the_steps_did(clear_on_overflow: bool) -> None:
     rules = Rules(6, 6, clear_on_overflow, "bag")
-    names = feature_names("dt")
-    played = list(steps((), PieceStream(rules, 3, 1), _dt20(), names, rules, 0, 300))
-    rows, lines, games, made = play((), _dt20(), names, rules, 3, 1, 0, 300)
+    pieces = PieceStream(rules, 3, 1)
+    player = Player(feature_names("dt"), _dt20())
+    played = list(steps((), pieces, player, rules, 0, 300))
+    rows, lines, games, made = play((), pieces, player, rules, 0, 300)
     assert games > 2
     assert made == 300
     assert (lines, games) == (sum(step.lines for step in played), sum(step.game_over for step in played))
@@ -140,21 +144,28 @@ def test_play_counts_what_the_steps_did(clear_on_overflow: bool) -> None:
 
 def test_play_in_stretches_is_play_in_one_go() -> None:
     rules = Rules(6, 6)
-    names = feature_names("dt")
-    whole = play((), _dt20(), names, rules, 3, 1, 0, 120)
-    rows, lines, games, made = play((), _dt20(), names, rules, 3, 1, 0, 50)
-    rows, more_lines, more_games, more_made = play(rows, _dt20(), names, rules, 3, 1, 50, 70)
+    pieces = PieceStream(rules, 3, 1)
+    player = Player(feature_names("dt"), _dt20())
+    whole = play((), pieces, player, rules, 0, 120)
+    rows, lines, games, made = play((), pieces, player, rules, 0, 50)
+    rows, more_lines, more_games, more_made = play(rows, pieces, player, rules, 50, 70)
     assert (rows, lines + more_lines, games + more_games, made + more_made) == whole
 
 
 def test_play_stops_with_the_last_game_it_is_told() -> None:
     rules = Rules(6, 6)
-    names = feature_names("dt")
-    played = list(steps((), PieceStream(rules, 3, 1), _dt20(), names, rules, 0, 300))
+    pieces = PieceStream(rules, 3, 1)
+    player = Player(feature_names("dt"), _dt20())
+    played = list(steps((), pieces, player, rules, 0, 300))
     ends = [t for t, step in enumerate(played, start=1) if step.game_over]
     assert len(ends) > 2
     for last_game in (1, 2):
         made = ends[last_game - 1]
         lines = sum(step.lines for step in played[:made])
-        assert play((), _dt20(), names, rules, 3, 1, 0, 300, last_game) == ((), lines, last_game, made)
-    assert play((), _dt20(), names, rules, 3, 1, 0, 300, 0) == ((), 0, 0, 0)
+        assert play((), pieces, player, rules, 0, 300, last_game) == (
+            (),
+            lines,
+            last_game,
+            made,
+        )
+    assert play((), pieces, player, rules, 0, 300, 0) == ((), 0, 0, 0)

@@ -39,9 +39,7 @@ def test_bcts_plays_the_trace(
     rules = Rules(10, 10, clear_on_overflow)
     sequence = [int(piece) for piece in (golden / pieces).read_text().split()]
     records = _records(golden / trace)
-    played = list(
-        steps((), sequence, controller.played_weights, controller.names_on(rules), rules, 0, len(records))
-    )
+    played = list(steps((), sequence, controller.player(rules), rules, 0, len(records)))
     assert sum(step.game_over for step in played) == games
     lines = 0
     for step, record in zip(played, records, strict=True):

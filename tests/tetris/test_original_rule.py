@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from tetris import LinearController, Rollout, Rules, published, rollout
+from tetris import LinearController, Lookahead, Rollout, Rules, Streams, published, rollout
 from tetris.game.decisions import appears, choose, place, play, steps, with_next
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES
+from tetris.game.policy import Player
 from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
 from tetris.solver import solve
@@ -22,7 +23,7 @@ from tetris.solver import solve
 Stack = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2
 SMALL = Rules(4, 4, original=True)
-DT20 = published("dt20").weights
+DT20 = published("dt20")
 
 
 @pytest.mark.parametrize(
@@ -72,9 +73,8 @@ def test_lines_go_first_and_count_where_the_next_piece_does_not_appear(stack: St
     assert (after.lines, after.game_over) == (1, False)
     assert with_next(after, SQUARE) == with_next(after, None) == after
     assert with_next(after, BAR) == replace(after, game_over=True)
-    weights = np.array([-1], dtype=np.float64)
-    names = ("landing_height",)
-    first, second = steps(rows, [BAR, BAR], weights, names, SMALL, 0, 2)
+    player = Player(("landing_height",), np.array([-1.0]))
+    first, second = steps(rows, [BAR, BAR], player, SMALL, 0, 2)
     assert (first.column, first.lines, first.game_over, first.rows) == (3, 1, True, after.rows)
     assert (second.column, second.game_over) == (0, False)  # on the empty board; no piece of the list follows
 
@@ -88,9 +88,9 @@ def test_a_piece_that_overflows_ends_the_game_and_clears_nothing(stack: Stack) -
 
 
 def test_who_knows_the_next_piece_leaves_room_for_it() -> None:
-    weights, names = np.array([1], dtype=np.float64), ("max_height",)
+    player = Player(("max_height",), np.array([1.0]), Lookahead.PREVIEW)
     columns = [
-        choose((), SQUARE, weights, names, rules, known).column
+        choose((), SQUARE, player, rules, known).column
         for rules, known in ((Rules(4, 4), BAR), (SMALL, BAR), (SMALL, None))
     ]
     # On columns 0 and 1, or 1 and 2, the square is where the bar appears: in column 1.
@@ -98,22 +98,22 @@ def test_who_knows_the_next_piece_leaves_room_for_it() -> None:
 
 
 def test_play_counts_what_the_steps_did_and_goes_on_where_it_stopped() -> None:
-    rules, names = Rules(6, 6, original=True), published("dt20").names_on(Rules(6, 6))
-    weights = published("dt20").played_weights
-    played = list(steps((), PieceStream(rules, 3, 1), weights, names, rules, 0, 300))
-    rows, lines, games, made = play((), weights, names, rules, 3, 1, 0, 300)
+    rules, player = Rules(6, 6, original=True), published("dt20").player(Rules(6, 6))
+    pieces = PieceStream(rules, 3, 1)
+    played = list(steps((), pieces, player, rules, 0, 300))
+    rows, lines, games, made = play((), pieces, player, rules, 0, 300)
     assert (lines, games, made) == (sum(s.lines for s in played), sum(s.game_over for s in played), 300)
     assert rows == (() if played[-1].game_over else played[-1].rows)
-    assert games > play((), weights, names, Rules(6, 6), 3, 1, 0, 300)[2]
+    assert games > play((), pieces, player, Rules(6, 6), 0, 300)[2]
     ends = [t for t, step in enumerate(played, start=1) if step.game_over]
-    stopped = play((), weights, names, rules, 3, 1, 0, 300, 2)
+    stopped = play((), pieces, player, rules, 0, 300, 2)
     assert stopped == ((), sum(step.lines for step in played[: ends[1]]), 2, ends[1])
 
 
 @pytest.mark.parametrize("device", ["cpu", "python"])
 def test_a_board_is_copied_with_its_next_piece(device: str) -> None:
     for original in (True, False):
-        games = Rollout([DT20], Rules(10, 20, original=original), 2, 4, device)
+        games = Rollout(DT20.policy(), Streams(Rules(10, 20, original=original), 2, 4), device)
         games.play_on(6)
         games.branch(torch.tensor([[0, 0]]))
         games.play_on(1)
@@ -133,7 +133,7 @@ def test_a_replay_is_the_game_that_the_engines_play(tmp_path: Path) -> None:
     for count in range(40, 60):  # the last placement ends a game, or not
         played = islice(decisions(controller, rules, PieceStream(rules, 7, 0)), count)
         replay = Replay.of(played, rules, 7, 0, controller)
-        expected = rollout([controller.weights], rules, 1, count, 7, "cpu", features="dt")
+        expected = rollout(controller.policy(), Streams(rules, seed=7), count)
         assert (replay.lines, replay.games) == (expected.lines.item(), expected.games.item())
         replay.save(tmp_path / "replay.json")
         assert len(list(Replay.load(tmp_path / "replay.json").after_states())) == count

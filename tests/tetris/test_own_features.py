@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernels.loader import CompilerMissingError
-from tetris import Rollout, Rules, feature, feature_header, feature_names, play_game
+from tetris import Policy, Rollout, Rules, Streams, feature, feature_header, feature_names, play_game
 from tetris.commands.command_line import command_of
 from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
@@ -95,7 +95,7 @@ def test_a_feature_without_twin_says_so_in_a_line(header: Path) -> None:
         run_header(header)
     feature(function_of("empty_columns", 0))
     with pytest.raises(ValueError, match=r"expected features that the C\+\+ engine has, got 'empty_columns'"):
-        Rollout([[0.0, 1.0]], Rules(), features="holes, empty_columns")
+        Rollout(Policy([0.0, 1.0], "holes, empty_columns"), Streams())
 
 
 def function_of(name: str, value: Any) -> Any:
@@ -133,7 +133,7 @@ def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) 
     run_header(header)
     feature(function_of("empty_columns", value))
     with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 4095"):
-        Rollout([[1.0]], Rules(4, 4), device="python", features="empty_columns").advance(1)
+        Rollout(Policy([1.0], "empty_columns"), Streams(Rules(4, 4)), "python").advance(1)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_controller_has_few_features_of_a_header(tmp_path: Path) -> None:
     (tmp_path / "many.h").write_text(text)
     names = feature_header(tmp_path / "many.h")
     with pytest.raises(ValueError, match="expected at most 8 features of a header, got 9"):
-        Rollout([[1.0] * 9], Rules(4, 4), device="cpu", features=",".join(names))
+        Rollout(Policy([1.0] * 9, ",".join(names)), Streams(Rules(4, 4)))
     assert MOST_OWN * _LARGEST_WHOLE << BITS < 1 << 30  # of a score of 32 bits
 
 
@@ -181,7 +181,7 @@ def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path
     feature(function_of("zero", 0))
     feature_header(other)
     with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
-        Rollout([[0.0, 0.0]], Rules(), features="corners, zero")
+        Rollout(Policy([0.0, 0.0], "corners, zero"), Streams())
 
 
 def test_a_name_that_nobody_knows_says_how_to_make_it() -> None:

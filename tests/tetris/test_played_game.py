@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tetris import LinearController, Rules, play_game, published, rollout
+from tetris import LinearController, Rules, Streams, play_game, published, rollout
 
 SHORT = LinearController("holes, max_height", (1.0, 1.0), Rules(6, 6), "lost")
 
 
 def test_a_game_is_that_of_the_rollout() -> None:
     game = play_game(SHORT, seed=3, stream=5)
-    result = rollout(
-        [SHORT.weights], SHORT.rules, 1, len(game.steps), 3, "python", features=SHORT.features, first_stream=5
-    )
+    result = rollout(SHORT.policy(), Streams(SHORT.rules, seed=3, first=5), len(game.steps), "python")
     assert game.over
     assert (game.lines, 1, len(game.steps)) == (
         result.lines.item(),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tetris import LinearController, Rules, published, rollout
+from tetris import LinearController, Rules, Streams, published, rollout
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
 from tetris.record.explanation import decisions
@@ -43,7 +43,7 @@ def packed(placements: bytes) -> str:
 def test_a_replay_is_the_game_that_the_engines_play(rules: Rules) -> None:
     replay = recorded(rules, 300)
     controller = published("dt20")
-    played = rollout([controller.weights], rules, 1, 300, 7, "python", features="dt")
+    played = rollout(controller.policy(), Streams(rules, seed=7), 300)
     assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert len(list(replay.after_states())) == 300
 

@@ -9,7 +9,7 @@ import torch
 from engine_games import emulated
 
 from kernels.loader import CompilerMissingError, compile_check
-from tetris import Rollout, Rules
+from tetris import Policy, Rollout, Rules, Streams
 from tetris.play import engines as native
 from tetris.play.splitting import MOST_STREAMS, StreamWeights, _CudaStreamWeights
 
@@ -32,7 +32,7 @@ def shuffled(games: Rollout, generator: torch.Generator) -> None:
 def check_resampling(streams: int, rules: Rules, population: int, shared: bool, device: str) -> None:
     """Resample the same streams some times by the Python on the CPU and by the kernel on a device."""
     games, same = (
-        Rollout(torch.zeros(population, 9), rules, streams, device=where, share_streams=shared)
+        Rollout(Policy(torch.zeros(population, 9)), Streams(rules, streams, shared=shared), where)
         for where in ("cpu", device)
     )
     expected, actual = StreamWeights(games), _CudaStreamWeights(same)
@@ -75,7 +75,7 @@ def test_a_gpu_resamples_as_the_python_does(streams: int, population: int, share
 
 
 def test_arguments_are_checked(operators: Any) -> None:
-    games = Rollout([[0.0]], streams=4, features="holes", device="python")
+    games = Rollout(Policy([0.0], "holes"), Streams(count=4), "python")
     weights = StreamWeights(games)
     good = [
         *(games.columns, games.stream_games, weights._before, weights._weight, weights._held, weights._unit),
@@ -95,7 +95,7 @@ def test_arguments_are_checked(operators: Any) -> None:
     ):
         with pytest.raises(RuntimeError, match=message):
             operators.resample(*(bad if i == index else each for i, each in enumerate(good)))
-    wide = Rollout([[0.0]], streams=MOST_STREAMS + 1, features="holes", device="python")
+    wide = Rollout(Policy([0.0], "holes"), Streams(count=MOST_STREAMS + 1), "python")
     many = StreamWeights(wide)
     with pytest.raises(RuntimeError, match="at most 8192 streams"):
         operators.resample(

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from engine_games import weights_for
 
 from kernels.loader.toolchain import CompilerMissingError
-from tetris.game.rules import Rules
-from tetris.play.rollouts import Rollout, rollout
+from tetris import Policy, Rollout, Rules, Streams, rollout
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
 def test_a_stream_stops_where_its_last_game_ends(device: str) -> None:
-    weights, rules = weights_for("dt", 10), Rules(10, 8)
+    weights, streams = weights_for("dt", 10), Streams(Rules(10, 8), 2, 5)
     limit = 200 if device == "python" else 20_000
-    one = {games: Rollout(weights, rules, 2, 5, device, games_per_stream=games) for games in (1, 2)}
+    one = {games: Rollout(Policy(weights), replace(streams, games=games), device) for games in (1, 2)}
     first, second = (each.advance(limit) for each in one.values())
     assert torch.equal(first.games[1:], torch.tensor([2, 2]))  # the random ones
     assert torch.equal(second.games[1:], torch.tensor([4, 4]))
     assert int(one[1].boards[1:].abs().sum()) == 0
     assert torch.equal(one[1].advance(limit).decisions[1:], first.decisions[1:])
     # The second game begins with the piece after the first one's last.
-    endless = Rollout(weights[1:2], rules, 1, 5, device)
+    endless = Rollout(Policy(weights[1]), replace(streams, count=1), device)
     assert int(endless.advance(int(one[2]._made[1, 0])).lines) == int(one[2]._lines[1, 0])
 
 
 def test_splitting_a_rollout_whose_streams_stop_changes_nothing() -> None:
-    weights, rules = weights_for("dt", 10), Rules(10, 6, pieces="bag")
-    whole, split = (Rollout(weights, rules, 3, 9, "cpu", games_per_stream=2) for _ in range(2))
+    policy, streams = Policy(weights_for("dt", 10)), Streams(Rules(10, 6, pieces="bag"), 3, 9, games=2)
+    whole, split = (Rollout(policy, streams) for _ in range(2))
     for decisions in (1, 6, 0, 50, 343):
         split.advance(decisions)
     expected, result = whole.advance(400), split.advance(0)
@@ -39,28 +41,29 @@ def test_splitting_a_rollout_whose_streams_stop_changes_nothing() -> None:
 
 
 def test_streams_that_have_stopped_cost_next_to_nothing() -> None:
-    games = Rollout(torch.zeros(100, 9), Rules(10, 10), 10, device="cpu", games_per_stream=1)
+    games = Rollout(Policy(torch.zeros(100, 9)), Streams(Rules(10, 10), 10, games=1))
     assert int(games.advance(1 << 40).games.sum()) == 1000  # a million seconds where they went on
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
 def test_streams_are_shared_or_not(device: str) -> None:
-    weights = weights_for("dt", 10)[:1].repeat(2, 1)
-    shared = rollout(weights, Rules(10, 10), 2, 100, 1, device, features="dt")
-    apart = rollout(weights, Rules(10, 10), 2, 100, 1, device, features="dt", share_streams=False)
-    later = rollout(weights[:1], Rules(10, 10), 2, 100, 1, device, features="dt", first_stream=2)
+    one, streams = weights_for("dt", 10)[0], Streams(Rules(10, 10), 2, 1)
+    two = Policy(one.repeat(2, 1))
+    shared = rollout(two, streams, 100, device)
+    apart = rollout(two, replace(streams, shared=False), 100, device)
+    later = rollout(Policy(one), replace(streams, first=2), 100, device)
     assert shared.lines[0] == shared.lines[1] == apart.lines[0]
     assert apart.lines[1] == later.lines[0]
 
 
 def test_threads_do_not_matter() -> None:
-    weights, rules = weights_for("dt", 10), Rules(10, 10)
+    policy, streams = Policy(weights_for("dt", 10)), Streams(Rules(10, 10), 5, 2)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(1)
-        one = rollout(weights, rules, 5, 500, 2, "cpu", features="dt")
+        one = rollout(policy, streams, 500)
         torch.set_num_threads(2)
-        two = rollout(weights, rules, 5, 500, 2, "cpu", features="dt")
+        two = rollout(policy, streams, 500)
     finally:
         torch.set_num_threads(before)
     assert torch.equal(one.lines, two.lines)
@@ -72,23 +75,41 @@ def test_check_is_called_and_may_end_the_rollout() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        rollout(weights_for("dt", 10), Rules(10, 10), 1, 100, 0, "python", features="dt", check=stop)
+        rollout(Policy(weights_for("dt", 10)), Streams(Rules(10, 10)), 100, "python", check=stop)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([[1.0] * 8], r"expected weights of shape \(population, 9\), got \(1, 8\)"),
+        (torch.ones(1, 1, 9), r"expected weights of shape \(population, 9\), got \(1, 1, 9\)"),
+        ([[float("nan")] * 9], "expected finite float32 weights"),
+    ],
+)
+def test_bad_weights_are_refused(weights: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        rollout(Policy(weights), Streams(), device="python")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weights": [[1.0] * 8]}, r"expected weights of shape \(population, 9\), got \(1, 8\)"),
-        ({"weights": [[float("nan")] * 9]}, "expected finite float32 weights"),
-        ({"streams": 0}, "expected streams from 1"),
-        ({"decisions": -1}, "expected decisions from 0"),
-        ({"games_per_stream": 0}, "expected games_per_stream from 1"),
-        ({"device": "tpu"}, "expected device to be cpu, cuda or python, got 'tpu'"),
+        ({"count": 0}, "expected count from 1"),
+        ({"games": 0}, "expected games from 1"),
+        ({"first": (1 << 62) + 1}, "expected first from 0"),
+        ({"seed": -1}, "expected seed from 0"),
     ],
 )
-def test_bad_input_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_streams_out_of_range_are_refused(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        rollout(**{"weights": [[1.0] * 9], "device": "python", "features": "dt", **arguments})
+        Streams(**arguments)  # type: ignore[arg-type]
+
+
+def test_bad_counts_and_devices_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected decisions from 0"):
+        rollout(Policy([1.0] * 9), Streams(), -1, "python")
+    with pytest.raises(ValueError, match="expected device to be cpu, cuda or python, got 'tpu'"):
+        rollout(Policy([1.0] * 9), Streams(), device="tpu")
 
 
 def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,4 +120,4 @@ def test_without_a_compiler_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(native, "operators", missing)
     with pytest.raises(CompilerMissingError, match="no C\\+\\+ compiler"):
-        rollout([[1.0] * 9], device="cpu", features="dt")
+        rollout(Policy([1.0] * 9), Streams())

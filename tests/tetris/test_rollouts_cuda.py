@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from engine_games import (
-    ANY,
+    EXPECTIMAX,
     GAMES,
-    NEXT,
-    ONE,
+    NONE,
+    PREVIEW,
     decide,
     every_feature,
-    features_for,
-    few_features,
+    policy_for,
     same,
     stacks,
     totals,
     weights_for,
 )
 
-from tetris import Rollout, Rules, rollout
+from tetris import Lookahead, Policy, Rollout, Rules, Streams, rollout
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -37,16 +37,17 @@ def assert_equal(one: Rollout, other: Rollout, *splits: int) -> None:
     assert same(totals(one), totals(other))
 
 
-def both(*arguments: Any, **options: Any) -> tuple[Rollout, Rollout]:
-    return Rollout(*arguments, device="cpu", **options), Rollout(*arguments, device="cuda", **options)
+def both(policy: Policy, *streams: Any) -> tuple[Rollout, Rollout]:
+    """The same games on both; ``streams`` are the arguments of `Streams`."""
+    return Rollout(policy, Streams(*streams), "cpu"), Rollout(policy, Streams(*streams), "cuda")
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("games", [FEW, MANY])
 @pytest.mark.parametrize("features", [every_feature(10), "dt_columns"], ids=["every feature", "columns"])
 def test_features_play_as_on_the_cpu(features: str, games: int) -> None:
-    weights = weights_for(features, 10, 4)
-    assert_equal(*both(weights, Rules(10, 12), games // 4, 3, features=features), 60, 1, 140)
+    policy = Policy(weights_for(features, 10, 4), features)
+    assert_equal(*both(policy, Rules(10, 12), games // 4, 3), 60, 1, 140)
 
 
 def test_each_feature_alone_decides_as_on_the_cpu() -> None:
@@ -60,13 +61,13 @@ def test_each_feature_alone_decides_as_on_the_cpu() -> None:
     assert same(*map(list, found))
 
 
-@pytest.mark.parametrize("case", range(len(GAMES)), ids=lambda case: str(GAMES[case][0]))
-@pytest.mark.parametrize(("way", "games"), [(ONE, FEW), (ONE, MANY), (NEXT, FEW), (ANY, FEW)], ids=str)
-def test_games_are_those_of_the_cpu(case: int, way: dict[str, Any], games: int) -> None:
-    rules, options = GAMES[case]
-    features = features_for(way, rules.width)
-    weights = weights_for(features, rules.width, 4)
-    one, other = both(weights, rules, games // 4, features=features, **way, **options)
+@pytest.mark.parametrize("streams", GAMES, ids=str)
+@pytest.mark.parametrize(
+    ("lookahead", "games"), [(NONE, FEW), (NONE, MANY), (PREVIEW, FEW), (EXPECTIMAX, FEW)], ids=str
+)
+def test_games_are_those_of_the_cpu(streams: Streams, lookahead: Lookahead, games: int) -> None:
+    policy, streams = policy_for(lookahead, streams.rules.width, 4), replace(streams, count=games // 4)
+    one, other = Rollout(policy, streams, "cpu"), Rollout(policy, streams, "cuda")
     source = torch.arange(games // 4).flip(0).expand(4, -1)
     for decisions in (1, 80):
         one.branch(source)
@@ -74,39 +75,36 @@ def test_games_are_those_of_the_cpu(case: int, way: dict[str, Any], games: int) 
         assert_equal(one, other, decisions)
 
 
-@pytest.mark.parametrize("way", [NEXT, ANY], ids=["next", "any"])
-def test_many_games_look_ahead_as_on_the_cpu(way: dict[str, Any]) -> None:
-    features = few_features(10)
-    assert_equal(
-        *both(weights_for(features, 10, 2), Rules(10, 20), MANY // 2, features=features, **way), 4, 1
-    )
+@pytest.mark.parametrize("lookahead", [PREVIEW, EXPECTIMAX])
+def test_many_games_look_ahead_as_on_the_cpu(lookahead: Lookahead) -> None:
+    assert_equal(*both(policy_for(lookahead, 10, 2), Rules(10, 20), MANY // 2), 4, 1)
 
 
 @pytest.mark.parametrize("scale", [1e-40, 1e37])
 def test_weights_of_any_size_play_as_on_the_cpu(scale: float) -> None:
     weights = weights_for("dt", 10, 2) / 10 * scale
-    assert_equal(*both(weights, Rules(10, 10), FEW // 2, 6), 60)
+    assert_equal(*both(Policy(weights), Rules(10, 10), FEW // 2, 6), 60)
 
 
 @pytest.mark.parametrize("games", [FEW, MANY])
 def test_streams_stop_as_on_the_cpu(games: int) -> None:
-    one, other = both(weights_for("dt", 10, 5), Rules(10, 6), games // 5, 8, games_per_stream=3)
+    one, other = both(Policy(weights_for("dt", 10, 5)), Rules(10, 6), games // 5, 8, 0, True, 3)
     assert_equal(one, other, 1, 60, 5000, 300)
     assert int(other.advance(0).games[1:].min()) == games // 5 * 3
 
 
 def test_one_candidate_plays_many_streams_and_many_candidates_one_each() -> None:
     rules = Rules(10, 10)
-    assert_equal(*both(weights_for("dt", 10, 1), rules, MANY, 7), 40)
-    assert_equal(*both(weights_for("dt", 10, MANY), rules, 1, 7), 40)
+    assert_equal(*both(Policy(weights_for("dt", 10, 1)), rules, MANY, 7), 40)
+    assert_equal(*both(Policy(weights_for("dt", 10, MANY)), rules, 1, 7), 40)
 
 
 def test_a_rollout_has_no_operation_that_waits_for_the_device() -> None:
-    weights = weights_for("dt", 10, 8).cuda()
-    rollout(weights, streams=500, decisions=100, device="cuda")  # compiled, and its pace known
+    policy, streams = Policy(weights_for("dt", 10, 8).cuda()), Streams(count=500)
+    rollout(policy, streams, 100, "cuda")  # compiled, and its pace known
     torch.cuda.set_sync_debug_mode("error")
     try:
-        result = rollout(weights, streams=500, decisions=100, device="cuda")
+        result = rollout(policy, streams, 100, "cuda")
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert result.lines.is_cuda
@@ -114,10 +112,10 @@ def test_a_rollout_has_no_operation_that_waits_for_the_device() -> None:
 
 
 def test_it_plays_on_a_stream_of_the_caller_s() -> None:
-    weights = weights_for("dt", 10, 2)
-    expected = rollout(weights, Rules(10, 10), 50, 100, 8, "cpu")
+    policy, streams = Policy(weights_for("dt", 10, 2)), Streams(Rules(10, 10), 50, 8)
+    expected = rollout(policy, streams, 100)
     with torch.cuda.stream(torch.cuda.Stream()):
-        result = rollout(weights, Rules(10, 10), 50, 100, 8, "cuda")
+        result = rollout(policy, streams, 100, "cuda")
         lines = result.lines.cpu()
     assert torch.equal(lines, expected.lines)
 
@@ -125,8 +123,9 @@ def test_it_plays_on_a_stream_of_the_caller_s() -> None:
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs a second GPU")
 def test_it_plays_where_the_weights_lie_whatever_device_is_current() -> None:
     weights = weights_for("dt", 10, 2)
-    expected = rollout(weights, Rules(10, 10), 50, 300, 9, "cpu")
-    games = Rollout(weights.to("cuda:1"), Rules(10, 10), 50, 9, "cuda")
+    streams = Streams(Rules(10, 10), 50, 9)
+    expected = rollout(Policy(weights), streams, 300)
+    games = Rollout(Policy(weights.to("cuda:1")), streams, "cuda")
     with torch.cuda.device(0):
         result = games.advance(300)
     assert result.lines.get_device() == 1
@@ -136,7 +135,7 @@ def test_it_plays_where_the_weights_lie_whatever_device_is_current() -> None:
 @pytest.mark.heavy
 def test_a_multiprocessor_has_more_games_than_it_takes_at_once() -> None:
     features = every_feature(10)
-    assert_equal(*both(weights_for(features, 10, 40), Rules(10, 10), 10_000, 10, features=features), 20)
+    assert_equal(*both(Policy(weights_for(features, 10, 40), features), Rules(10, 10), 10_000, 10), 20)
 
 
 @pytest.mark.heavy
@@ -147,7 +146,7 @@ def test_it_stops_within_two_seconds() -> None:
         if time.monotonic() - began > 1:
             raise KeyboardInterrupt
 
-    games = Rollout(weights_for("dt", 10, 64), Rules(10, 20), 2000, device="cuda")
+    games = Rollout(Policy(weights_for("dt", 10, 64)), Streams(count=2000), "cuda")
     with pytest.raises(KeyboardInterrupt):
         games.advance(1 << 40, check)
     torch.cuda.synchronize()

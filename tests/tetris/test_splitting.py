@@ -7,13 +7,14 @@ from typing import cast
 
 import pytest
 import torch
-from engine_games import few_features, weights_for
+from engine_games import NONE, PREVIEW, few_features, weights_for
 
-from tetris import Rollout, Rules, published, rollout, split_rollout
+from tetris import Lookahead, Policy, Rollout, Rules, Streams, published, rollout, split_rollout
 from tetris.play import splitting
 from tetris.play.splitting import MOST_STREAMS, StreamWeights, least_rate, levels, resampled, systematic
 
-DT20 = published("dt20").weights
+DT20 = published("dt20")
+EIGHT = Policy([DT20.weights] * 8)
 
 
 def test_the_rate_is_that_of_long_play() -> None:
@@ -21,9 +22,9 @@ def test_the_rate_is_that_of_long_play() -> None:
     # and that has a probability below 1e-5. Boards that changed bags in the middle ended games half as often
     # again.
     rules = Rules(10, 7, pieces="bag")
-    played = rollout([DT20], rules, 256, 20_000, 1, features="dt")
+    played = rollout(DT20.policy(), Streams(rules, 256, 1), 20_000)
     rate = int(played.games) / int(played.decisions)
-    split = split_rollout([DT20] * 8, rules, 256, 1200, 2, share_streams=False)
+    split = split_rollout(EIGHT, Streams(rules, 256, 2, shared=False), 1200)
     error = (rate**2 / int(played.games) + float(split.rate.var()) / 8) ** 0.5
     assert float(split.rate.mean()) == pytest.approx(rate, abs=5 * error + 0.03 * rate)
     assert split.lines_per_game.tolist() == pytest.approx((0.4 / split.rate).tolist())
@@ -31,35 +32,32 @@ def test_the_rate_is_that_of_long_play() -> None:
     assert split.resolved.all()
 
 
-@pytest.mark.parametrize("known", [1, 2])
+@pytest.mark.parametrize(("lookahead", "known"), [(NONE, 0), (PREVIEW, 1)])
 def test_boards_are_copied_when_all_pieces_of_a_bag_are_known(
-    monkeypatch: pytest.MonkeyPatch, known: int
+    monkeypatch: pytest.MonkeyPatch, lookahead: Lookahead, known: int
 ) -> None:
     copied = []
     monkeypatch.setattr(Rollout, "branch", lambda games, _: copied.append(games.decisions))
     features = few_features(10)
-    weights = weights_for(features, 10, 1)
-    split_rollout(weights, Rules(10, 7, pieces="bag"), 2, 213, features=features, pieces_known=known)
-    assert copied == [7 * bag - (known - 1) for bag in range(1, 31)]
+    policy = Policy(weights_for(features, 10, 1), features, lookahead)
+    split_rollout(policy, Streams(Rules(10, 7, pieces="bag"), 2), 213)
+    assert copied == [7 * bag - known for bag in range(1, 31)]
 
 
 @pytest.mark.parametrize(
-    ("rules", "streams", "known"),
+    ("rules", "count", "lookahead"),
     [
-        (Rules(6, 8), 8, 1),
-        (Rules(4, 4, pieces="bag"), 3, 2),
-        (Rules(6, 6, pieces="bag", original=True), 4, 1),
+        (Rules(6, 8), 8, NONE),
+        (Rules(4, 4, pieces="bag"), 3, PREVIEW),
+        (Rules(6, 6, pieces="bag", original=True), 4, NONE),
     ],
-    ids=["one known", "two known", "original"],
+    ids=["none", "preview", "original"],
 )
-def test_the_engines_find_the_same(rules: Rules, streams: int, known: int) -> None:
+def test_the_engines_find_the_same(rules: Rules, count: int, lookahead: Lookahead) -> None:
     features = few_features(rules.width)
-    weights = weights_for(features, rules.width, 2)
+    policy = Policy(weights_for(features, rules.width, 2), features, lookahead)
     one, other = (
-        split_rollout(
-            *(weights, rules, streams, 213, 4, device), features=features, first_stream=5, pieces_known=known
-        )
-        for device in ("cpu", "python")
+        split_rollout(policy, Streams(rules, count, 4, first=5), 213, device) for device in ("cpu", "python")
     )
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name))
@@ -68,14 +66,14 @@ def test_the_engines_find_the_same(rules: Rules, streams: int, known: int) -> No
 
 def test_seed_and_first_stream_choose_pieces_and_resampling() -> None:
     found = {
-        float(split_rollout([DT20], Rules(10, 6), 16, 213, seed, first_stream=first).rate)
+        float(split_rollout(DT20.policy(), Streams(Rules(10, 6), 16, seed, first), 213).rate)
         for seed, first in ((0, 0), (0, 16), (1, 0))
     }
     assert len(found) == 3
 
 
 def test_where_no_game_ends_the_rate_is_zero() -> None:
-    split = split_rollout([DT20], Rules(10, 24), 2, 213)
+    split = split_rollout(DT20.policy(), Streams(Rules(10, 24), 2), 213)
     assert (float(split.rate), float(split.lines_per_game)) == (0.0, float("inf"))
     assert not split.resolved.any()
 
@@ -84,7 +82,7 @@ def test_a_rate_that_rounded_weights_bias_is_marked(monkeypatch: pytest.MonkeyPa
     # It is 1.32e-5 for DT-20 on 10x12 (benchmarks/notes/splitting-weights.md), and here 8.3 times as much.
     monkeypatch.setattr(splitting, "_WEIGHT", 1 << 16)
     monkeypatch.setattr(splitting, "_PARTS", 1)
-    split = split_rollout([DT20] * 8, Rules(10, 12), 264, 803, 2, share_streams=False)
+    split = split_rollout(EIGHT, Streams(Rules(10, 12), 264, 2, shared=False), 803)
     assert float(split.rate.mean()) > 4 * 1.32e-5
     assert not split.resolved.any()
 
@@ -92,7 +90,7 @@ def test_a_rate_that_rounded_weights_bias_is_marked(monkeypatch: pytest.MonkeyPa
 class Walk:
     """Stacks that rise by a row in one decision of ten and fall by one otherwise; a game ends above `TOP`."""
 
-    TOP, RISES, share_streams = 22, 0.1, False
+    TOP, RISES, streams = 22, 0.1, Streams(shared=False)
 
     def __init__(self, population: int, streams: int) -> None:
         self.stream_games = torch.zeros(population, streams, dtype=torch.int64)
@@ -200,7 +198,7 @@ def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
 
 
 def test_levels_count_the_highest_column_and_all_of_them() -> None:
-    games = Rollout([DT20, DT20], Rules(10, 24), 2, 1)
+    games = Rollout(Policy([DT20.weights] * 2), Streams(Rules(10, 24), 2, 1))
     games._columns[0, 0] = (1 << 24) - 1
     games._columns[0, 1, 3] = 1 << 19  # 20 rows, 2 in the mean: 0.6 * 20 + 0.9 * 2 - 6 = 7.8
     games._columns[1, 0] = 1 << 3  # 4 rows everywhere: 2.4 + 3.6 - 6
@@ -208,7 +206,7 @@ def test_levels_count_the_highest_column_and_all_of_them() -> None:
 
 
 def test_streams_go_on_with_the_boards_of_others() -> None:
-    games = Rollout([DT20, DT20], Rules(10, 20), 3, 1)
+    games = Rollout(Policy([DT20.weights] * 2), Streams(Rules(10, 20), 3, 1))
     games.advance(30)
     boards, heights = games.boards, games.column_heights
     assert heights.amax(-1).tolist() == [[int((board > 0).sum()) for board in each] for each in boards]
@@ -224,43 +222,38 @@ def test_streams_go_on_with_the_boards_of_others() -> None:
 
 
 def test_an_empty_board_has_height_zero_and_a_full_one_that_of_the_board() -> None:
-    games = Rollout([[1.0, 0.0]], Rules(4, 24), 1, 1, "python", features="holes,max_height")
+    games = Rollout(Policy([1.0, 0.0], "holes,max_height"), Streams(Rules(4, 24), 1, 1), "python")
     assert games.column_heights.tolist() == [[[0] * 4]]
     games.advance(9)
     assert int(games.column_heights.max()) == int((games.boards > 0).sum())
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("streams", "decisions", "message"),
     [
-        ((1, 400), "expected streams from 2 to 8192, got 1"),
-        ((MOST_STREAMS + 1, 400), "expected streams from 2 to 8192, got 8193"),
-        ((8, 212), "expected decisions from 213 to .*, got 212"),
+        (Streams(count=1), 400, "expected count of streams from 2 to 8192, got 1"),
+        (Streams(count=8, games=1), 400, "expected streams that do not stop, got games=1"),
+        (Streams(count=8), 212, "expected decisions from 213 to .*, got 212"),
     ],
 )
-def test_bad_counts_are_refused(arguments: tuple[int, int], message: str) -> None:
+def test_bad_counts_are_refused(streams: Streams, decisions: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        split_rollout([DT20], Rules(10, 10), *arguments)
+        split_rollout(DT20.policy(), streams, decisions)
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(
-    ("population", "streams", "shared", "known"),
-    [(2, 100, True, 1), (300, 100, True, 1), (3, 1100, False, 1), (3, 100, False, 2)],
+    ("population", "count", "shared", "lookahead"),
+    [(2, 100, True, NONE), (300, 100, True, NONE), (3, 1100, False, NONE), (3, 100, False, PREVIEW)],
     ids=["warps", "threads", "several streams a thread of the resampling", "the next piece known"],
 )
-def test_a_gpu_finds_what_the_cpu_does(population: int, streams: int, shared: bool, known: int) -> None:
+def test_a_gpu_finds_what_the_cpu_does(
+    population: int, count: int, shared: bool, lookahead: Lookahead
+) -> None:
     weights = torch.randn(population, 9, generator=torch.Generator().manual_seed(1))
-    weights[0] = torch.tensor(DT20)
-    one, other = (
-        split_rollout(
-            *(weights, Rules(10, 10), streams, 260, 4, device),
-            share_streams=shared,
-            first_stream=5,
-            pieces_known=known,
-        )
-        for device in ("cpu", "cuda")
-    )
+    weights[0] = torch.tensor(DT20.weights)
+    policy, streams = Policy(weights, lookahead=lookahead), Streams(Rules(10, 10), count, 4, 5, shared)
+    one, other = (split_rollout(policy, streams, 260, device) for device in ("cpu", "cuda"))
     for name in ("rate", "lines_per_game", "lines", "games", "decisions"):
         assert torch.equal(getattr(one, name), getattr(other, name).cpu())

@@ -13,11 +13,12 @@ import torch
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from kernels import CompilerMissingError
-from tetris import Rollout, Rules, published
+from tetris import Policy, Rollout, Rules, Streams, published
 from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv, native
 from tetris.envs.tetris_env import REWARDS
 from tetris.game.decisions import choose
 from tetris.game.piece_stream import PieceStream
+from tetris.game.policy import Player
 
 MODES = tuple(AutoresetMode)
 
@@ -109,12 +110,12 @@ def test_its_games_are_those_of_a_rollout_when_the_same_placements_are_chosen() 
             rows = [sum(int(cell) << c for c, cell in enumerate(row)) for row in board]
             while rows and rows[-1] == 0:
                 rows.pop()
-            after = choose(tuple(rows), piece, weights, names, rules)
+            after = choose(tuple(rows), piece, Player(names, weights), rules)
             actions.append(after.shape.orientation * rules.width + after.column)
         observation, rewards, terminations, _, _ = envs.step(actions)
         lines += rewards
         games += terminations
-    played = Rollout([weights], rules, count, seed, "python", features="dellacherie", first_stream=first)
+    played = Rollout(Policy(weights, "dellacherie"), Streams(rules, count, seed, first), "python")
     result = played.advance(decisions)
     assert (int(result.lines), int(result.games)) == (lines.sum(), games.sum())
     columns = 1 << np.arange(rules.width)

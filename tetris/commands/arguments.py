@@ -9,6 +9,7 @@ from typing import Any
 
 from tetris.commands.command_line import one_of, print_json, seed
 from tetris.evaluation import DEFAULT_SEED
+from tetris.game.policy import Lookahead
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
 from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.play.devices import DEVICES
@@ -35,7 +36,7 @@ def add_game(
 ) -> argparse._ArgumentGroup:
     """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
     game = parser.add_argument_group("game")
-    for add in (add_board, add_rule, add_source or add_pieces, add_sight, add_seed, add_feature_header):
+    for add in (add_board, add_rule, add_source or add_pieces, add_lookahead, add_seed, add_feature_header):
         add(game)
     return game
 
@@ -80,12 +81,17 @@ def add_pieces_known(group: Group, *, default: int | None = 1) -> None:
     group.add_argument("--pieces-known", type=int, choices=(1, 2), help=f"{text}{_by_default(default)}")
 
 
-def add_sight(group: argparse._ArgumentGroup) -> None:
+def add_lookahead(group: argparse._ArgumentGroup) -> None:
     """Add ``--pieces-known`` and ``--lookahead``, one of them."""
     either = group.add_mutually_exclusive_group()
     add_pieces_known(either)
     text = "compare the two best placements by all pieces that may come next: some 15 times as slow"
     either.add_argument("--lookahead", action="store_true", help=text)
+
+
+def chosen_lookahead(arguments: argparse.Namespace) -> Lookahead:
+    """Return what `add_lookahead` asks for."""
+    return Lookahead.of(arguments.pieces_known or 1, arguments.lookahead)
 
 
 def add_seed(group: Group) -> None:

@@ -18,6 +18,7 @@ from tetris.commands.arguments import (
     add_device,
     add_game,
     add_json,
+    chosen_lookahead,
     game_rules,
     print_scores,
     read_controllers,
@@ -65,6 +66,7 @@ def score(arguments: argparse.Namespace) -> int:
     """Estimate every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
     from tetris.evaluation.estimates import STREAMS, Estimate, check_rarely_loses, estimate
+    from tetris.evaluation.scores import Trial
     from tetris.play.splitting import MOST_STREAMS
 
     streams = arguments.streams or STREAMS
@@ -75,7 +77,7 @@ def score(arguments: argparse.Namespace) -> int:
         if device not in NATIVE:
             raise ValueError("expected a compiler for the C++ engine: in Python an estimate takes hours")
         check_integer("--streams", streams, 2, MOST_STREAMS)
-    way = arguments.pieces_known or 1, arguments.lookahead
+    lookahead = chosen_lookahead(arguments)
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
@@ -85,8 +87,9 @@ def score(arguments: argparse.Namespace) -> int:
 
     found = []
     for label, controller in controllers:
+        trial = Trial(label, controller, rules, device, seed, lookahead)
         with one_line_errors():
-            check_rarely_loses(label, controller, rules, device, seed, *way)
-        found.append(estimate(label, controller, rules, device, enough, seed, streams, None, *way))
+            check_rarely_loses(trial)
+        found.append(estimate(trial, enough, streams))
     print_scores([each.to_dict() for each in found], arguments.json)
     return 0

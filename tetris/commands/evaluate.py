@@ -19,6 +19,7 @@ from tetris.commands.arguments import (
     add_game,
     add_json,
     add_pieces,
+    chosen_lookahead,
     game_rules,
     print_scores,
     read_controllers,
@@ -115,7 +116,7 @@ def score(arguments: argparse.Namespace) -> int:
     """Score every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help
     from kernels.support import ranks
-    from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
+    from tetris.evaluation.scores import Limit, Trial, measure, progress_bar
     from tetris.evaluation.step_replay import play_steps, step_replay
     from tetris.game.decisions import Step
     from tetris.game.piece_stream import PieceStream
@@ -139,42 +140,26 @@ def score(arguments: argparse.Namespace) -> int:
         limit = (
             Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
         )
-    number = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    way = arguments.pieces_known or 1, arguments.lookahead
+    seed = None if sequence is not None else DEFAULT_SEED if arguments.seed is None else arguments.seed
+    lookahead = chosen_lookahead(arguments)
+    file = "" if sequence is None else arguments.piece_sequence.name
     measurements = []
     for label, controller in controllers:
+        trial = Trial(label, controller, rules, device, seed, lookahead, file)
         played: list[Step] = []
         if stepwise:
-            pieces = PieceStream(rules, number, 0) if sequence is None else sequence
+            pieces = PieceStream(rules, seed or 0, 0) if sequence is None else sequence
             most = MOST_REPLAY_DECISIONS if arguments.replay else sys.maxsize
-            played, counts, seconds = play_steps(controller, rules, pieces, limit, *way, most)
-            if len(played) == most and not limit.reached(counts, seconds):
+            played, measurement = play_steps(trial, pieces, limit, most)
+            if len(played) == most and not limit.reached(measurement.score, measurement.seconds):
                 print(f"note: --replay ends at {most:,} decisions, the most that it records", file=sys.stderr)
         else:
             with progress_bar(label, limit) as progress:
-                counts, seconds = measure(
-                    *(controller, rules, limit, number, device, progress),
-                    pieces_known=way[0],
-                    lookahead=way[1],
-                )
-        measurement = Measurement(
-            label=label,
-            controller=controller,
-            rules=rules,
-            pieces=rules.pieces if sequence is None else arguments.piece_sequence.name,
-            seed=number if sequence is None else None,
-            device=device,
-            score=counts,
-            seconds=seconds,
-            pieces_known=way[0],
-            lookahead=way[1],
-        )
+                measurement = measure(trial, limit, progress)
         measurements.append(measurement)
         if arguments.replay and ranks.rank() == 0:
             with one_line_errors():
-                write_text(
-                    arguments.replay, json.dumps(step_replay(measurement, played), allow_nan=False) + "\n"
-                )
+                write_text(arguments.replay, json.dumps(step_replay(trial, played), allow_nan=False) + "\n")
 
     print_scores([each.to_dict() for each in measurements], arguments.json)
     return 0

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernels.support.files import read_bytes
-from tetris.commands.arguments import controller_label, game_rules
+from tetris.commands.arguments import chosen_lookahead, controller_label, game_rules
 from tetris.evaluation import DEFAULT_SEED
 from tetris.game.decisions import Pieces
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
+from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
 from tetris.record.explanation import decisions
@@ -38,8 +39,7 @@ class Show:
         stream: Number of their stream; None if a replay has none.
         label: Label of the controller or replay.
         replay: The replay; None for a controller.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: Whether all pieces that may come next are thought of.
+        lookahead: What decisions consider.
     """
 
     rules: Rules
@@ -48,8 +48,7 @@ class Show:
     stream: int | None
     label: str
     replay: Replay | None = None
-    pieces_known: int = 1
-    lookahead: bool = False
+    lookahead: Lookahead = Lookahead.NONE
 
     @property
     def pieces(self) -> Pieces | None:
@@ -63,8 +62,8 @@ class Show:
     def title(self) -> list[str]:
         """The title, in lines for the screen."""
         source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
-        known = ", the next one known" if self.pieces_known > 1 else ", lookahead" if self.lookahead else ""
-        return [f"{self.label} on {self.rules.board}, {self.rules.rule} rule", f"pieces {source}{known}"]
+        board = f"{self.label} on {self.rules.board}, {self.rules.rule} rule"
+        return [board, f"pieces {source}{self.lookahead.phrase}"]
 
     def played(self) -> Iterator[AfterState]:
         """Yield the after-states from the beginning."""
@@ -74,7 +73,7 @@ class Show:
             assert self.controller is not None
             pieces = self.pieces
             assert pieces is not None
-            yield from decisions(self.controller, self.rules, pieces, self.pieces_known, self.lookahead)
+            yield from decisions(self.controller, self.rules, pieces, self.lookahead)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
@@ -101,8 +100,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     controller.names_on(rules)
     label = controller_label(controller, _file_name(Path(source)))
     seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
-    way = arguments.pieces_known or 1, arguments.lookahead
-    return Show(rules, controller, seed, STREAM, label, None, *way)
+    return Show(rules, controller, seed, STREAM, label, lookahead=chosen_lookahead(arguments))
 
 
 def default_name(rules: Rules) -> str:

@@ -25,7 +25,8 @@ from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController, feature_names
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
-from tetris.evaluation.comparison import boards, compare, references_to_play, verdict
+from tetris.evaluation.comparison import LEARNED, boards, compare, references_to_play, verdict
+from tetris.evaluation.scores import Trial
 from tetris.evaluation.text_table import Score, score_table
 from tetris.game.feature_sets import feature_label
 from tetris.play import engines as native
@@ -226,8 +227,8 @@ def build_references(training: Training) -> None:
         for each in references_to_play(boards(training.controller(), recipe.rules))
         for library in native.libraries(
             feature_names(each.features, recipe.rules.width),
+            recipe.lookahead,
             cuda=recipe.device == "cuda",
-            pieces_known=recipe.pieces_known,
         )
     ]
     if needed:
@@ -264,12 +265,8 @@ def measure(training: Training, controller: LinearController) -> str:
     for rules in boards(controller, recipe.rules):
         ranks.together(training.stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
-        scores = list(
-            compare(
-                *(controller, rules, recipe.score_decisions, recipe.device, training.stop.check),
-                pieces_known=recipe.pieces_known,
-            )
-        )
+        trial = Trial(LEARNED, controller, rules, recipe.device, lookahead=recipe.lookahead)
+        scores = list(compare(trial, recipe.score_decisions, training.stop.check))
         found += scores
         if any(each["lines_per_game"] is not None for each in scores):
             print(f"\n{score_table(scores)}", flush=True)

@@ -89,8 +89,8 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     for scene in shown:
         text = scene_text(scene)
         if show.controller is not None:
-            next_piece = scene.next_piece if show.pieces_known > 1 else None
-            explained = explain(scene.rows, scene.after, show.controller, next_piece)
+            player = show.controller.player(show.rules, show.lookahead)
+            explained = explain(scene.rows, scene.after, player, scene.next_piece)
             values = zip(explained.names, explained.features, strict=True)
             margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
@@ -104,8 +104,7 @@ def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     assert show.pieces is not None
     terminal = Terminal(sys.stdout, sys.stdin.fileno())
     title = replace(show, label="you").title
-    way = show.pieces_known, show.lookahead
-    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, *way)
+    player = HumanPlayer(terminal, show.rules, show.pieces, show.controller, title, show.lookahead)
     try:
         with terminal:
             player.run()
@@ -145,8 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)
                 Watcher(
-                    *(terminal, shown, show.controller, show.title, arguments.speed),
-                    pieces_known=show.pieces_known,
+                    *(terminal, shown, show.controller, show.title, arguments.speed), show.lookahead
                 ).run()
         else:
             print_frames(show, scenes(show.rules, played, show.pieces))

@@ -27,7 +27,7 @@ struct StoredBoard {
 };
 
 // A game that restarts when it ends, played in lanes L.
-template <class L, class List, Sight SIGHT>
+template <class L, class List, Lookahead LOOKAHEAD>
 class LaneRollout {
    public:
     using Word = typename L::Word;
@@ -45,8 +45,8 @@ class LaneRollout {
         typename L::ColumnBits cells = load(stored);
         while (!goal.reached(pieces, totals) && L::any(cells & higher) == above) {
             const int piece = pieces.next();
-            if constexpr (SIGHT == Sight::NEXT_PIECE) cells = decide(cells, totals, piece, pieces.known);
-            else if constexpr (SIGHT == Sight::ANY_NEXT_PIECE) cells = decide(cells, totals, piece, pieces.source);
+            if constexpr (LOOKAHEAD == Lookahead::preview) cells = decide(cells, totals, piece, pieces.known);
+            else if constexpr (LOOKAHEAD == Lookahead::expectimax) cells = decide(cells, totals, piece, pieces.source);
             else cells = decide(cells, totals, piece);
             if (chooser_.rules.original && !appears(geometry_, cells, pieces.known)) {
                 ++totals.games;
@@ -91,7 +91,8 @@ class LaneRollout {
 };
 
 // A stream in lanes L, and in lanes Tall while the stack is too high for those.
-template <class L, class Tall, class List, Sight SIGHT = Sight::PIECE, bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
+template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none,
+          bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
 class StreamRollout {
    public:
     StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
@@ -108,7 +109,8 @@ class StreamRollout {
     // The highest stack that lanes L are for. The next piece, where it counts, falls on a stack that may have risen by a piece,
     // but is no higher than the board.
     int highest() const {
-        return SIGHT == Sight::PIECE || rules_.height <= L::MAX_STACK ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
+        const bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
+        return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
     }
 
     bool is_tall(const StoredBoard& board) const {
@@ -125,12 +127,12 @@ class StreamRollout {
 
     const GameRules& rules_;
     const int32_t* weights_;
-    std::optional<LaneRollout<L, List, SIGHT>> low_;
-    std::optional<LaneRollout<Tall, List, SIGHT>> tall_;
+    std::optional<LaneRollout<L, List, LOOKAHEAD>> low_;
+    std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
 };
 
-template <class L, class Tall, class List, Sight SIGHT>
-class StreamRollout<L, Tall, List, SIGHT, true> {
+template <class L, class Tall, class List, Lookahead LOOKAHEAD>
+class StreamRollout<L, Tall, List, LOOKAHEAD, true> {
    public:
     StreamRollout(const GameRules& rules, const int32_t* weights) : all_(rules, weights) {}
     void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
@@ -140,7 +142,7 @@ class StreamRollout<L, Tall, List, SIGHT, true> {
    private:
     static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;  // no column is higher
 
-    LaneRollout<L, List, SIGHT> all_;
+    LaneRollout<L, List, LOOKAHEAD> all_;
 };
 
 }  // namespace tetris

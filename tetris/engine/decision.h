@@ -11,7 +11,7 @@
 namespace tetris {
 
 // What a decision looks at: the piece that falls; the next one, too; or, where that is not known, all that may come next.
-enum class Sight { PIECE, NEXT_PIECE, ANY_NEXT_PIECE };
+enum class Lookahead { none, preview, expectimax };
 
 // What a feature, or several of one source, know of the board before the drop.
 template <class L, class Source>

@@ -1,7 +1,7 @@
 // The rollout operator on the CPU: every candidate's streams, spread over torch's threads.
 //
-// Compiled once a feature set and sight: TETRIS_FEATURES is the list of feature structs in their order, TETRIS_SIGHT what a
-// decision looks at (decision.h), TETRIS_LIBRARY the namespace under torch.ops. See tetris/play/engines.py, which calls it.
+// Compiled once per feature set and lookahead: TETRIS_FEATURES is the list of feature structs in their order,
+// TETRIS_LOOKAHEAD one of `Lookahead`, TETRIS_LIBRARY the namespace under torch.ops. tetris/play/engines.py calls it.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -31,7 +31,7 @@ struct Cpu {
 
     template <class List>
     static void play_stream(const RolloutArguments& all, int64_t i) {
-        StreamRollout<FastestLanes, TallLanes, List, Sight::TETRIS_SIGHT> games(
+        StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD> games(
             all.rules, all.weights + all.candidate_of(i) * List::ROW);
         PieceReader pieces(all.pieces_of(i), all.start);
         pieces.known = all.first_piece(i);

@@ -41,7 +41,7 @@ void launch_pairs(const PairsJob& job, int device, cudaStream_t stream) {
 // A thread a game, in as many warps as there is memory for.
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, int device, cudaStream_t stream) {
-    constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Sight::TETRIS_SIGHT>;
+    constexpr auto kernel = rollout_pool<List, BOARD_WIDTH, Lookahead::TETRIS_LOOKAHEAD>;
     const int room = block_memory(device), least = PieceQueues::bytes(LEAST_IN_HAND) + job.warp_bytes;
     STD_TORCH_CHECK(room >= least, "expected a GPU with ", least, " bytes of shared memory a block");
     const auto block_of = [&](int capacity) {
@@ -70,20 +70,20 @@ struct Cuda {
         const int device = boards.get_device_index();
         const cem_tetris::DeviceGuard guard(device);
         const cudaStream_t stream = cem_tetris::current_stream(boards);
-        if constexpr (Sight::TETRIS_SIGHT == Sight::NEXT_PIECE) {
+        if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) {
             const PairsJob job{all, warp_bytes<List>()};
             if (all.rules.width == MAX_WIDTH) launch_pairs<List, MAX_WIDTH>(job, device, stream);
             else launch_pairs<List, 0>(job, device, stream);
             return;
         }
-        if constexpr (Sight::TETRIS_SIGHT == Sight::PIECE) {
+        if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
             if (all.total < FEW<List> * cem_tetris::multiprocessors(device)) {
                 rollout_warp<List><<<static_cast<unsigned>(all.total), WARP, 0, stream>>>(all);
                 STD_CUDA_KERNEL_LAUNCH_CHECK();
                 return;
             }
         }
-        if constexpr (Sight::TETRIS_SIGHT != Sight::NEXT_PIECE) play_pool<List>(all, boards, device, stream);
+        if constexpr (Lookahead::TETRIS_LOOKAHEAD != Lookahead::preview) play_pool<List>(all, boards, device, stream);
     }
 
    private:

@@ -18,7 +18,7 @@ struct PoolJob : RolloutArguments {
 
 constexpr int LEAST_IN_HAND = 1024, MOST_IN_HAND = 4096;  // games that a block has room for
 
-template <class List, int BOARD_WIDTH, Sight SIGHT>
+template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
 struct PoolRollout {
     using L = ThreadLanes;
     using Decision = Chooser<L, List>;
@@ -58,7 +58,7 @@ struct PoolRollout {
 
     template <class Search>
     __device__ __forceinline__ Choice choose(Search& search, const Decision& decision, const Board<L>& board, int piece) {
-        if constexpr (SIGHT == Sight::PIECE) return search.choose(decision, board, piece);
+        if constexpr (LOOKAHEAD == Lookahead::none) return search.choose(decision, board, piece);
         else return choose_by_prospects<List>(
             board, decision.weights, piece, job.pieces.source, job.rules,
             [&](int place) { return whole_score<List>(board, decision.weights, piece, place, job.rules.clear_on_overflow); },
@@ -123,9 +123,9 @@ BlockWarps block_warps(int warps, int64_t games) {
     return {warps / groups * groups, groups};
 }
 
-template <class List, int BOARD_WIDTH, Sight SIGHT>
+template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
 __global__ void __launch_bounds__(POOL_WARPS<List> * WARP, 1) rollout_pool(const __grid_constant__ PoolJob job) {
-    PoolRollout<List, BOARD_WIDTH, SIGHT> rollout{job, *static_cast<PieceQueues*>(shared_memory())};
+    PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{job, *static_cast<PieceQueues*>(shared_memory())};
     // Every block has as many games as the others, but for one, in as few and as equal batches as its memory allows.
     const uint32_t begin = uint64_t(job.total) * blockIdx.x / gridDim.x,
                    end = uint64_t(job.total) * (blockIdx.x + 1) / gridDim.x;

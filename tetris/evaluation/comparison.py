@@ -14,10 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.estimates import PLAYED, Estimate, estimate, games_ended, rarely_loses
-from tetris.evaluation.scores import Limit, Measurement, measure, progress_bar
+from tetris.evaluation.estimates import MOST_ENDS, PLAYED, Estimate, estimate, games_ended
+from tetris.evaluation.scores import Limit, Measurement, Trial, measure, progress_bar
 from tetris.evaluation.text_table import Score, is_estimate
+from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, published
 from tetris.play.devices import NATIVE
@@ -45,15 +45,9 @@ def _shipped() -> tuple[dict[str, Any], ...]:
 
 
 def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the score of a published controller in the package.
+    """Return the score of a published controller in the package: on the boards of the literature, if any.
 
-    Args:
-        name: Name of the controller.
-        rules: The rules with the board.
-
-    Returns:
-        Lines a game with interval and counts, and under ``measured`` commit, date and machine. None if the
-        package has no such score: it has those on the boards of the literature by the published rule.
+    ``measured`` has commit, date and machine.
     """
     wanted = name, rules.board, rules.rule, rules.pieces
     keys = "controller", "board", "rule", "pieces"
@@ -61,12 +55,7 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 
 
 def boards(controller: LinearController, own: Rules) -> list[Rules]:
-    """Return the rules to measure under: the boards of the literature that suit a controller, and its own.
-
-    Args:
-        controller: The controller.
-        own: The rules it was trained for; the other boards have the same rule and pieces.
-    """
+    """Return its own rules and, by the same rule and pieces, those boards of the literature that suit it."""
     known = [replace(own, width=width, height=height) for width, height in BOARDS]
     return [rules for rules in dict.fromkeys([*known, own]) if _can_play(controller, rules)]
 
@@ -78,58 +67,25 @@ def references_to_play(rules: Sequence[Rules]) -> list[LinearController]:
     ]
 
 
-def compare(
-    controller: LinearController,
-    rules: Rules,
-    decisions: int,
-    device: str,
-    check: Callable[[], None] | None = None,
-    pieces_known: int = 1,
-) -> Iterator[Score]:
-    """Yield the score of the controller on a board, then those of the published ones.
+def compare(trial: Trial, decisions: int, check: Callable[[], None] | None = None) -> Iterator[Score]:
+    """Yield the score of the learned controller on a board, then those of the published ones.
 
-    All play the same streams, those of ``evaluate_tetris.py``.
-
-    Args:
-        controller: The learned controller.
-        rules: The rules with the board.
-        decisions: Decisions to play, or to estimate with.
-        device: The engine.
-        check: Called a few times a second; an exception ends the measurement.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
+    All play the same streams, those of ``evaluate_tetris.py``, for as many decisions; see `measure`.
     """
-    yield _score(LEARNED, controller, rules, decisions, device, check, pieces_known).to_dict()
+    yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:
-        known = published_score(name, rules) if pieces_known == 1 else None
-        yield known or _score(name, published(name), rules, decisions, device, check, pieces_known).to_dict()
+        known = published_score(name, trial.rules) if trial.lookahead is Lookahead.NONE else None
+        other = replace(trial, label=name, controller=published(name))
+        yield known or _score(other, decisions, check).to_dict()
 
 
-def _score(
-    label: str,
-    controller: LinearController,
-    rules: Rules,
-    decisions: int,
-    device: str,
-    check: Callable[[], None] | None,
-    pieces_known: int,
-) -> Measurement | Estimate:
-    if device in NATIVE and decisions >= PLAYED:
-        ended = games_ended(controller, rules, device, DEFAULT_SEED, pieces_known)
-        if rarely_loses(ended, PLAYED):
-            least = min(decisions, MOST_ESTIMATED)
-            return estimate(
-                *(label, controller, rules, device, lambda found: found.decisions >= least),
-                check=check,
-                pieces_known=pieces_known,
-            )
+def _score(trial: Trial, decisions: int, check: Callable[[], None] | None) -> Measurement | Estimate:
+    if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
+        least = min(decisions, MOST_ESTIMATED)
+        return estimate(trial, lambda found: found.decisions >= least, check=check)
     limit = Limit(decisions=decisions)
-    with progress_bar(f"{label} on {rules.board}", limit) as show:
-        score, seconds = measure(
-            controller, rules, limit, DEFAULT_SEED, device, show, check, pieces_known=pieces_known
-        )
-    return Measurement(
-        label, controller, rules, rules.pieces, DEFAULT_SEED, device, score, seconds, pieces_known
-    )
+    with progress_bar(f"{trial.label} on {trial.rules.board}", limit) as show:
+        return measure(trial, limit, show, check)
 
 
 def verdict(scores: Sequence[Score]) -> str:
@@ -147,7 +103,7 @@ def verdict(scores: Sequence[Score]) -> str:
     if times < 0.1:
         return text
     literature = learned["board"], learned["rule"], learned["pieces"]
-    one_known = learned.get("pieces_known", 1) == 1
+    one_known = Lookahead.from_dict(learned) is not Lookahead.PREVIEW
     known = ", the best published" if literature == ("10x20", "published", "uniform") and one_known else ""
     return f"{text}: {times:{'.0f' if times >= 10 else '.2g'}} times {BEST_PUBLISHED}{known}"
 

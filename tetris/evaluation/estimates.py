@@ -6,16 +6,15 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from kernels.support import ranks
 from kernels.support.progress import progress
-from tetris import LinearController, Rules, rollout, split_rollout
-from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.scores import who_played
+from tetris import rollout, split_rollout
+from tetris.evaluation.scores import Trial
 from tetris.play.splitting import BURN_IN, least_rate, lines_per_game
 
 ESTIMATES = 16
@@ -28,10 +27,10 @@ DECISIONS = BURN_IN + 1000
 """Decisions on each stream of an estimate."""
 
 PLAYED = 2 * STREAMS * DECISIONS
-"""Decisions of the test without splitting; see `MOST_ENDS`."""
+"""Decisions of `games_ended`, which are played without splitting."""
 
 MOST_ENDS = 2
-"""The most games that end in the test; controllers that lose more often are played instead."""
+"""The most games that end in them under a controller that rarely loses; others are played instead."""
 
 METHOD = "mean of importance splitting estimates, Student's t interval of their termination rate"
 
@@ -41,36 +40,24 @@ class Estimate:
     """An estimate of a controller's lines per game.
 
     Attributes:
-        label: Label of the controller.
-        controller: The controller.
-        rules: The rules.
-        device: The engine.
-        seed: Seed of the pieces.
+        trial: Who played what.
         streams: Streams of each estimate.
-        rates: Independent estimates of the termination rate, games ended a decision, at least two.
+        rates: Independent estimates of the termination rate, games ended per decision, at least two.
         decisions: Decisions of all estimates.
         seconds: Seconds they took.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: See `tetris.Rollout`.
     """
 
-    label: str
-    controller: LinearController
-    rules: Rules
-    device: str
-    seed: int
+    trial: Trial
     streams: int
     rates: Sequence[float]
     decisions: int
     seconds: float
-    pieces_known: int = 1
-    lookahead: bool = False
 
     @property
     def lines_per_game(self) -> float | None:
         """The estimate, lines per game; None if no game ended."""
         rate = statistics.fmean(self.rates)
-        return lines_per_game(self.rules, rate) if rate else None
+        return lines_per_game(self.trial.rules, rate) if rate else None
 
     @property
     def resolved(self) -> bool:
@@ -81,84 +68,58 @@ class Estimate:
     @property
     def ci95(self) -> tuple[float, float | None]:
         """Its 95 % interval; the upper end is None if the interval of the rate contains 0."""
-        return self.interval(0.95)
-
-    def interval(self, confidence: float) -> tuple[float, float | None]:
-        """Return the interval of another confidence level."""
         rate, count = statistics.fmean(self.rates), len(self.rates)
         if not rate:
             return 0.0, None
-        quantile = student_t(count - 1, (1 + confidence) / 2)
-        margin = quantile * statistics.stdev(self.rates) / math.sqrt(count)
-        high = lines_per_game(self.rules, rate - margin) if rate > margin else None
-        return lines_per_game(self.rules, rate + margin), high
+        margin = student_t(count - 1) * statistics.stdev(self.rates) / math.sqrt(count)
+        high = lines_per_game(self.trial.rules, rate - margin) if rate > margin else None
+        return lines_per_game(self.trial.rules, rate + margin), high
 
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as plain values, for JSON."""
-        return {
-            **who_played(self.label, self.controller, self.rules, self.rules.pieces, self.device),
-            "estimator": METHOD,
-            "lines_per_game": self.lines_per_game,
-            "ci95": list(self.ci95),
-            "estimates": len(self.rates),
-            "streams": self.streams,
-            "decisions": self.decisions,
-            "seconds": self.seconds,
-            "seed": self.seed,
-            "pieces_known": self.pieces_known,
-            "lookahead": self.lookahead,
-            "resolved": self.resolved,
-        }
+        found = self.trial.to_dict(
+            estimator=METHOD,
+            lines_per_game=self.lines_per_game,
+            ci95=list(self.ci95),
+            estimates=len(self.rates),
+            streams=self.streams,
+            decisions=self.decisions,
+            seconds=self.seconds,
+        )
+        return {**found, "resolved": self.resolved}
 
 
-def student_t(degrees: int, probability: float = 0.975) -> float:
-    """Return a quantile of Student's distribution.
+def student_t(degrees: int) -> float:
+    """Return the 97.5 % quantile of Student's distribution, exact to 0.1 % from 15 degrees of freedom on.
 
-    The expansion in Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5. The 97.5 % quantile is
-    exact to 0.1 % from 15 degrees of freedom on.
+    The expansion in Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
     """
-    z = statistics.NormalDist().inv_cdf(probability)
+    z = statistics.NormalDist().inv_cdf(0.975)
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def rarely_loses(games: int, decisions: int) -> bool:
-    """Return whether a controller rarely loses: at most `MOST_ENDS` games in `PLAYED` decisions."""
-    return decisions >= PLAYED and games * PLAYED <= MOST_ENDS * decisions
-
-
 def estimate(
-    label: str,
-    controller: LinearController,
-    rules: Rules,
-    device: str,
+    trial: Trial,
     enough: Callable[[Estimate], bool],
-    seed: int = DEFAULT_SEED,
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
-    pieces_known: int = 1,
-    lookahead: bool = False,
 ) -> Estimate:
     """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
     Ranks make a batch each; see `kernels.support.ranks`.
 
     Args:
-        label: Label of the controller.
-        controller: The controller.
-        rules: The rules.
-        device: One of `tetris.play.devices.NATIVE`; in Python it would take hours.
+        trial: Who plays what, on C++ or CUDA: in Python it would take hours.
         enough: Returns whether an estimate is good enough.
-        seed: Seed of the pieces.
         streams: Streams of each estimate, 2 to `tetris.play.splitting.MOST_STREAMS`.
         check: Called a few times a second; an exception ends the estimate.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: See `tetris.Rollout`.
     """
-    weights = torch.tensor([controller.weights] * ESTIMATES)
+    policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     began = time.perf_counter()
     rates: list[float] = []
     made = 0
-    with progress(desc=f"estimating {label} on {rules.board}", unit=" estimates", leave=False) as bar:
+    desc = f"estimating {trial.label} on {trial.rules.board}"
+    with progress(desc=desc, unit=" estimates", leave=False) as bar:
 
         def show() -> None:
             bar.update(0)
@@ -166,20 +127,9 @@ def estimate(
                 check()
 
         def batch() -> torch.Tensor:
-            found = split_rollout(
-                weights,
-                rules,
-                streams,
-                DECISIONS,
-                seed,
-                device,
-                features=controller.features,
-                share_streams=False,
-                first_stream=(len(rates) + ranks.rank() * ESTIMATES) * streams,
-                pieces_known=pieces_known,
-                lookahead=lookahead,
-                check=show,
-            )
+            first = (len(rates) + ranks.rank() * ESTIMATES) * streams
+            own = trial.streams(streams, first, shared=False)
+            found = split_rollout(policy, own, DECISIONS, trial.device, check=show)
             passed = time.perf_counter() - began
             return torch.tensor(
                 [[*found.rate.tolist(), int(found.decisions.sum()), passed]], dtype=torch.float64
@@ -192,68 +142,27 @@ def estimate(
                 rates += new
                 made += int(decisions)
                 bar.update(ESTIMATES)
-                estimated = Estimate(
-                    *(
-                        label,
-                        controller,
-                        rules,
-                        device,
-                        seed,
-                        streams,
-                        tuple(rates),
-                        made,
-                        passed,
-                        pieces_known,
-                        lookahead,
-                    )
-                )
+                estimated = Estimate(trial, streams, tuple(rates), made, passed)
                 if enough(estimated):
                     return estimated
 
 
-def games_ended(
-    controller: LinearController,
-    rules: Rules,
-    device: str,
-    seed: int,
-    pieces_known: int = 1,
-    lookahead: bool = False,
-) -> int:
+def games_ended(trial: Trial) -> int:
     """Return the number of games that end in `PLAYED` decisions without splitting."""
-    features = controller.features
     own = ranks.share(STREAMS)
 
     def play() -> torch.Tensor:
-        played = rollout(
-            [controller.weights],
-            rules,
-            own.stop - own.start,
-            2 * DECISIONS,
-            seed,
-            device,
-            features=features,
-            first_stream=own.start,
-            pieces_known=pieces_known,
-            lookahead=lookahead,
-        )
-        return played.games.cpu()
+        streams = trial.streams(own.stop - own.start, own.start)
+        return rollout(trial.policy, streams, 2 * DECISIONS, trial.device).games.cpu()
 
     return int(ranks.gather(ranks.together(play), ranks.count()).sum())
 
 
-def check_rarely_loses(
-    label: str,
-    controller: LinearController,
-    rules: Rules,
-    device: str,
-    seed: int,
-    pieces_known: int = 1,
-    lookahead: bool = False,
-) -> None:
+def check_rarely_loses(trial: Trial) -> None:
     """Raise ValueError if a controller loses often enough to be played instead."""
-    games, decisions = games_ended(controller, rules, device, seed, pieces_known, lookahead), PLAYED
-    if not rarely_loses(games, decisions):
+    games = games_ended(trial)
+    if games > MOST_ENDS:
         raise ValueError(
-            f"{label} ends {games:,} games in {decisions:,} decisions on {rules.board}: "
+            f"{trial.label} ends {games:,} games in {PLAYED:,} decisions on {trial.rules.board}: "
             "evaluate scores it by them"
         )

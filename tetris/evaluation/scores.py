@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,8 @@ import torch
 
 from kernels.support import ranks
 from kernels.support.progress import progress
-from tetris import LinearController, Rules, Score
+from tetris import LinearController, Lookahead, Policy, Rules, Score, Streams
+from tetris.evaluation import DEFAULT_SEED
 from tetris.play.rollouts import Rollout
 from tetris.play.splitting import BURN_IN
 from tetris.record.score import ESTIMATOR, dispersion
@@ -34,13 +35,7 @@ _CHUNK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Limit:
-    """When to stop; exactly one of the three is given.
-
-    Attributes:
-        games: The least number of games ended.
-        decisions: Decisions in total.
-        seconds: Wall time, in seconds.
-    """
+    """When to stop, exactly one of them: at least so many games ended, decisions in total, wall time."""
 
     games: int | None = None
     decisions: int | None = None
@@ -57,80 +52,71 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """The score of one controller and how it was measured.
+class Trial:
+    """Who plays which game on which engine: what a measurement and an estimate have in common.
 
     Attributes:
-        label: Label of the controller.
-        controller: The controller.
-        rules: The rules.
-        pieces: Piece source, or the file of the pieces.
-        seed: Seed of the pieces; None for pieces of a file.
+        label: What tables call the controller.
         device: The engine.
-        score: The counts.
-        seconds: Wall time, in seconds.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: Whether all pieces that may come next are thought of.
+        seed: Seed of the pieces; None for those of a file.
+        file: Its name; empty: they are those of the seed.
     """
 
     label: str
     controller: LinearController
     rules: Rules
-    pieces: str
-    seed: int | None
     device: str
-    score: Score
-    seconds: float
-    pieces_known: int = 1
-    lookahead: bool = False
+    seed: int | None = DEFAULT_SEED
+    lookahead: Lookahead = Lookahead.NONE
+    file: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the measurement as plain values, for JSON."""
+    @property
+    def policy(self) -> Policy:
+        """The controller as a rollout plays it."""
+        return self.controller.policy(self.lookahead)
+
+    def streams(self, count: int, first: int = 0, *, shared: bool = True) -> Streams:
+        """Return streams of its rules and seed."""
+        assert self.seed is not None
+        return Streams(self.rules, count, self.seed, first, shared)
+
+    def to_dict(self, **found: Any) -> dict[str, Any]:
+        """Return the trial with what was found as plain values, for JSON."""
         return {
-            **who_played(self.label, self.controller, self.rules, self.pieces, self.device),
-            "estimator": ESTIMATOR,
-            "lines_per_game": self.score.lines_per_game,
-            "ci95": list(self.score.ci95),
-            "dispersion": self.score.dispersion,
-            "games": self.score.games,
-            "lines": self.score.lines,
-            "decisions": self.score.decisions,
-            "seconds": self.seconds,
-            "decisions_per_second": self.score.decisions / self.seconds if self.seconds else None,
+            "controller": self.label,
+            "features": self.controller.features,
+            "weights": list(self.controller.weights),
+            "board": self.rules.board,
+            "rule": self.rules.rule,
+            "pieces": self.file or self.rules.pieces,
+            "device": self.device,
+            **found,
             "seed": self.seed,
-            "pieces_known": self.pieces_known,
-            "lookahead": self.lookahead,
+            **self.lookahead.to_dict(),
         }
 
 
-def who_played(
-    label: str, controller: LinearController, rules: Rules, pieces: str, device: str
-) -> dict[str, Any]:
-    """Return the fields that measurements and estimates share, as plain values, for JSON."""
-    return {
-        "controller": label,
-        "features": controller.features,
-        "weights": list(controller.weights),
-        "board": rules.board,
-        "rule": rules.rule,
-        "pieces": pieces,
-        "device": device,
-    }
+@dataclass(frozen=True)
+class Measurement:
+    """A played score, and the wall time without the burn-in."""
 
+    trial: Trial
+    score: Score
+    seconds: float
 
-def find_measurement(measurements: Sequence[dict[str, Any]], controller: str, board: str) -> dict[str, Any]:
-    """Return a controller's measurement on a board from a list of plain values."""
-    return next(m for m in measurements if m["controller"] == controller and m["board"] == board)
-
-
-def find_estimate(run: Mapping[str, Any], controller: str, board: str) -> dict[str, Any] | None:
-    """Return a controller's estimate on a board; None if there is none, or no game ended in it."""
-    found = (
-        each
-        for each in run.get("estimates", ())
-        if (each["controller"], each["board"]) == (controller, board) and each["lines_per_game"] is not None
-    )
-    return next(found, None)
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurement as plain values, for JSON."""
+        return self.trial.to_dict(
+            estimator=ESTIMATOR,
+            lines_per_game=self.score.lines_per_game,
+            ci95=list(self.score.ci95),
+            dispersion=self.score.dispersion,
+            games=self.score.games,
+            lines=self.score.lines,
+            decisions=self.score.decisions,
+            seconds=self.seconds,
+            decisions_per_second=self.score.decisions / self.seconds if self.seconds else None,
+        )
 
 
 def streams_for(limit: Limit, device: str) -> int:
@@ -149,18 +135,13 @@ def streams_for(limit: Limit, device: str) -> int:
 
 
 def measure(
-    controller: LinearController,
-    rules: Rules,
+    trial: Trial,
     limit: Limit,
-    seed: int,
-    device: str,
     progress: Callable[[Score], object] = lambda score: None,
     check: Callable[[], None] | None = None,
     *,
-    pieces_known: int = 1,
-    lookahead: bool = False,
     streams: int | None = None,
-) -> tuple[Score, float]:
+) -> Measurement:
     """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
 
     Without it the ratio would be biased: no game ends soon after its start. The score is a pure function of
@@ -168,37 +149,16 @@ def measure(
     Ranks play their share of the streams each; see `kernels.support.ranks`.
 
     Args:
-        controller: The controller.
-        rules: The rules.
+        trial: Who plays what.
         limit: When to stop; decisions are rounded up to as many on each stream.
-        seed: Seed of the pieces.
-        device: ``"cpu"``, ``"cuda"`` or ``"python"``.
         progress: Called several times with the score so far.
         check: Called a few times a second; an exception ends the measurement.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: See `tetris.Rollout`.
         streams: How many there are; by default `streams_for` the limit.
-
-    Returns:
-        The score, and the seconds it took, the burn-in left out.
-
-    Raises:
-        BuildError: If the engine cannot be built.
     """
-    streams = streams_for(limit, device) if streams is None else streams
-    weights = torch.tensor([controller.weights], dtype=torch.float32)
+    streams = streams_for(limit, trial.device) if streams is None else streams
     own = ranks.share(streams)
-    rollout = Rollout(
-        weights,
-        rules,
-        max(1, own.stop - own.start),  # a rank without a stream plays one that is not counted
-        seed,
-        device,
-        features=controller.features,
-        first_stream=own.start,
-        pieces_known=pieces_known,
-        lookahead=lookahead,
-    )
+    share = max(1, own.stop - own.start)  # a rank without a stream plays one that is not counted
+    rollout = Rollout(trial.policy, trial.streams(share, own.start), trial.device)
 
     def play() -> torch.Tensor:
         """Play on; lines and games ended of this rank's streams, shape (streams, 2), on the device."""
@@ -218,7 +178,8 @@ def measure(
         score = Score(lines, games, score.decisions + chunk * streams)
         seconds = ranks.greatest([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
         progress(score)
-    return replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams))), seconds
+    score = replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams)))
+    return Measurement(trial, score, seconds)
 
 
 @contextmanager

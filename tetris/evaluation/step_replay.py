@@ -5,53 +5,37 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tetris.evaluation.scores import Limit, Measurement
+from tetris.evaluation.scores import Limit, Measurement, Trial
 from tetris.game.decisions import Pieces, Step, steps
-from tetris.game.rules import Rules
-from tetris.play.controller import LinearController
 from tetris.record.replay import FORMAT, STEPS_VERSION
 from tetris.record.score import Score
 
 
-def play_steps(
-    controller: LinearController,
-    rules: Rules,
-    pieces: Pieces,
-    limit: Limit,
-    pieces_known: int,
-    lookahead: bool,
-    most: int,
-) -> tuple[list[Step], Score, float]:
-    """Play one stream with the reference implementation and keep every step, up to a number of them.
-
-    Returns:
-        The steps, the score, and the seconds it took.
-    """
-    names = controller.names_on(rules)
+def play_steps(trial: Trial, pieces: Pieces, limit: Limit, most: int) -> tuple[list[Step], Measurement]:
+    """Play one stream with the reference implementation and keep every step, up to a number of them."""
     began = time.perf_counter()
     played: list[Step] = []
     score, seconds = Score(0, 0, 0), 0.0
-    weights, way = controller.played_weights, (pieces_known, lookahead)
-    for step in steps((), pieces, weights, names, rules, 0, most, *way):
+    player = trial.controller.player(trial.rules, trial.lookahead)
+    for step in steps((), pieces, player, trial.rules, 0, most):
         played.append(step)
         score += Score(step.lines, int(step.game_over), 1)
         seconds = time.perf_counter() - began
         if limit.reached(score, seconds):
             break
-    return played, score, seconds
+    return played, Measurement(trial, score, seconds)
 
 
-def step_replay(measurement: Measurement, played: list[Step]) -> dict[str, Any]:
+def step_replay(trial: Trial, played: list[Step]) -> dict[str, Any]:
     """Return the steps as plain values, for JSON."""
-    controller, rules = measurement.controller, measurement.rules
     return {
         "format": FORMAT,
         "version": STEPS_VERSION,
-        "controller": controller.to_dict(),
-        "feature_names": list(controller.names_on(rules)),
-        "rules": rules.to_dict(),
-        "pieces": measurement.pieces,
-        "seed": measurement.seed,
-        "stream": None if measurement.seed is None else 0,
+        "controller": trial.controller.to_dict(),
+        "feature_names": list(trial.controller.names_on(trial.rules)),
+        "rules": trial.rules.to_dict(),
+        "pieces": trial.file or trial.rules.pieces,
+        "seed": trial.seed,
+        "stream": None if trial.seed is None else 0,
         "steps": [step.to_dict() for step in played],
     }

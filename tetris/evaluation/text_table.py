@@ -7,6 +7,7 @@ from typing import Any
 
 from kernels.support.printable import printable
 from tetris.game.feature_sets import feature_label
+from tetris.game.policy import Lookahead
 from tetris.play.controller import published
 from tetris.record.numbers import format_lines
 
@@ -24,12 +25,6 @@ def counted(score: Score) -> str:
     if is_estimate(score):
         return f"{score['estimates']} estimate{'s'[: score['estimates'] != 1]}"
     return f"{score['games']:,} game{'s'[: score['games'] != 1]}"
-
-
-def sight(score: Score) -> str:
-    """Return what a controller knew besides the piece that falls, as words behind the pieces; or nothing."""
-    known = ", the next one known" if score.get("pieces_known", 1) > 1 else ""
-    return known + (", lookahead" if score.get("lookahead") else "")
 
 
 def score_table(scores: Sequence[Score]) -> str:
@@ -53,7 +48,8 @@ def score_table(scores: Sequence[Score]) -> str:
         if not score.get("resolved", True):
             name = printable(score["controller"])
             notes += f"\n{name}: beyond what the weights of streams resolve; the estimate is biased"
-    where = f"board {first['board']}, {first['rule']} rule, pieces {pieces}{sight(first)}"
+    pieces += Lookahead.from_dict(first).phrase
+    where = f"board {first['board']}, {first['rule']} rule, pieces {pieces}"
     title = f"{where}, engine {first['device']}"
     header = ["controller", "features", "lines/game", "95 % interval", "from", "decisions", "speed"]
     return f"{printable(title)}\n{table(header, rows)}{notes}"

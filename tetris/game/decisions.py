@@ -13,36 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kernels.support.checks import check_flags, check_integer
 from tetris.game.features import PLACEMENT_FEATURES, AfterState, column_heights, feature_values
-from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES, Shape
+from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
 
-MOST_PIECES_KNOWN = 2
-"""The most pieces that a controller can know: the one that falls, and the next."""
-
 _NEVER = float("-inf")
 
 
-def check_sight(pieces_known: int, lookahead: bool) -> None:
-    """Check what a controller thinks of.
-
-    Raises:
-        TypeError: If ``pieces_known`` is no int, or ``lookahead`` no bool.
-        ValueError: If ``pieces_known`` is not 1 or 2, or 2 with lookahead.
-    """
-    check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
-    check_flags(lookahead=lookahead)
-    if lookahead and pieces_known > 1:
-        raise ValueError("expected lookahead with one piece known: it thinks of the next one")
-
-
 class Pieces(Protocol):
-    """The pieces of a game by number of the decision: a `PieceStream` or a list."""
+    """The pieces of a game by number of the decision: a `tetris.game.piece_stream.PieceStream` or a list."""
 
     def __getitem__(self, t: int, /) -> int:
         """Return the piece of decision t."""
@@ -171,62 +154,52 @@ def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDAr
     return sums
 
 
-def choose(
-    rows: Rows,
-    piece: int,
-    weights: Weights,
-    names: tuple[str, ...],
-    rules: Rules,
-    next_piece: int | None = None,
-    lookahead: bool = False,
-) -> AfterState:
-    """Return the after-state of the placement that a linear controller chooses.
+def choose(rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None) -> AfterState:
+    """Return the after-state of the placement that a player chooses.
 
     It is the first placement of the greatest value among those that do not end the game. If there is none, it
     is orientation 0 in column 0.
 
-    With the next piece known, a placement's value is that of the best pair it begins: see `pair_value`. Where
-    every pair ends the game, it decides as if the next piece were not known.
+    With a preview a placement's value is that of the best pair it begins: see `pair_value`. Where every pair
+    ends the game, or there is no next piece, it decides as if that were not known.
 
-    With lookahead the two placements of the greatest values are compared by their `prospect`, an expectation
-    over the next piece (expectimax of depth two); the second one is chosen if its prospect is greater.
+    By expectimax, of depth two, the two placements of the greatest values are compared by their `prospect`,
+    an expectation over the next piece; the second one is chosen if its prospect is greater.
 
     Args:
         rows: The stack.
         piece: Number of the piece that falls.
-        weights: Shape (features,), float64.
-        names: Names of the features, in their order.
+        player: Features, weights and lookahead.
         rules: The rules of the game.
-        next_piece: Number of the piece that falls after it; None: not known.
-        lookahead: Whether to look ahead where the next piece is not known.
+        next_piece: Number of the piece that falls after it; only a player with a preview looks at it.
     """
     candidates = list(after_states(rows, piece, rules))
     best = None
-    if next_piece is not None:
-        best = _first_best([pair_value(after, next_piece, weights, names) for after in candidates])
+    if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
+        best = _first_best([pair_value(after, next_piece, player) for after in candidates])
     if best is None:
-        values = _values(candidates, weights, names)
+        values = _values(candidates, player)
         best = _first_best(values)
-        if lookahead and best is not None:
+        if player.lookahead is Lookahead.EXPECTIMAX and best is not None:
             second = _first_best([*values[:best], _NEVER, *values[best + 1 :]])
             two = [best] if second is None else [best, second]
-            best = max(two, key=lambda index: prospect(candidates[index], weights, names))
+            best = max(two, key=lambda index: prospect(candidates[index], player))
     return candidates[best or 0]
 
 
-def prospect(after: AfterState, weights: Weights, names: tuple[str, ...]) -> tuple[int, float]:
+def prospect(after: AfterState, player: Player) -> tuple[int, float]:
     """Return how a placement does with the pieces that may come next, each as likely as the others.
 
     Returns:
         With how many of them the game goes on, and the sum of `pair_value` over these; compared in this
         order. In bags all seven may come, whatever the bag has left.
     """
-    values = [pair_value(after, piece, weights, names) for piece in after.rules.piece_set]
+    values = [pair_value(after, piece, player) for piece in after.rules.piece_set]
     surviving = [value for value in values if value > _NEVER]
     return len(surviving), sum(surviving)
 
 
-def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]) -> float:
+def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
     """Return the value of a placement and the best one of the next piece after it.
 
     It is the value of the second after-state, plus the weighted sum of the first one's `PLACEMENT_FEATURES`:
@@ -235,33 +208,32 @@ def pair_value(after: AfterState, next_piece: int, weights: Weights, names: tupl
     Returns:
         The value; minus infinity where every such pair ends the game.
     """
-    second = best_next(after, next_piece, weights, names)
+    second = best_next(after, next_piece, player)
     if second is None:
         return _NEVER
+    names, weights = player.names, player.weights
     own = [i for i, name in enumerate(names) if name in PLACEMENT_FEATURES]
     values = np.array([feature_values(second, names)], dtype=np.float64)
     of_first = np.array([feature_values(after, tuple(names[i] for i in own))], dtype=np.float64)
     return (weighted_sums(values, weights) + weighted_sums(of_first, weights[own])).item()
 
 
-def best_next(
-    after: AfterState, next_piece: int, weights: Weights, names: tuple[str, ...]
-) -> AfterState | None:
+def best_next(after: AfterState, next_piece: int, player: Player) -> AfterState | None:
     """Return the after-state of the next piece's best placement; None where the game ends with either."""
     if with_next(after, next_piece).game_over:
         return None
     candidates = list(after_states(after.rows, next_piece, after.rules))
-    best = _first_best(_values(candidates, weights, names))
+    best = _first_best(_values(candidates, player))
     return None if best is None else candidates[best]
 
 
-def _values(candidates: list[AfterState], weights: Weights, names: tuple[str, ...]) -> list[float]:
+def _values(candidates: list[AfterState], player: Player) -> list[float]:
     """Return the value of each after-state, minus infinity where the game is over."""
     surviving = [after for after in candidates if not after.game_over]
     if not surviving:
         return [_NEVER] * len(candidates)
-    values = np.array([feature_values(after, names) for after in surviving], dtype=np.float64)
-    sums = iter(weighted_sums(values, weights).tolist())
+    values = np.array([feature_values(after, player.names) for after in surviving], dtype=np.float64)
+    sums = iter(weighted_sums(values, player.weights).tolist())
     return [_NEVER if after.game_over else next(sums) for after in candidates]
 
 
@@ -274,69 +246,27 @@ def _first_best(values: list[float]) -> int | None:
     return best
 
 
-def known_next(pieces: Pieces, t: int, pieces_known: int) -> int | None:
-    """Return the piece after decision t's if ``pieces_known`` is 2 and there is one; otherwise None."""
-    if pieces_known == 1:
-        return None
+def piece_after(pieces: Pieces, t: int) -> int | None:
+    """Return the piece after decision t's; None at the end of a list."""
     try:
         return pieces[t + 1]
-    except IndexError:  # of a list
+    except IndexError:
         return None
 
 
-def decide(
-    rows: Rows,
-    pieces: Pieces,
-    t: int,
-    weights: Weights,
-    names: tuple[str, ...],
-    rules: Rules,
-    pieces_known: int = 1,
-    lookahead: bool = False,
-) -> AfterState:
-    """Return the after-state of decision t: what `choose` plays, `with_next` piece of the stream.
-
-    Args:
-        rows: The stack.
-        pieces: ``pieces[t]`` is the piece of decision t.
-        t: Number of the decision.
-        weights: Shape (features,), float64.
-        names: Names of the features, in their order.
-        rules: The rules of the game.
-        pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
-        lookahead: See `choose`.
-    """
-    after = choose(rows, pieces[t], weights, names, rules, known_next(pieces, t, pieces_known), lookahead)
-    return with_next(after, known_next(pieces, t, 2)) if rules.original else after
+def decide(rows: Rows, pieces: Pieces, t: int, player: Player, rules: Rules) -> AfterState:
+    """Return the after-state of decision t of some pieces: what `choose` plays, `with_next` piece."""
+    next_piece = piece_after(pieces, t)
+    return with_next(choose(rows, pieces[t], player, rules, next_piece), next_piece)
 
 
 def steps(
-    rows: Rows,
-    pieces: Pieces,
-    weights: Weights,
-    names: tuple[str, ...],
-    rules: Rules,
-    start: int,
-    decisions: int,
-    pieces_known: int = 1,
-    lookahead: bool = False,
+    rows: Rows, pieces: Pieces, player: Player, rules: Rules, start: int, decisions: int
 ) -> Iterator[Step]:
-    """Yield the decisions start to start + decisions - 1; after a game over the board is empty.
-
-    Args:
-        rows: The stack before the first of them.
-        pieces: ``pieces[t]`` is the piece of decision t.
-        weights: Shape (features,), float64.
-        names: Names of the features, in their order.
-        rules: The rules of the game.
-        start: Number of the first decision.
-        decisions: Number of decisions.
-        pieces_known: 1, the piece that falls, or 2, the next one, too: ``pieces[t + 1]``.
-        lookahead: See `choose`.
-    """
+    """Yield the decisions start to start + decisions - 1; after a game over the board is empty."""
     for t in range(start, start + decisions):
-        after = decide(rows, pieces, t, weights, names, rules, pieces_known, lookahead)
-        features = feature_values(after, names)
+        after = decide(rows, pieces, t, player, rules)
+        features = feature_values(after, player.names)
         yield Step(
             piece=after.shape.piece,
             orientation=after.shape.orientation,
@@ -345,7 +275,7 @@ def steps(
             landing_row=after.landing_row,
             rows=after.rows,
             features=tuple(features),
-            value=weighted_sums(np.array([features], dtype=np.float64), weights).item(),
+            value=weighted_sums(np.array([features], dtype=np.float64), player.weights).item(),
             game_over=after.game_over,
         )
         rows = () if after.game_over else after.rows
@@ -353,46 +283,36 @@ def steps(
 
 def play(
     rows: Rows,
-    weights: Weights,
-    names: tuple[str, ...],
+    pieces: Pieces,
+    player: Player,
     rules: Rules,
-    seed: int,
-    stream: int,
     start: int,
     decisions: int,
     last_game: int | None = None,
-    pieces_known: int = 1,
-    known_in: int | None = None,
-    lookahead: bool = False,
+    falls: int | None = None,
 ) -> tuple[Rows, int, int, int]:
     """Play part of a stream of games; after a game over the next one begins on an empty board.
 
     Args:
         rows: The stack before the first decision.
-        weights: Shape (features,), float64.
-        names: Names of the features, in their order.
-        rules: The rules of the game.
-        seed: Seed of the pieces, unsigned 64-bit.
-        stream: Number of the stream, unsigned 64-bit.
+        pieces: The pieces of the stream, without end.
+        player: Decides.
+        rules: The rules of the games.
         start: Number of the first decision in the stream.
         decisions: Number of decisions.
         last_game: Stop at the end of this many games. None: no limit.
-        pieces_known: 1, the piece that falls, or 2, the next one of the stream, too.
-        known_in: The stream in which the piece that falls first was known. None: this one.
-        lookahead: See `choose`.
+        falls: The piece of the first decision, where it is that of another stream.
 
     Returns:
         The stack after the last decision, lines removed (those of unfinished games included), games ended,
         decisions made.
     """
-    pieces = PieceStream(rules, seed, stream)
-    falls = pieces[start] if known_in is None else PieceStream(rules, seed, known_in)[start]
+    falls = pieces[start] if falls is None else falls
     lines = games = made = 0
     while made < decisions and games != last_game:
-        t = start + made
-        after = choose(rows, falls, weights, names, rules, known_next(pieces, t, pieces_known), lookahead)
-        falls = pieces[t + 1]
-        after = with_next(after, falls)
+        next_piece = pieces[start + made + 1]
+        after = with_next(choose(rows, falls, player, rules, next_piece), next_piece)
+        falls = next_piece
         lines += after.lines
         games += after.game_over
         rows = () if after.game_over else after.rows

@@ -23,6 +23,7 @@ import torch
 from kernels.support.files import check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
 from tetris.game.feature_sets import feature_names, feature_sets
+from tetris.game.policy import Lookahead, Player, Policy
 from tetris.game.rules import Rules, check_rules
 from tetris.play.quantized_weights import played_weights
 
@@ -103,6 +104,18 @@ class LinearController:
             raise ValueError(f"expected {needed}, got {rules.board}")
         needed = f"{len(names)} weights for the features {self.features} on a board of width {rules.width}"
         raise ValueError(f"expected {needed}, got {len(self.weights)}")
+
+    def policy(self, lookahead: Lookahead | str = Lookahead.NONE) -> Policy:
+        """Return it as the policy of a rollout."""
+        return Policy(self.weights, self.features, lookahead)
+
+    def player(self, rules: Rules, lookahead: Lookahead = Lookahead.NONE) -> Player:
+        """Return it as the reference implementation plays it on a board.
+
+        Raises:
+            ValueError: As `names_on`.
+        """
+        return Player(self.names_on(rules), self.played_weights, lookahead)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the controller as plain values, for JSON."""

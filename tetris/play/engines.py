@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from kernels.loader import Extension
+from tetris.game.policy import Lookahead
 from tetris.play.own_features import INCLUDES as INCLUDES
 from tetris.play.own_features import MOST_OWN, header_of
 from tetris.play.step_tables import engine_features
@@ -121,16 +122,15 @@ def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[t
 
 
 def extension(
-    names: tuple[str, ...], *, native: bool = True, pieces_known: int = 1, lookahead: bool = False
+    names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, native: bool = True
 ) -> Extension:
-    """Return the library of a list of features.
+    """Return the library of a list of features and a lookahead.
 
     Args:
         names: Feature names in their order, as `tetris.game.feature_sets.feature_names` gives them.
+        lookahead: What its decisions consider.
         native: Whether to use all that this machine's processor can do; otherwise it runs on any
             of this architecture (x86-64: of any since 2011).
-        pieces_known: See `tetris.Rollout`; each way to decide has a library of its own.
-        lookahead: See `tetris.Rollout`.
 
     Raises:
         ValueError: If a feature is defined in Python only, or there are more than `MOST_OWN` of a header.
@@ -139,19 +139,13 @@ def extension(
     if count > MOST_OWN:
         raise ValueError(f"expected at most {MOST_OWN} features of a header, got {count}")
     digest, includes, defines = feature_definitions(engine_features(names))
-    suffix, sight = (
-        ("_ahead", "ANY_NEXT_PIECE")
-        if lookahead
-        else ("", "PIECE")
-        if pieces_known == 1
-        else ("_known2", "NEXT_PIECE")
-    )
+    suffix = "" if lookahead is Lookahead.NONE else f"_{lookahead.value}"
     name = f"tetris_engine_{digest}{suffix}{'' if native else '_portable'}"
     return Extension(
         name=name,
         sources=(_ENGINE / "rollout.cpp",),
         include_dirs=(*INCLUDES, *includes),
-        defines=(("TETRIS_LIBRARY", name), ("TETRIS_SIGHT", sight), *defines),
+        defines=(("TETRIS_LIBRARY", name), ("TETRIS_LOOKAHEAD", lookahead.value), *defines),
         native=native,
         flags=ENGINE_FLAGS if native else (*ENGINE_FLAGS, *_PORTABLE_FLAGS),
         reason=_reason(names),
@@ -159,30 +153,23 @@ def extension(
 
 
 def libraries(
-    names: tuple[str, ...], *, cuda: bool, pieces_known: int = 1, lookahead: bool = False
+    names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, cuda: bool
 ) -> list[Extension]:
     """Return the libraries that play a list of features, on a GPU, too, if ``cuda``."""
-    engine = extension(names, pieces_known=pieces_known, lookahead=lookahead)
+    engine = extension(names, lookahead)
     return [engine, with_cuda(engine)] if cuda else [engine]
 
 
 @functools.cache
 def operators(
     names: tuple[str, ...],
+    lookahead: Lookahead = Lookahead.NONE,
     *,
     native: bool = True,
     cuda: bool = False,
-    pieces_known: int = 1,
-    lookahead: bool = False,
 ) -> Any:
-    """Return the operators of a feature list: those of `extension`, see `load`.
-
-    Raises:
-        ValueError: A feature is defined in Python only.
-        kernels.loader.BuildError: As `load`.
-    """
-    library = extension(names, native=native, pieces_known=pieces_known, lookahead=lookahead)
-    return load(library, cuda=cuda)
+    """Return the operators of `extension`; see `load`."""
+    return load(extension(names, lookahead, native=native), cuda=cuda)
 
 
 def resampling_extension() -> Extension:

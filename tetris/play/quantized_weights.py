@@ -4,7 +4,7 @@ Features are whole numbers, or halves of them. Where weights are whole numbers, 
 same in whatever order it is added up, and every engine may add as suits it. But for their rounding a
 controller's choices do not depend on the length of its weight vector, so weights may be multiples of any
 step. It is a power of two that leaves `BITS` bits and a sign to the greatest weight: a vector twice as long
-has the same whole weights.
+has the same quantized weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SMALLEST = 2.0**-200  # that a weight counts as; float32 has none but 0 below 2
 _MANTISSA_BITS = 52  # of float64; the exponent is above them
 
 
-def whole_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
+def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Return weights as whole numbers, and what 1 stands for.
 
     A weight is about ``whole * step * denominator`` of its feature: the nearest such number, of two the even
@@ -46,7 +46,7 @@ def whole_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor
 
 
 def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
-    """Return weights rounded as `whole_weights` does: shape (..., features), float64.
+    """Return weights rounded as `quantized_weights` does: shape (..., features), float64.
 
     Sums of their products with features are exact in float64.
 
@@ -54,7 +54,7 @@ def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
         weights: Shape (..., features), finite.
         names: Names of the features, in their order.
     """
-    whole, step = whole_weights(weights, names)
+    whole, step = quantized_weights(weights, names)
     return whole * step * _denominators(names, weights.device)
 
 

@@ -13,20 +13,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
-from tetris.game.decisions import Rows, check_sight, play
+from tetris.game.decisions import Rows, play
 from tetris.game.feature_sets import feature_names
-from tetris.game.piece_stream import packed_source
-from tetris.game.rules import RULES, Rules, check_rules
+from tetris.game.piece_stream import PieceStream, packed_source
+from tetris.game.policy import Lookahead, Player, Policy
+from tetris.game.rules import RULES
+from tetris.game.streams import Streams, check_streams
 from tetris.play import engines as native
 from tetris.play.devices import ENGINES
 from tetris.play.launch_pacing import LaunchPacer
-from tetris.play.quantized_weights import played_weights, whole_weights
+from tetris.play.quantized_weights import played_weights, quantized_weights
 from tetris.play.step_tables import engine_weights
 
 _SLICE_SECONDS = 0.2
@@ -56,105 +57,75 @@ class Rollout:
     """Games in progress; the result does not depend on how the decisions are split into calls of `advance`.
 
     Examples:
-        >>> games = Rollout([[-1.0, 1.0, -1.0, -1.0, -4.0, -1.0]], Rules(10, 20), 4, features="dellacherie",
-        ...                 device="python")
+        >>> policy = Policy([[-1.0, 1.0, -1.0, -1.0, -4.0, -1.0]], "dellacherie")
+        >>> games = Rollout(policy, Streams(count=4), device="python")
         >>> games.advance(10).decisions
         tensor([40])
 
+    Attributes:
+        names: Names of the features, in their order.
+        weights: Shape (population, features), float32, on the device that plays.
+        decisions: Decisions made so far on each stream that has not stopped.
+
     Args:
-        weights: Shape (population, features), finite; used as float32, and rounded as
-            `tetris.play.quantized_weights` says. Weights on the GPU are not checked, which would wait for it.
-        rules: The rules of the games.
-        streams: Streams a candidate plays on, at least 1.
-        seed: Chooses the pieces, 0 to 2^64 - 1.
+        policy: The candidates; one, where its weights have one dimension. Weights on the GPU are not checked,
+            which would wait for it.
+        streams: The rules and the pieces.
         device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU of the weights, or
             else on torch's current one; ``"python"``: the reference implementation.
-        features: Name of a feature set, or feature names separated by commas.
-        share_streams: Whether all candidates play on the streams ``first_stream`` onwards; otherwise
-            candidate i has its own, from ``first_stream + i * streams`` onwards.
-        games_per_stream: A stream stops at the end of this many games, at least 1, and costs almost nothing
-            afterwards. None: streams never stop.
-        first_stream: Number of the first stream, 0 to 2^62.
-        pieces_known: 1: a controller knows the piece that falls; 2: the next one of its stream, too, and
-            decides by both placements, see `decisions.choose`. A decision takes some twenty times as long.
-        lookahead: Whether a controller that knows one piece compares its two best placements by all pieces
-            that may come next, see `tetris.game.decisions.choose`. A decision takes 13 to 26 times as long.
         portable: Whether to compile the C++ engine for any processor of this architecture instead of this
             one: with SSE4 on x86-64 (any since 2011), elsewhere without vector instructions. Slower, with
             the same result. The CUDA engine ignores it.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If the weights have a wrong shape or a value that is not finite, an argument is out of
-            range, or there is no GPU for ``"cuda"``.
+        ValueError: If the weights have a wrong shape or a value that is not finite, the features are
+            unknown, or there is no GPU for ``"cuda"``.
         kernels.loader.CompilerMissingError: If the device is ``"cpu"`` or ``"cuda"``, without a compiler.
         kernels.loader.BuildError: If the engine could not be built.
     """
 
     def __init__(
-        self,
-        weights: npt.ArrayLike | torch.Tensor,
-        rules: Rules | None = None,
-        streams: int = 1,
-        seed: int = 0,
-        device: str = "cpu",
-        *,
-        features: str = "dt",
-        share_streams: bool = True,
-        games_per_stream: int | None = None,
-        first_stream: int = 0,
-        pieces_known: int = 1,
-        lookahead: bool = False,
-        portable: bool = False,
+        self, policy: Policy, streams: Streams, device: str = "cpu", *, portable: bool = False
     ) -> None:
         """Set up empty boards; see the class."""
-        self.rules = Rules() if rules is None else check_rules(rules)
-        self.names = feature_names(features, self.rules.width)
+        if not isinstance(policy, Policy):
+            raise TypeError(f"expected a Policy, got {type(policy).__name__}")
+        check_streams(streams)
         if not isinstance(device, str) or device not in ENGINES:
             known = f"{', '.join(ENGINES[:-1])} or {ENGINES[-1]}"
             raise ValueError(f"expected device to be {known}, got {device!r}")
-        self.weights = _checked_weights(weights, len(self.names), "cuda" if device == "cuda" else "cpu")
-        check_flags(share_streams=share_streams, portable=portable)
-        self.streams = check_integer("streams", streams, 1, 1 << 31)
-        self.seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-        self.device = device
-        self.share_streams = share_streams
-        self.first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
-        if games_per_stream is not None:
-            games_per_stream = check_integer("games_per_stream", games_per_stream, 1, 1 << 62)
-        self.games_per_stream = games_per_stream
-        check_sight(pieces_known, lookahead)
-        self.pieces_known, self.lookahead = pieces_known, lookahead
+        check_flags(portable=portable)
+        self.streams, self.device = streams, device
+        self.lookahead = Lookahead(policy.lookahead)
+        self.names = feature_names(policy.features, streams.rules.width)
+        self.weights = _checked_weights(policy.weights, len(self.names), on_gpu=device == "cuda")
         self.decisions = 0
-        """Decisions made so far on each stream that has not stopped."""
         self._portable = portable
         self._load()
-        place, shape = self.weights.device, (len(self.weights), self.streams)
-        self._columns = torch.zeros((*shape, self.rules.width), dtype=torch.int32, device=place)
-        self._lines = torch.zeros(shape, dtype=torch.int64, device=place)
-        self._games = torch.zeros(shape, dtype=torch.int64, device=place)
-        self._made = torch.zeros(shape, dtype=torch.int64, device=place)
+        at, shape = self.weights.device, (len(self.weights), streams.count)
+        self._columns = torch.zeros((*shape, streams.rules.width), dtype=torch.int32, device=at)
+        self._lines = torch.zeros(shape, dtype=torch.int64, device=at)
+        self._games = torch.zeros(shape, dtype=torch.int64, device=at)
+        self._made = torch.zeros(shape, dtype=torch.int64, device=at)
         # Where the next piece is drawn, it goes with a board that is copied.
         self._known_in: torch.Tensor | None = None
 
     def _load(self) -> None:
         """Load the engine, and round the weights as it wants them."""
-        python = self.device == "python"
-        self._rounded = (played_weights if python else _whole_weights)(self.weights, self.names)
-        cuda, boards = self.device == "cuda", len(self.weights) * self.streams
-        self._operators = (
-            native.operators(
-                self.names,
-                native=cuda or not self._portable,
-                cuda=cuda,
-                pieces_known=self.pieces_known,
-                lookahead=self.lookahead,
-            )
-            if self.device != "python"
-            else None
+        self._pacer: LaunchPacer | None = None
+        if self.device == "python":
+            self._operators, self._rounded = None, played_weights(self.weights, self.names)
+            return
+        cuda, streams = self.device == "cuda", self.streams
+        self._rounded = engine_weights(quantized_weights(self.weights, self.names)[0], self.names)
+        self._operators = native.operators(
+            self.names, self.lookahead, native=cuda or not self._portable, cuda=cuda
         )
-        kind = (self.names, self.rules, boards, self.weights.device, self.pieces_known, self.lookahead)
-        self._pacer = LaunchPacer(kind, boards, steady=self.games_per_stream is None) if cuda else None
+        if cuda:
+            boards = len(self.weights) * streams.count
+            kind = (self.names, streams.rules, boards, self.weights.device, self.lookahead)
+            self._pacer = LaunchPacer(kind, boards, steady=streams.games is None)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copy and pickle the games without the engine, which is loaded again, and built if need be."""
@@ -171,9 +142,10 @@ class Rollout:
 
         On the CPU, a copy; it waits for the device.
         """
-        rows = torch.arange(self.rules.height, dtype=torch.int32, device="cpu")
+        rules = self.streams.rules
+        rows = torch.arange(rules.height, dtype=torch.int32, device="cpu")
         full = (self._columns.cpu().unsqueeze(-2) >> rows.unsqueeze(-1)) & 1
-        bits = torch.arange(self.rules.width, dtype=torch.int32, device="cpu")
+        bits = torch.arange(rules.width, dtype=torch.int32, device="cpu")
         return (full << bits).sum(-1, dtype=torch.int32)
 
     @property
@@ -187,7 +159,7 @@ class Rollout:
     @property
     def column_heights(self) -> torch.Tensor:
         """Rows up to each column's highest cell: shape (population, streams, width), int64, on the device."""
-        bits = torch.arange(self.rules.height, device=self._columns.device)
+        bits = torch.arange(self.streams.rules.height, device=self._columns.device)
         return torch.bucketize(self._columns, (1 << bits).int(), right=True)
 
     @property
@@ -203,7 +175,7 @@ class Rollout:
     @property
     def next_drawn(self) -> bool:
         """Whether a board depends on the next piece: a controller knows it, or it had to appear inside."""
-        return self.pieces_known > 1 or self.rules.original
+        return self.lookahead is Lookahead.PREVIEW or self.streams.rules.original
 
     def branch(self, source: torch.Tensor) -> None:
         """Copy boards between streams of a candidate; pieces and counts stay those of the stream.
@@ -226,8 +198,8 @@ class Rollout:
         if source.shape != self._games.shape or source.device != self._games.device:
             wanted = f"shape {tuple(self._games.shape)} on {self._games.device}"
             raise ValueError(f"expected source of {wanted}, got {tuple(source.shape)} on {source.device}")
-        if source.is_cpu and not bool(((source >= 0) & (source < self.streams)).all()):
-            raise ValueError(f"expected streams from 0 to {self.streams - 1} in source")
+        if source.is_cpu and not bool(((source >= 0) & (source < self.streams.count)).all()):
+            raise ValueError(f"expected streams from 0 to {self.streams.count - 1} in source")
         index = source.unsqueeze(-1).expand_as(self._columns)
         self._columns = self._columns.gather(1, index)
         if self.next_drawn:
@@ -273,6 +245,7 @@ class Rollout:
 
     def _play_native(self, decisions: int) -> None:
         assert self._operators is not None
+        streams = self.streams
         self._operators.advance(
             self._rounded,
             self._columns,
@@ -280,89 +253,66 @@ class Rollout:
             self._games,
             self._made,
             self._known_in,
-            self.rules.height,
-            RULES.index(self.rules.rule),
-            *packed_source(self.rules),
-            signed64(self.seed),
-            self.first_stream,
-            self.share_streams,
+            streams.rules.height,
+            RULES.index(streams.rules.rule),
+            *packed_source(streams.rules),
+            signed64(streams.seed),
+            streams.first,
+            streams.shared,
             self.decisions,
             decisions,
-            _NEVER if self.games_per_stream is None else self.games_per_stream,
+            _NEVER if streams.games is None else streams.games,
         )
         self._played(decisions)
 
     def _play_python(self, decisions: int) -> None:
+        streams, rules = self.streams, self.streams.rules
+
+        def pieces(candidate: int, index: int) -> PieceStream:
+            return PieceStream(rules, streams.seed, streams.stream(candidate, index))
+
         for candidate, weights in enumerate(self._rounded.numpy()):
-            for index in range(self.streams):
-                known_in = None if self._known_in is None else int(self._known_in[candidate, index])
+            player = Player(self.names, weights, self.lookahead)
+            for index in range(streams.count):
+                at = candidate, index
+                known_in = None if self._known_in is None else int(self._known_in[at])
                 rows, lines, games, made = play(
-                    _rows(self._columns[candidate, index].tolist()),
-                    weights,
-                    self.names,
-                    self.rules,
-                    self.seed,
-                    self._stream(candidate, index),
+                    _rows(self._columns[at].tolist()),
+                    pieces(*at),
+                    player,
+                    rules,
                     self.decisions,
                     decisions,
-                    self._games_left(candidate, index),
-                    self.pieces_known,
-                    None if known_in is None else self._stream(candidate, known_in),
-                    self.lookahead,
+                    None if streams.games is None else streams.games - int(self._games[at]),
+                    None if known_in is None else pieces(candidate, known_in)[self.decisions],
                 )
-                columns = [
-                    sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(self.rules.width)
-                ]
-                self._columns[candidate, index] = torch.tensor(columns, dtype=torch.int32)
-                self._lines[candidate, index] += lines
-                self._games[candidate, index] += games
-                self._made[candidate, index] += made
+                columns = [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(rules.width)]
+                self._columns[at] = torch.tensor(columns, dtype=torch.int32)
+                self._lines[at] += lines
+                self._games[at] += games
+                self._made[at] += made
         self._played(decisions)
-
-    def _stream(self, candidate: int, index: int) -> int:
-        return self.first_stream + (index if self.share_streams else candidate * self.streams + index)
 
     def _played(self, decisions: int) -> None:
         self.decisions += decisions
         self._known_in = None
 
-    def _games_left(self, candidate: int, index: int) -> int | None:
-        if self.games_per_stream is None:
-            return None
-        return self.games_per_stream - int(self._games[candidate, index])
-
 
 def rollout(
-    weights: npt.ArrayLike | torch.Tensor,
-    rules: Rules | None = None,
-    streams: int = 1,
+    policy: Policy,
+    streams: Streams,
     decisions: int = 1000,
-    seed: int = 0,
     device: str = "cpu",
     *,
-    features: str = "dt",
-    share_streams: bool = True,
-    games_per_stream: int | None = None,
-    first_stream: int = 0,
-    pieces_known: int = 1,
-    lookahead: bool = False,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
     """Play every candidate for a fixed number of decisions or games.
 
     Args:
-        weights: Shape (population, features), finite; used as float32.
-        rules: The rules of the games.
-        streams: Streams a candidate plays on, at least 1.
-        decisions: Pieces to place on every stream; an upper limit where ``games_per_stream`` is given.
-        seed: Chooses the pieces, 0 to 2^64 - 1.
+        policy: The candidates.
+        streams: The rules and the pieces.
+        decisions: Pieces to place on every stream; an upper limit where streams stop after some games.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
-        features: Name of a feature set, or feature names separated by commas.
-        share_streams: Whether all candidates have the same pieces.
-        games_per_stream: Games after which a stream stops. None: never.
-        first_stream: Number of the first stream.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: Whether to think of all pieces that may come next.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -373,24 +323,7 @@ def rollout(
         ValueError: See `Rollout`.
         kernels.loader.BuildError: If the engine could not be built.
     """
-    games = Rollout(
-        weights,
-        rules,
-        streams,
-        seed,
-        device,
-        features=features,
-        share_streams=share_streams,
-        games_per_stream=games_per_stream,
-        first_stream=first_stream,
-        pieces_known=pieces_known,
-        lookahead=lookahead,
-    )
-    return games.advance(decisions, check)
-
-
-def _whole_weights(weights: torch.Tensor, names: tuple[str, ...]) -> torch.Tensor:
-    return engine_weights(whole_weights(weights, names)[0], names)
+    return Rollout(policy, streams, device).advance(decisions, check)
 
 
 def _rows(columns: list[int]) -> Rows:
@@ -398,30 +331,19 @@ def _rows(columns: list[int]) -> Rows:
     return tuple(sum((column >> y & 1) << c for c, column in enumerate(columns)) for y in range(height))
 
 
-def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, device: str) -> torch.Tensor:
-    if device == "cuda" and not torch.cuda.is_available():
+def _checked_weights(weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool) -> torch.Tensor:
+    """Return weights of shape (population, features) as float32 on the device that plays, a copy."""
+    if on_gpu and not torch.cuda.is_available():
         raise ValueError(f"expected a GPU for device cuda, torch {torch.__version__} finds none")
-    if isinstance(weights, torch.Tensor) and (weights.is_complex() or weights.dtype == torch.bool):
-        raise TypeError(f"expected real numbers as weights, got {weights.dtype}")
-    if device == "cuda" and isinstance(weights, torch.Tensor) and weights.is_cuda:
-        _check_shape(tuple(weights.shape), features)
-        return weights.detach().to(torch.float32, copy=True).contiguous()
-    try:
-        # NumPy has no bfloat16.
-        values = weights.detach().float().cpu().numpy() if isinstance(weights, torch.Tensor) else weights
-        kind = np.asarray(values).dtype.kind
-        if kind not in "iufO":
-            raise TypeError(f"dtype {np.asarray(values).dtype}")
-        with np.errstate(over="ignore"):
-            array = np.array(values, dtype=np.float32, order="C")
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise TypeError(f"expected real numbers as weights, got {type(weights).__name__}: {error}") from error
-    _check_shape(array.shape, features)
-    if not np.isfinite(array).all():
+    given = torch.as_tensor(weights).detach()
+    if given.is_complex():
+        raise TypeError(f"expected real numbers as weights, got {given.dtype}")
+    given = given.unsqueeze(0) if given.dim() == 1 else given
+    if given.dim() != 2 or len(given) == 0 or given.shape[1] != features:
+        raise ValueError(f"expected weights of shape (population, {features}), got {tuple(given.shape)}")
+    if on_gpu and given.is_cuda:
+        return given.to(torch.float32, copy=True).contiguous()
+    numbers = given.to("cpu", torch.float32, copy=True).contiguous()
+    if not numbers.isfinite().all():
         raise ValueError("expected finite float32 weights, got NaN or infinity")
-    return torch.from_numpy(array).to(device)
-
-
-def _check_shape(shape: tuple[int, ...], features: int) -> None:
-    if len(shape) != 2 or shape[0] == 0 or shape[1] != features:
-        raise ValueError(f"expected weights of shape (population, {features}), got {shape}")
+    return numbers.cuda() if on_gpu else numbers

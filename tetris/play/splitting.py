@@ -30,11 +30,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy.typing as npt
 import torch
 
 from kernels.support.checks import check_integer
-from tetris.game.rules import Rules, check_rules
+from tetris.game.policy import Policy
+from tetris.game.rules import Rules
+from tetris.game.streams import Streams, check_streams
 from tetris.play import engines as native
 from tetris.play.rollouts import Rollout
 
@@ -103,18 +104,11 @@ def least_rate(streams: int) -> float:
 
 
 def split_rollout(
-    weights: npt.ArrayLike | torch.Tensor,
-    rules: Rules | None = None,
-    streams: int = 256,
+    policy: Policy,
+    streams: Streams,
     decisions: int = 2000,
-    seed: int = 0,
     device: str = "cpu",
     *,
-    features: str = "dt",
-    share_streams: bool = True,
-    first_stream: int = 0,
-    pieces_known: int = 1,
-    lookahead: bool = False,
     check: Callable[[], None] | None = None,
 ) -> SplitResult:
     """Estimate the termination rate of each candidate, by importance splitting.
@@ -125,18 +119,12 @@ def split_rollout(
     sixth too high in the mean. For controllers that lose often, a plain rollout is as fast.
 
     Args:
-        weights: Shape (population, features), finite; used as float32.
-        rules: The rules of the games.
-        streams: Streams a candidate plays on, 2 to 8192.
+        policy: The candidates.
+        streams: The rules and the pieces: 2 to 8192 streams that do not stop. Their seed and first stream
+            choose the resampling, too.
         decisions: Pieces to place on every stream, at least ten more than `BURN_IN`. Those after it count, up
             to the last resampling.
-        seed: Chooses the pieces and the resampling, 0 to 2^64 - 1.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``.
-        features: Name of a feature set, or feature names separated by commas.
-        share_streams: Whether all candidates have the same pieces.
-        first_stream: Number of the first stream.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: See `Rollout`.
         check: Called a few times a second; an exception ends the rollout.
 
     Returns:
@@ -147,24 +135,14 @@ def split_rollout(
         ValueError: If an argument is out of range; see `Rollout`.
         kernels.loader.BuildError: If the engine could not be built.
     """
-    rules = Rules() if rules is None else check_rules(rules)
-    check_integer("streams", streams, 2, MOST_STREAMS)
+    check_integer("count of streams", check_streams(streams).count, 2, MOST_STREAMS)
+    if streams.games is not None:
+        raise ValueError(f"expected streams that do not stop, got games={streams.games}")
     check_integer("decisions", decisions, LEAST_DECISIONS, 1 << 62)
-    games = Rollout(
-        weights,
-        rules,
-        streams,
-        seed,
-        device,
-        features=features,
-        share_streams=share_streams,
-        first_stream=first_stream,
-        pieces_known=pieces_known,
-        lookahead=lookahead,
-    )
-    size = BAG_STEP if rules.pieces == "bag" else STEP
+    games = Rollout(policy, streams, device)
+    size = BAG_STEP if streams.rules.pieces == "bag" else STEP
     burn_in, steps = -(-BURN_IN // size), decisions // size
-    generator = random.Random(f"splitting {seed} {first_stream}")
+    generator = random.Random(f"splitting {streams.seed} {streams.first}")
     weighted = (_CudaStreamWeights if device == "cuda" else StreamWeights)(games)
     known = int(games.next_drawn)  # of the pieces to come; that of a bag's last decision goes with its board
     for step in range(steps):
@@ -175,11 +153,11 @@ def split_rollout(
     rate = weighted.ended / torch.full_like(weighted.ended, (steps - burn_in) * size)
     return SplitResult(
         rate,
-        lines_per_game(games.rules, rate),
+        lines_per_game(streams.rules, rate),
         result.lines,
         result.games,
         result.decisions,
-        resolved=rate >= least_rate(streams),
+        resolved=rate >= least_rate(streams.count),
     )
 
 
@@ -207,7 +185,7 @@ class StreamWeights:
         self._held = torch.zeros((population, _LEVELS), dtype=torch.float64, device=device)
         self._count = 0
         # Candidates that share pieces share the resampling, too.
-        self._offset = 0 if games.share_streams else _OWN
+        self._offset = 0 if games.streams.shared else _OWN
         self._offsets = torch.arange(population, device=device).unsqueeze(1) * self._offset
         self.ended = torch.zeros(population, dtype=torch.float64, device=device)
 

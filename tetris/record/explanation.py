@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
-from tetris.game.decisions import (
-    Pieces,
-    Rows,
-    Weights,
-    after_states,
-    best_next,
-    decide,
-    weighted_sums,
-)
+from tetris.game.decisions import Pieces, Rows, after_states, best_next, decide, weighted_sums
 from tetris.game.features import PLACEMENT_FEATURES, AfterState, feature_values
+from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
 
@@ -43,60 +37,42 @@ class Explanation:
 
 
 def decisions(
-    controller: LinearController,
-    rules: Rules,
-    pieces: Pieces,
-    pieces_known: int = 1,
-    lookahead: bool = False,
+    controller: LinearController, rules: Rules, pieces: Pieces, lookahead: Lookahead = Lookahead.NONE
 ) -> Iterator[AfterState]:
     """Yield the after-state of every decision, without end; a game over is followed by an empty board.
-
-    Args:
-        controller: Chooses the placements.
-        rules: The rules of the games.
-        pieces: ``pieces[t]`` is the piece of decision t.
-        pieces_known: 1, the piece that falls, or 2, the next one, too.
-        lookahead: See `tetris.game.decisions.choose`.
 
     Raises:
         ValueError: If the controller cannot play on that board.
     """
-    names, weights = controller.names_on(rules), controller.played_weights
+    player = controller.player(rules, lookahead)
     rows: Rows = ()
-    t = 0
-    while True:
-        after = decide(rows, pieces, t, weights, names, rules, pieces_known, lookahead)
+    for t in count():
+        after = decide(rows, pieces, t, player, rules)
         yield after
         rows = () if after.game_over else after.rows
-        t += 1
 
 
-def explain(
-    rows: Rows, after: AfterState, controller: LinearController, next_piece: int | None = None
-) -> Explanation:
+def explain(rows: Rows, after: AfterState, player: Player, next_piece: int | None = None) -> Explanation:
     """Return the features, the value and the margin of one placement.
 
-    With the next piece known they are those of the best pair that a placement begins, see
+    With a preview they are those of the best pair that a placement begins, see
     `tetris.game.decisions.choose`; where no pair with this placement survives, those of the placement alone.
 
     Args:
         rows: The stack before the placement.
         after: The after-state of the placement.
-        controller: The weights.
+        player: Features, weights and lookahead.
         next_piece: Number of the piece that falls after it; None: not known.
-
-    Raises:
-        ValueError: If the controller cannot play on that board.
     """
-    names, weights = controller.names_on(after.rules), controller.played_weights
+    names, weights = player.names, player.weights
     others = [
         other
         for other in after_states(rows, after.shape.piece, after.rules)
         if not other.game_over and (other.shape, other.column) != (after.shape, after.column)
     ]
-    features = [_features(each, weights, names, next_piece) for each in (after, *others)]
+    features = [_features(each, player, next_piece) for each in (after, *others)]
     if features[0] is None:
-        return explain(rows, after, controller)
+        return explain(rows, after, player)
     values = np.array([each for each in features if each is not None], dtype=np.float64)
     sums = weighted_sums(values, weights).tolist()
     weighted = values * weights
@@ -107,15 +83,13 @@ def explain(
     return Explanation(names, tuple(values[0].tolist()), tuple(leads.tolist()), sums[0], margin)
 
 
-def _features(
-    after: AfterState, weights: Weights, names: tuple[str, ...], next_piece: int | None
-) -> list[float] | None:
+def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
     """Return the features of a placement, or of the best pair that it begins; None where no pair survives."""
-    own = feature_values(after, names)
-    if next_piece is None:
+    own = feature_values(after, player.names)
+    if player.lookahead is not Lookahead.PREVIEW or next_piece is None:
         return own
-    second = best_next(after, next_piece, weights, names)
+    second = best_next(after, next_piece, player)
     if second is None:
         return None
-    both = zip(names, feature_values(second, names), own, strict=True)
+    both = zip(player.names, feature_values(second, player.names), own, strict=True)
     return [value + (first if name in PLACEMENT_FEATURES else 0.0) for name, value, first in both]

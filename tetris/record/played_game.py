@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from kernels.support.checks import check_integer
 from kernels.support.printable import printable
-from tetris.game.decisions import Step, check_sight, steps
+from tetris.game.decisions import Step, steps
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers
+from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules, check_rules
 from tetris.play.controller import HasController, LinearController, resolve
 from tetris.record.replay import Replay
@@ -80,8 +81,7 @@ def play_game(
     rules: Rules | None = None,
     stream: int = 0,
     most_pieces: int = 1000,
-    pieces_known: int = 1,
-    lookahead: bool = False,
+    lookahead: Lookahead | str = Lookahead.NONE,
 ) -> PlayedGame:
     """Play a game to its end, or its first pieces, and keep every board.
 
@@ -100,9 +100,7 @@ def play_game(
         rules: The rules; None: those of the controller.
         stream: Number of the stream, unsigned 64-bit.
         most_pieces: Pieces after which a game that goes on is left, at least 1.
-        pieces_known: 1: the controller knows the piece that falls; 2: the next one, too, see
-            `tetris.game.decisions.choose`.
-        lookahead: Whether it thinks of all pieces that may come next, see there.
+        lookahead: What its decisions consider: ``"none"``, ``"preview"`` or ``"expectimax"``.
 
     Raises:
         OSError: If the controller's file cannot be read.
@@ -114,11 +112,9 @@ def play_game(
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
-    check_sight(pieces_known, lookahead)
-    names, pieces = played.names_on(rules), PieceStream(rules, seed, stream)
+    player, pieces = played.player(rules, Lookahead(lookahead)), PieceStream(rules, seed, stream)
     made = []
-    weights, way = played.played_weights, (pieces_known, lookahead)
-    for step in steps((), pieces, weights, names, rules, 0, most_pieces, *way):
+    for step in steps((), pieces, player, rules, 0, most_pieces):
         made.append(step)
         if step.game_over:
             break

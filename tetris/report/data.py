@@ -12,6 +12,7 @@ from typing import Any
 from tetris.evaluation import DEFAULT_SEED
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
+from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
 from tetris.record.explanation import decisions
@@ -70,16 +71,16 @@ def _short(value: float | None) -> float | None:
 def recorded_game(run: RunRecord) -> Replay:
     """Play the game of a report: `GAME_DECISIONS` placements on the board of the controller."""
     rules = run.recipe.rules
-    played = _after_states(run.controller.features, run.controller.weights, rules, run.recipe.pieces_known)
+    played = _after_states(run.controller.features, run.controller.weights, rules, run.recipe.lookahead)
     return Replay.of(played, rules, DEFAULT_SEED, 0, run.controller)
 
 
 @lru_cache(maxsize=1)  # a run writes its report twice, before and after the scores
 def _after_states(
-    features: str, weights: tuple[float, ...], rules: Rules, pieces_known: int
+    features: str, weights: tuple[float, ...], rules: Rules, lookahead: Lookahead
 ) -> tuple[AfterState, ...]:
     controller, pieces = LinearController(features, weights, rules), PieceStream(rules, DEFAULT_SEED, 0)
-    return tuple(islice(decisions(controller, rules, pieces, pieces_known), GAME_DECISIONS))
+    return tuple(islice(decisions(controller, rules, pieces, lookahead), GAME_DECISIONS))
 
 
 def seedless(run: RunRecord) -> str:

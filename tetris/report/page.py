@@ -13,7 +13,8 @@ from typing import Any
 from kernels.support.files import write_text
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
-from tetris.evaluation.text_table import is_estimate, sight
+from tetris.evaluation.text_table import is_estimate
+from tetris.game.policy import Lookahead
 from tetris.record.score import ESTIMATOR
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless, shown_places
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
@@ -210,7 +211,7 @@ def _without_repetitions(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[t
         what = (
             label,
             is_estimate(score),
-            sight(score),
+            Lookahead.from_dict(score).phrase,
             *(score[name] for name in ("board", "rule", "pieces", "decisions")),
         )
         kept.setdefault(place if learned else what, (label, score))

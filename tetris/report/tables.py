@@ -8,7 +8,8 @@ from dataclasses import asdict
 
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
-from tetris.evaluation.text_table import Score, counted, sight
+from tetris.evaluation.text_table import Score, counted
+from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
@@ -30,7 +31,7 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
     """
     kinds: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
-        kind = (score["board"], score["rule"], score["pieces"], sight(score))
+        kind = (score["board"], score["rule"], score["pieces"], Lookahead.from_dict(score).phrase)
         kinds.setdefault(kind, []).append((label, score))
     return Markup("".join(_score_table(*kind, rows) for kind, rows in kinds.items()))
 

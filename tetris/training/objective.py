@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,17 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod, Evaluation, ranks
 from kernels.support.checks import check_flags, check_integer
-from tetris import RolloutResult, Rules, SplitResult, feature_names, rollout, split_rollout
-from tetris.game.decisions import MOST_PIECES_KNOWN
-from tetris.game.rules import check_rules
+from tetris import (
+    Lookahead,
+    Policy,
+    RolloutResult,
+    Rules,
+    SplitResult,
+    Streams,
+    feature_names,
+    rollout,
+    split_rollout,
+)
 from tetris.play.devices import choose_device
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.recipe import Recipe
@@ -103,7 +112,7 @@ class LinesPerGame:
         streams: int = 32,
         decisions: int = 1000,
         split: bool = False,
-        pieces_known: int = 1,
+        lookahead: Lookahead | str = Lookahead.NONE,
         seed: int = 1,
         device: str = "auto",
         check: Callable[[], None] | None = None,
@@ -116,7 +125,7 @@ class LinesPerGame:
             streams: Streams of games that a candidate plays.
             decisions: Decisions on each.
             split: Estimate by importance splitting, for controllers whose games hardly end.
-            pieces_known: 1, the piece that falls, or 2, the next one, too.
+            lookahead: What decisions consider; see `tetris.Policy`.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
             check: Called a few times a second while games are played; may raise to end them.
@@ -125,15 +134,14 @@ class LinesPerGame:
             TypeError: If an argument has the wrong type.
             ValueError: If one is out of range, or there is no GPU.
         """
-        self.rules = Rules() if rules is None else check_rules(rules)
-        self.names = feature_names(features, self.rules.width)
         check_flags(split=split)
-        self._features, self._split = features, split
-        most = MOST_STREAMS if split else None
-        self._streams = check_integer("streams", streams, 2 if split else 1, most)
+        number = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
+        check_integer("streams", streams, 2 if split else 1, MOST_STREAMS if split else None)
+        self.streams = Streams(Rules() if rules is None else rules, streams, number)
+        self.names = feature_names(features, self.streams.rules.width)
+        self._features, self._lookahead = features, Lookahead(lookahead)
+        self._rollout = split_rollout if split else rollout
         self._decisions = check_integer("decisions", decisions, LEAST_DECISIONS if split else 1)
-        self._pieces_known = check_integer("pieces_known", pieces_known, 1, MOST_PIECES_KNOWN)
-        self._piece_seed = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
         self._device = choose_device(device)
         self._check = check
 
@@ -165,18 +173,9 @@ class LinesPerGame:
         Raises:
             Exception: What ``check`` raises.
         """
-        result = (split_rollout if self._split else rollout)(
-            players,
-            self.rules,
-            self._streams,
-            self._decisions,
-            self._piece_seed,
-            self._device,
-            features=self._features,
-            first_stream=generation * self._streams,
-            pieces_known=self._pieces_known,
-            check=self._check,
-        )
+        policy = Policy(players, self._features, self._lookahead)
+        streams = replace(self.streams, first=generation * self.streams.count)
+        result = self._rollout(policy, streams, self._decisions, self._device, check=self._check)
         return lines_per_game(result), torch.stack([result.lines, result.games, result.decisions], dim=1)
 
 
@@ -205,7 +204,7 @@ class RunObjective:
                 streams=recipe.streams,
                 decisions=stage.decisions,
                 split=stage.split,
-                pieces_known=recipe.pieces_known,
+                lookahead=recipe.lookahead,
                 seed=recipe.seed,
                 device=recipe.device,
                 check=check,

@@ -16,8 +16,7 @@ from cem.sampling import AUTO, BACKENDS
 from kernels.support.checks import check_integer
 from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
-from tetris import LinearController, Rules, feature_names
-from tetris.game.decisions import MOST_PIECES_KNOWN
+from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
 from tetris.game.rules import RULES
 from tetris.play.controller import MOST_BYTES
@@ -46,7 +45,7 @@ _LEAST = {
     "score_decisions": 0,
     "pieces_known": 1,
 }
-_MOST = {"decisions": 1 << 62, "seed": (1 << 64) - 1, "pieces_known": MOST_PIECES_KNOWN}
+_MOST = {"decisions": 1 << 62, "seed": (1 << 64) - 1, "pieces_known": 2}
 _MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
 _MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
@@ -178,6 +177,11 @@ class Recipe:
     def rules(self) -> Rules:
         """The rules on the board of the controller."""
         return self.rules_on(*Rules.parse_board(self.board))
+
+    @property
+    def lookahead(self) -> Lookahead:
+        """What decisions consider."""
+        return Lookahead.of(self.pieces_known)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:

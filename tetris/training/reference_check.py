@@ -8,7 +8,9 @@ from kernels.loader import Extension
 from tetris.game.decisions import after_states
 from tetris.game.features import feature_values
 from tetris.game.pieces import PIECES
+from tetris.game.policy import Policy
 from tetris.game.rules import Rules
+from tetris.game.streams import Streams
 from tetris.play.engines import feature_struct, header_features
 from tetris.play.own_features import header_of
 from tetris.play.rollouts import Rollout
@@ -39,7 +41,7 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
         fast, slow = (
-            Rollout(weights, rules, STREAMS, SEED, each, features=",".join(names))
+            Rollout(Policy(weights, ",".join(names)), Streams(rules, STREAMS, SEED), each)
             for each in (device, "python")
         )
         if found := _difference(name, own, fast, slow):
@@ -63,7 +65,7 @@ def _difference_in_values(name: str, own: tuple[str, ...], games: Rollout, shift
     """Return which value differs on the boards of games, with a piece for each, or nothing."""
     from tetris.envs.native import feature_operators
 
-    rules, boards = games.rules, games.boards.flatten(0, 1)
+    rules, boards = games.streams.rules, games.boards.flatten(0, 1)
     count, actions = len(boards), 4 * rules.width
     pieces = (torch.arange(count) + shift) % len(PIECES)
     features = torch.empty(count, actions, len(own))

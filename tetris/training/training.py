@@ -26,7 +26,7 @@ from cem.sampling import OPERATORS
 from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.ahead import build_missing
 from kernels.ops import library
-from tetris import LinearController, Rollout, feature_names
+from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
@@ -97,16 +97,15 @@ def prepare_engine(recipe: Recipe) -> None:
     names = feature_names(recipe.features, recipe.rules.width)
     splits = any(stage.split for stage in recipe.stages)
     cuda = recipe.device == "cuda"
-    known = recipe.pieces_known
-    needed = native.libraries(names, cuda=cuda, pieces_known=known) if recipe.device in NATIVE else []
+    needed = native.libraries(names, recipe.lookahead, cuda=cuda) if recipe.device in NATIVE else []
     needed += [native.resampling_extension()] if cuda and splits else []
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
     needed += reference_check.libraries(names) if recipe.device in NATIVE else []
     build_missing(needed)
-    weights = [[0.0] * len(names)]
-    Rollout(weights, recipe.rules, device=recipe.device, features=recipe.features, pieces_known=known)
+    policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
+    Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
     if cuda and splits:

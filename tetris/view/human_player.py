@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tetris import LinearController, Rules
+from tetris import LinearController, Lookahead, Rules
 from tetris.game.decisions import Pieces, choose, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.pieces import PIECES
@@ -36,8 +36,7 @@ class HumanPlayer:
         pieces: ``pieces[t]`` is the piece of decision t.
         controller: The controller that gives hints.
         title: The first lines of the panel.
-        pieces_known: 1: the controller knows the piece that falls; 2: the next one, too.
-        lookahead: Whether it thinks of all pieces that may come next.
+        lookahead: What its decisions consider.
     """
 
     def __init__(
@@ -47,8 +46,7 @@ class HumanPlayer:
         pieces: Pieces,
         controller: LinearController,
         title: list[str],
-        pieces_known: int = 1,
-        lookahead: bool = False,
+        lookahead: Lookahead = Lookahead.NONE,
     ) -> None:
         """Set up an empty board; nothing is shown yet."""
         self.terminal = terminal
@@ -56,12 +54,11 @@ class HumanPlayer:
         self.pieces = pieces
         self.controller = controller
         self.title = title
-        self.pieces_known = pieces_known
-        self.lookahead = lookahead
         self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
         self.in_order = True
-        self._rival_plays = decisions(controller, rules, pieces, pieces_known, lookahead)
+        self._rival_plays = decisions(controller, rules, pieces, lookahead)
+        self._player = controller.player(rules, lookahead)
         self._drawn = 0  # pieces that have come
         self._held: int | None = None
         self._hint = False
@@ -163,11 +160,8 @@ class HumanPlayer:
     def _draw(self) -> bool:
         """Draw, and return whether there is room for the board."""
         scene, size = self._scene(), self.terminal.size
-        rows, names = self.tracker.rows, self.controller.names_on(self.rules)
-        weights = self.controller.played_weights
-        known = scene.next_piece if self.pieces_known > 1 else None
-        falls = (rows, self._piece, weights, names, self.rules)
-        hint = choose(*falls, known, self.lookahead) if self._hint else None
+        rows, known = self.tracker.rows, scene.next_piece
+        hint = choose(rows, self._piece, self._player, self.rules, known) if self._hint else None
         rival = self.controller.name or "controller"
         panel = [
             *self.title,
@@ -178,7 +172,7 @@ class HumanPlayer:
             "",
         ]
         if self._hint:
-            explained = explain(rows, self._after, self.controller, known)
+            explained = explain(rows, self._after, self._player, known)
             panel += explanation_lines(explained, size.lines - PANEL_HEAD)
         look = Look(row=self._height(), ghost=True, hint=hint)
         # The table of a hint needs the room of the other board.

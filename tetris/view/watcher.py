@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from tetris import LinearController
+from tetris import LinearController, Lookahead
 from tetris.record.explanation import Explanation, explain
 from tetris.view.game_view import Scene
 from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
@@ -32,7 +32,7 @@ class Watcher:
         controller: Explains the placements in the panel; None: no explanation.
         title: The first lines of the panel.
         speed: Pieces a second at first.
-        pieces_known: 1: the controller knows the piece that falls; 2: the next one, too.
+        lookahead: What its decisions consider.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Watcher:
         controller: LinearController | None,
         title: list[str],
         speed: float,
-        pieces_known: int = 1,
+        lookahead: Lookahead = Lookahead.NONE,
     ) -> None:
         """Set up; nothing is shown yet."""
         self.terminal = terminal
@@ -50,7 +50,7 @@ class Watcher:
         self.controller = controller
         self.title = title
         self.speed = speed
-        self.pieces_known = pieces_known
+        self.lookahead = lookahead
         self.paused = False
         self.ended = False
         self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
@@ -143,8 +143,8 @@ class Watcher:
         ]
         if self.controller is not None:
             if self._explained is None or self._explained[0] is not scene:
-                next_piece = scene.next_piece if self.pieces_known > 1 else None
-                self._explained = scene, explain(scene.rows, scene.after, self.controller, next_piece)
+                player = self.controller.player(scene.rules, self.lookahead)
+                self._explained = scene, explain(scene.rows, scene.after, player, scene.next_piece)
             panel += explanation_lines(self._explained[1], lines - PANEL_HEAD)
         return panel
 

@@ -13,6 +13,7 @@ import pytest
 from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.estimates import METHOD, Estimate, student_t
+from tetris.evaluation.scores import Trial
 
 Script = Callable[..., Any]
 HIGH = ("--board", "10x16", "--device", "cpu")
@@ -20,7 +21,7 @@ FEW = ("--streams", 16, "--decisions", 1)
 
 
 def estimate(*rates: float) -> Estimate:
-    return Estimate("dt20", published("dt20"), Rules(10, 20), "cpu", 1, 64, rates, 1000, 2.0)
+    return Estimate(Trial("dt20", published("dt20"), Rules(10, 20), "cpu", 1), 64, rates, 1000, 2.0)
 
 
 def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
@@ -52,9 +53,8 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
 def test_the_table_says_what_it_holds_for(
     script: Script, monkeypatch: pytest.MonkeyPatch, way: tuple[object, ...], said: str
 ) -> None:
-    def estimated(*arguments: Any) -> Estimate:
-        *whom, _, seed, streams, _, pieces_known, lookahead = arguments
-        return Estimate(*whom, seed, streams, (1e-8,) * 16, 1000, 1.0, pieces_known, lookahead)
+    def estimated(trial: Trial, enough: object, streams: int) -> Estimate:
+        return Estimate(trial, streams, (1e-8,) * 16, 1000, 1.0)
 
     monkeypatch.setattr("tetris.evaluation.estimates.estimate", estimated)
     monkeypatch.setattr("tetris.evaluation.estimates.check_rarely_loses", lambda *arguments: None)

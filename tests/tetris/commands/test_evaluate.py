@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from tetris import LinearController, Rollout, Rules, Score, play_game, published
-from tetris.evaluation.scores import Limit, measure
+from tetris import LinearController, Lookahead, Policy, Rollout, Rules, Score, Streams, play_game, published
+from tetris.evaluation.scores import Limit, Trial, measure
 from tetris.play.controller import known_names
 from tetris.record.score import ESTIMATOR
 
@@ -60,10 +60,10 @@ def test_decisions_are_rounded_up_to_as_many_on_each_stream(script: Script) -> N
 def test_the_next_piece_is_known_if_asked_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
     who, limit = published("dellacherie"), Limit(decisions=64)
-    for known in (1, 2):
+    for known, lookahead in ((1, Lookahead.NONE), (2, Lookahead.PREVIEW)):
         arguments = ("--decisions", 64, "--pieces-known", known, "--seed", 7)
         (measured,) = _evaluate(script, "dellacherie", *QUICK, *arguments)
-        played, _ = measure(who, Rules(6, 6), limit, 7, "python", pieces_known=known)
+        played = measure(Trial("", who, Rules(6, 6), "python", 7, lookahead), limit).score
         assert (measured["lines"], measured["games"]) == (played.lines, played.games)
         assert measured["pieces_known"] == known
     table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, "--pieces-known", 2)
@@ -75,7 +75,8 @@ def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path, monkeypatch:
     arguments = ("dellacherie", *QUICK, "--decisions", 16, "--seed", 7, "--lookahead")
     (measured,) = _evaluate(script, *arguments)
     limit = Limit(decisions=16)
-    played, _ = measure(published("dellacherie"), Rules(6, 6), limit, 7, "python", lookahead=True)
+    trial = Trial("", published("dellacherie"), Rules(6, 6), "python", 7, Lookahead.EXPECTIMAX)
+    played = measure(trial, limit).score
     assert (measured["lines"], measured["lookahead"]) == (played.lines, True)
     table = script("evaluate_tetris", "dellacherie", *QUICK[:-1], "--decisions", 8, "--lookahead")
     assert "pieces uniform (seed 12345), lookahead, engine python" in table.out
@@ -84,7 +85,7 @@ def test_it_looks_ahead_if_asked_to(script: Script, tmp_path: Path, monkeypatch:
     assert "not allowed with argument" in both.err
     steps = tmp_path / "steps.json"
     _evaluate(script, "dt20", "--decisions", 9, "--seed", 7, "--replay", steps, "--json", "--lookahead")
-    game = play_game("dt20", 7, most_pieces=9, lookahead=True)
+    game = play_game("dt20", 7, most_pieces=9, lookahead="expectimax")
     assert json.loads(steps.read_text())["steps"] == [
         json.loads(json.dumps(step.to_dict())) for step in game.steps
     ]
@@ -177,9 +178,9 @@ def test_file_that_holds_no_pieces_is_refused(
 def test_a_gpu_plays_without_being_asked(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     played: list[str] = []
 
-    def rollout(weights: Any, rules: Rules, streams: int, seed: int, device: str, **others: Any) -> Rollout:
+    def rollout(policy: Policy, streams: Streams, device: str) -> Rollout:
         played.append(device)
-        return Rollout(weights, rules, streams, seed, "python", **others)
+        return Rollout(policy, streams, "python")
 
     monkeypatch.setattr("tetris.evaluation.scores.Rollout", rollout)
     arguments = ("dt20", "--board", "6x6", "--json", "--decisions", 640)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tetris import Rules, published, rollout
+from tetris import Rules, Streams, published, rollout
 from tetris.commands import exports as _exports
 from tetris.commands import show as _show
 from tetris.record.replay import Replay
@@ -59,19 +59,19 @@ def recorded(script: Script, folder: Path, *arguments: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "rules", "way"),
+    ("arguments", "rules", "lookahead"),
     [
-        (("--rule", "original"), Rules(6, 6, original=True), {}),
-        (("--rule", "clear-on-overflow", "--pieces", "SZ"), Rules(6, 6, True, "SZ"), {}),
-        (("--pieces-known", "2"), Rules(6, 6), {"pieces_known": 2}),
-        (("--lookahead",), Rules(6, 6), {"lookahead": True}),
+        (("--rule", "original"), Rules(6, 6, original=True), "none"),
+        (("--rule", "clear-on-overflow", "--pieces", "SZ"), Rules(6, 6, True, "SZ"), "none"),
+        (("--pieces-known", "2"), Rules(6, 6), "preview"),
+        (("--lookahead",), Rules(6, 6), "expectimax"),
     ],
 )
 def test_a_game_is_the_one_that_the_engines_play(
-    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, way: dict[str, Any]
+    script: Script, tmp_path: Path, arguments: tuple[str, ...], rules: Rules, lookahead: str
 ) -> None:
     replay = Replay.load(recorded(script, tmp_path, "bcts", *SMALL, *arguments, "--decisions", 250))
-    played = rollout([published("bcts").weights], rules, 1, 250, 7, "python", features="bcts", **way)
+    played = rollout(published("bcts").policy(lookahead), Streams(rules, seed=7), 250)
     assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
     assert replay.controller == published("bcts")

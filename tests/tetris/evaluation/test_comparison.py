@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sample_runs import estimating
 
-from tetris import LinearController, Rules, published
+from tetris import LinearController, Lookahead, Rules, published
 from tetris.evaluation import comparison
 from tetris.evaluation.comparison import (
     boards,
@@ -19,6 +18,7 @@ from tetris.evaluation.comparison import (
     verdict,
 )
 from tetris.evaluation.estimates import PLAYED
+from tetris.evaluation.scores import Trial
 from tetris.evaluation.text_table import score_table
 
 ROOT = Path(__file__).parents[3]
@@ -35,31 +35,31 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return games
 
 
-def learned(rules: Rules, decisions: int, device: str = "cpu") -> Any:
-    return next(compare(LEARNED, rules, decisions, device))
+def trial(rules: Rules, device: str = "cpu", lookahead: Lookahead = Lookahead.NONE) -> Trial:
+    return Trial("learned", LEARNED, rules, device, lookahead=lookahead)
 
 
 def test_a_controller_that_rarely_loses_is_estimated_and_not_played(ended: dict[str, int]) -> None:
-    found = learned(HIGH, 12_000_000)
+    found = next(compare(trial(HIGH), 12_000_000))
     assert (found["estimates"], found["decisions"]) == (32, 20_000_000)
 
 
 def test_what_loses_is_played(ended: dict[str, int]) -> None:
     ended["count"] = 1000
-    found = learned(LOW, PLAYED)
+    found = next(compare(trial(LOW), PLAYED))
     assert (found["decisions"], "estimates" in found) == (PLAYED, False)
 
 
 def test_with_the_next_piece_known_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tetris.evaluation.scores.BURN_IN", 1)
-    scores = list(compare(LEARNED, LOW, 64, "python", pieces_known=2))
+    scores = list(compare(trial(LOW, "python", Lookahead.PREVIEW), 64))
     assert [(each["controller"], each["pieces_known"], each["decisions"]) for each in scores] == [
         *(("learned", 2, 64), ("bcts", 2, 64), ("dt20", 2, 64)),
     ]
 
 
 def test_an_estimate_knows_as_many_pieces(ended: dict[str, int]) -> None:
-    scores = compare(LEARNED, HIGH, 12_000_000, "cpu", pieces_known=2)
+    scores = compare(trial(HIGH, lookahead=Lookahead.PREVIEW), 12_000_000)
     assert [(each["estimates"], each["pieces_known"]) for each in scores] == [(32, 2)] * 3
 
 
@@ -90,9 +90,9 @@ def test_a_controller_is_measured_where_it_can_play() -> None:
 
 
 def test_table_and_verdict_say_how_good_it_is_and_from_what(ended: dict[str, int]) -> None:
-    scores = list(compare(LEARNED, HIGH, 12_000_000, "cpu"))
+    scores = list(compare(trial(HIGH), 12_000_000))
     table = score_table(scores).splitlines()
-    assert table[0] == "board 10x20, published rule, pieces uniform (seed 1), engine cpu"
+    assert table[0] == "board 10x20, published rule, pieces uniform (seed 12345), engine cpu"
     assert table[3].split()[:2] == ["learned", "dt"]
     assert "32 estimates" in table[3]
     assert "2,103 games" in table[5]

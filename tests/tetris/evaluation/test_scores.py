@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tetris import Rules, Score, published
+from tetris import Policy, Rollout, Rules, Score, Streams, published, rollout
 from tetris.evaluation import scores
 from tetris.evaluation.scores import (
     FEW_STREAMS,
@@ -16,13 +16,14 @@ from tetris.evaluation.scores import (
     MOST_STREAMS,
     STREAMS,
     Limit,
+    Trial,
     measure,
     streams_for,
 )
-from tetris.play.rollouts import Rollout, rollout
 from tetris.play.splitting import BURN_IN
 from tetris.record.score import dispersion
 
+DT20 = published("dt20")
 DEVICES = ("python", "cpu", "cuda")
 
 
@@ -54,8 +55,8 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     clock = [0.0]
 
     class Engine:
-        def __init__(self, weights: torch.Tensor, rules: Rules, streams: int, *rest: object, **named: object):
-            self.streams = streams
+        def __init__(self, policy: Policy, streams: Streams, device: str) -> None:
+            self.streams = streams.count
 
         def play_on(self, decisions: int, check: object) -> None:
             made.append(decisions)
@@ -82,23 +83,23 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ids=lambda limit: str(limit),
 )
 def test_a_gpu_is_looked_at_seldom_but_a_few_times_a_second(chunks: list[int], limit: Limit) -> None:
-    score, seconds = measure(published("dt20"), Rules(), limit, 1, "cuda")
-    assert limit.reached(score, seconds)
+    found = measure(Trial("dt20", DT20, Rules(), "cuda"), limit)
+    assert limit.reached(found.score, found.seconds)
     assert chunks[:4] == [BURN_IN, 1, 2, 4]
     longest = max(chunks) * streams_for(limit, "cuda") / 2e9
     assert 0.02 < longest < 0.25
-    assert len(chunks) < 20 + seconds / 0.02
+    assert len(chunks) < 20 + found.seconds / 0.02
 
 
 def test_decisions_and_games_are_counted_without_the_clock(
     chunks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in (Limit(decisions=10**9), Limit(games=3000)):
-        first = measure(published("dt20"), Rules(), limit, 1, "cuda")[0], list(chunks)
+        first = measure(Trial("dt20", DT20, Rules(), "cuda"), limit).score, list(chunks)
         chunks.clear()
         with monkeypatch.context() as slow:
             slow.setattr(scores.time, "perf_counter", iter(range(10**6)).__next__)
-            assert (measure(published("dt20"), Rules(), limit, 1, "cpu")[0], chunks) == first
+            assert (measure(Trial("dt20", DT20, Rules(), "cpu"), limit).score, chunks) == first
         chunks.clear()
 
 
@@ -119,9 +120,8 @@ def test_limit(limit: Limit, score: Score, seconds: float, reached: bool) -> Non
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
 def test_measure_counts_what_the_rollout_counts_after_the_burn_in(device: str) -> None:
-    controller, rules = published("dt20"), Rules(6, 6)
-    score, _ = measure(controller, rules, Limit(decisions=800), 3, device)
-    games = Rollout([controller.weights], rules, FEW_STREAMS, 3, features="dt")
+    score = measure(Trial("dt20", DT20, Rules(6, 6), device, 3), Limit(decisions=800)).score
+    games = Rollout(DT20.policy(), Streams(Rules(6, 6), FEW_STREAMS, 3))
     games.play_on(BURN_IN)
     counts = -torch.stack([games.stream_lines[0], games.stream_games[0]], dim=1)
     games.play_on(100)
@@ -133,20 +133,16 @@ def test_the_interval_covers_the_mean_of_whole_games_on_a_small_board() -> None:
     # 6 intervals of 95 % miss the mean more than twice with a probability of 0.2 %; without the burn-in
     # most of them do.
     who, rules = published("bcts"), Rules(6, 6)
-    whole = rollout(
-        *([who.weights], rules, 2000, 1 << 20),
-        features=who.features,
-        games_per_stream=100,
-        first_stream=1 << 32,
-    )
+    whole = rollout(who.policy(), Streams(rules, 2000, first=1 << 32, games=100), 1 << 20)
     truth = int(whole.lines) / int(whole.games)
-    ends = [measure(who, rules, Limit(games=20_000), seed, "cpu")[0].ci95 for seed in range(6)]
+    trials = [Trial("bcts", who, rules, "cpu", seed) for seed in range(6)]
+    ends = [measure(trial, Limit(games=20_000)).score.ci95 for trial in trials]
     assert sum(not low <= truth <= (high or math.inf) for low, high in ends) <= 2
 
 
 def test_progress_is_told_rising_scores() -> None:
     told: list[Score] = []
-    score, _ = measure(published("dt20"), Rules(6, 6), Limit(games=8), 3, "cpu", told.append)
+    score = measure(Trial("dt20", DT20, Rules(6, 6), "cpu", 3), Limit(games=8), told.append).score
     decisions = [each.decisions for each in told]
     assert decisions == sorted(set(decisions))
     assert replace(told[-1], dispersion=score.dispersion) == score

@@ -7,12 +7,14 @@ from typing import Any
 from tetris import Rules, Score, published
 from tetris.evaluation.comparison import published_score
 from tetris.evaluation.estimates import Estimate
-from tetris.evaluation.scores import Measurement
+from tetris.evaluation.scores import Measurement, Trial
 from tetris.evaluation.text_table import score_table, table
+
+MINE = Trial("mine", published("dt20"), Rules(), "cpu", 1)
 
 
 def measurement(score: Score) -> dict[str, Any]:
-    return Measurement("mine", published("dt20"), Rules(), "uniform", 1, "cpu", score, 2.0).to_dict()
+    return Measurement(MINE, score, 2.0).to_dict()
 
 
 def test_a_table_is_aligned() -> None:
@@ -56,7 +58,7 @@ def test_a_shipped_score_says_where_it_was_measured() -> None:
 
 def test_an_estimate_beyond_what_is_resolved_is_marked() -> None:
     rates = (1e-25,) * 16
-    found = Estimate("mine", published("dt20"), Rules(), "cpu", 1, 64, rates, 39_000_000, 2.5)
+    found = Estimate(MINE, 64, rates, 39_000_000, 2.5)
     assert not found.resolved
     *_, row, note = score_table([found.to_dict()]).splitlines()
     assert " 16 estimates " in row

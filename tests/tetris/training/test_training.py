@@ -13,7 +13,7 @@ from engine_games import few_features, weights_for
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cem import Interrupted, StopRequest, maximize
-from tetris import LinearController, Rollout, RolloutResult, Rules, rollout, split_rollout
+from tetris import LinearController, Policy, Rollout, RolloutResult, Rules, Streams, rollout, split_rollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, RunObjective, lines_per_game, piece_seed, unit_length
 from tetris.training.recipe import Recipe, make_recipe
@@ -64,13 +64,9 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
         assert evaluation.candidates is not None
         torch.testing.assert_close(evaluation.candidates, players)
         games = Rollout(
-            players,
-            recipe.rules_on(5, height),
-            2,
-            piece_seed(recipe.seed),
+            Policy(players, recipe.features),
+            Streams(recipe.rules_on(5, height), 2, piece_seed(recipe.seed), 2 * generation),
             "python",
-            features=recipe.features,
-            first_stream=2 * generation,
         )
         assert evaluation.fitness.tolist() == lines_per_game(games.advance(decisions)).tolist()
         assert evaluation.metrics["board_height"] == height
@@ -82,11 +78,8 @@ def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> No
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     evaluation = RunObjective(recipe, optimizer, StopRequest().check)(candidates, 1)
-    found = split_rollout(
-        *(unit_length(candidates), recipe.rules_on(5, 7), 2, 215, piece_seed(recipe.seed), "python"),
-        features=recipe.features,
-        first_stream=2,
-    )
+    streams = Streams(recipe.rules_on(5, 7), 2, piece_seed(recipe.seed), first=2)
+    found = split_rollout(Policy(unit_length(candidates), recipe.features), streams, 215, "python")
     assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
     assert evaluation.metrics["decisions"] == 4 * 2 * 215
 
@@ -235,10 +228,9 @@ def test_lines_per_game_is_the_objective_of_a_run(tmp_path: Path) -> None:
 def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> None:
     rules, features = Rules(5, 6), few_features(5)
     weights = unit_length(weights_for(features, 5, 1))
-    f = LinesPerGame(features, rules, streams=4, decisions=decisions, split=split, pieces_known=2)
-    played = (split_rollout if split else rollout)(
-        *(weights, rules, 4, decisions, piece_seed(1)), features=features, pieces_known=2
-    )
+    f = LinesPerGame(features, rules, streams=4, decisions=decisions, split=split, lookahead="preview")
+    policy, streams = Policy(weights, features, "preview"), Streams(rules, 4, piece_seed(1))
+    played = (split_rollout if split else rollout)(policy, streams, decisions)
     assert f(weights).tolist() == lines_per_game(played).tolist()
 
 

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from tetris import Rules, published, rollout
+from tetris import Rules, Streams, published, rollout
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
 from tetris.view.game_view import Scene, scenes, with_piece
@@ -40,7 +40,7 @@ def test_cells_are_those_of_the_game(rules: Rules) -> None:
 def test_counts_are_those_of_the_engine() -> None:
     rules = Rules(6, 6)
     last = seen(rules, 250)[-1]
-    played = rollout([published("dt20").weights], rules, 1, 250, 5, "python", features="dt")
+    played = rollout(published("dt20").policy(), Streams(rules, seed=5), 250)
     assert (last.lines, last.games + last.after.game_over) == (played.lines.item(), played.games.item())
     assert 0 < last.game_lines < last.lines
 

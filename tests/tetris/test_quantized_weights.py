@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
-from tetris import Rollout
+from tetris import Policy, Rollout, Streams
 from tetris.game.decisions import Rows, after_states, choose, weighted_sums
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import DENOMINATORS, FEATURES, feature_values
+from tetris.game.policy import Player
 from tetris.game.rules import Rules
 from tetris.play.controller import published
-from tetris.play.quantized_weights import BITS, played_weights, whole_weights
+from tetris.play.quantized_weights import BITS, played_weights, quantized_weights
 
 NAMES = feature_names("dt_columns")
 
@@ -26,7 +27,7 @@ def _weights(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def test_weights_are_the_nearest_multiples_of_a_power_of_two() -> None:
     weights = _weights(50, len(NAMES))  # none of which is above 32767 steps
-    whole, step = whole_weights(weights, NAMES)
+    whole, step = quantized_weights(weights, NAMES)
     assert whole.dtype == torch.int32
     assert step.shape == (50, 1)
     assert torch.equal(torch.frexp(step).mantissa, torch.full_like(step, 0.5))
@@ -41,13 +42,13 @@ def test_weights_are_the_nearest_multiples_of_a_power_of_two() -> None:
 def test_the_length_of_a_weight_vector_does_not_matter() -> None:
     weights = _weights(8, len(NAMES))
     for scale in (2.0**-120, 0.5, 2.0**100):
-        assert torch.equal(whole_weights(weights * scale, NAMES)[0], whole_weights(weights, NAMES)[0])
+        assert torch.equal(quantized_weights(weights * scale, NAMES)[0], quantized_weights(weights, NAMES)[0])
 
 
 def test_each_candidate_is_rounded_on_its_own() -> None:
     weights = _weights(8, len(NAMES)) * torch.logspace(-30, 30, 8).unsqueeze(1)
-    alone = [whole_weights(each, NAMES)[0] for each in weights]
-    assert torch.equal(whole_weights(weights, NAMES)[0], torch.stack(alone))
+    alone = [quantized_weights(each, NAMES)[0] for each in weights]
+    assert torch.equal(quantized_weights(weights, NAMES)[0], torch.stack(alone))
 
 
 @pytest.mark.parametrize(
@@ -60,11 +61,11 @@ def test_each_candidate_is_rounded_on_its_own() -> None:
     ],
 )
 def test_the_greatest_weight_has_15_bits(weights: tuple[float, ...], whole: tuple[int, ...]) -> None:
-    assert tuple(whole_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
+    assert tuple(quantized_weights(torch.tensor(weights), ("holes", "wells"))[0].tolist()) == whole
 
 
 def test_what_is_no_number_counts_as_nothing() -> None:
-    assert whole_weights(torch.tensor([1.0, torch.nan]), ("holes", "wells"))[0].tolist() == [1 << 14, 0]
+    assert quantized_weights(torch.tensor([1.0, torch.nan]), ("holes", "wells"))[0].tolist() == [1 << 14, 0]
 
 
 def test_a_controller_plays_whatever_the_default_device_is() -> None:
@@ -73,14 +74,14 @@ def test_a_controller_plays_whatever_the_default_device_is() -> None:
 
 
 def test_a_copy_plays_on_with_the_same_weights() -> None:
-    games = Rollout([[-1.0, 0.5]], Rules(6, 6), features="holes,wells", device="python")
+    games = Rollout(Policy([-1.0, 0.5], "holes,wells"), Streams(Rules(6, 6)), "python")
     copy = pickle.loads(pickle.dumps(games))
     assert "_rounded" not in games.__getstate__()
     assert torch.equal(copy.advance(50).lines, games.advance(50).lines)
 
 
 def test_half_a_row_counts_as_a_whole_number() -> None:
-    whole, step = whole_weights(torch.tensor([2.0, 1.0]), ("landing_height", "holes"))
+    whole, step = quantized_weights(torch.tensor([2.0, 1.0]), ("landing_height", "holes"))
     assert whole.tolist() == [1 << 14, 1 << 14]
     assert step.item() == 2.0**-14
 
@@ -99,7 +100,7 @@ def test_a_sum_is_the_same_in_any_order() -> None:
     rng = random.Random(0)
     order = list(range(len(NAMES)))
     for _ in range(50):
-        after = choose(rows, rng.randrange(7), weights, NAMES, Rules())
+        after = choose(rows, rng.randrange(7), Player(NAMES, weights), Rules())
         rows = () if after.game_over else after.rows
         values = np.array([feature_values(after, NAMES)], dtype=np.float64)
         rng.shuffle(order)
