@@ -148,7 +148,7 @@ def gather(rows: Tensor, total: int) -> Tensor:
     return torch.cat(cut).to(rows.device)
 
 
-def from_first(make: Callable[[], _Result]) -> _Result:
+def broadcast(make: Callable[[], _Result]) -> _Result:
     """Return what rank 0 makes, on every rank.
 
     Raises:
@@ -171,8 +171,8 @@ def from_first(make: Callable[[], _Result]) -> _Result:
     return values[0]  # type: ignore[no-any-return]
 
 
-def greatest(numbers: list[int]) -> list[int]:
-    """Return the greatest of all ranks for each number."""
+def all_reduce_max(numbers: list[int]) -> list[int]:
+    """Return the maximum over all ranks of each number."""
     if not _joined:
         return numbers
     found = torch.tensor(numbers)
@@ -181,8 +181,8 @@ def greatest(numbers: list[int]) -> list[int]:
     return [int(number) for number in found]
 
 
-class Voter(Protocol):
-    """What ranks agree on, two numbers: the greatest of all hold."""
+class Consensus(Protocol):
+    """Two numbers on which ranks agree: the maximum over all of them."""
 
     @property
     def own_reason(self) -> tuple[int, int]:
@@ -192,8 +192,8 @@ class Voter(Protocol):
         """Take those of all."""
 
 
-def together(work: Callable[[], _Result], voter: Voter | None = None) -> _Result:
-    """Do this rank's share of some work, wait until the others have done theirs, and let the voter agree.
+def run_collective(work: Callable[[], _Result], consensus: Consensus | None = None) -> _Result:
+    """Do this rank's share of some work, wait until the others have done theirs, and reach a consensus.
 
     Raises:
         Interrupted: On every rank, if ``work`` raised it on one.
@@ -203,9 +203,9 @@ def together(work: Callable[[], _Result], voter: Voter | None = None) -> _Result
     done: list[_Result] = []
     with contextlib.suppress(Interrupted):
         done.append(work())
-    left, *agreed = greatest([not done, *(voter.own_reason if voter else (0, 0))])
-    if voter:
-        voter.agree(*agreed)
+    left, *agreed = all_reduce_max([not done, *(consensus.own_reason if consensus else (0, 0))])
+    if consensus:
+        consensus.agree(*agreed)
     if left:
         raise Interrupted("the work was asked to stop")
     return done[0]

@@ -51,7 +51,7 @@ def run_training(given: argparse.Namespace) -> int:
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
-            recipe, path, is_new = ranks.from_first(lambda: run_of(given))
+            recipe, path, is_new = ranks.broadcast(lambda: run_of(given))
             folder = RunFolder(path)
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
@@ -60,7 +60,7 @@ def run_training(given: argparse.Namespace) -> int:
             training = Training(recipe, folder, stop, getattr(given, "time_limit", None), callbacks)
             if ranks.rank() == 0:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
-            finished = ranks.from_first(lambda: not is_new and restore(training))
+            finished = ranks.broadcast(lambda: not is_new and restore(training))
         if finished:
             if ranks.rank() == 0:
                 complete_files(training)
@@ -279,7 +279,7 @@ def measure(training: Training, controller: LinearController, stop: StopRequest)
     found: list[Score] = []
     said = ""
     for rules in boards(controller, recipe.rules):
-        ranks.together(stop.check)
+        ranks.run_collective(stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         scores = list(
             compare(
@@ -349,7 +349,7 @@ def stopped(training: Training, stop: StopRequest, where: str) -> int:
     """Print how to resume, and return the exit status."""
     number = stop.signum or 0
     with suppress(RanksError):
-        (number,) = ranks.greatest([number])
+        (number,) = ranks.all_reduce_max([number])
     number = number or signal.SIGINT
     name, how = signal.Signals(number).name, printable(resumption(training))
     with suppress(OSError):  # of a terminal that was closed

@@ -186,7 +186,7 @@ def estimate(
             )
 
         while True:
-            found = ranks.gather(ranks.together(batch), ranks.count()).tolist()
+            found = ranks.gather(ranks.run_collective(batch), ranks.count()).tolist()
             passed = max(each[-1] for each in found)
             for *new, decisions, _ in found:  # as one process makes them
                 rates += new
@@ -238,7 +238,7 @@ def games_ended(
         )
         return played.games.cpu()
 
-    return int(ranks.gather(ranks.together(play), ranks.count()).sum())
+    return int(ranks.gather(ranks.run_collective(play), ranks.count()).sum())
 
 
 def check_rarely_loses(
