@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from kernels import BuildError
 from kernels.support.files import check_writable
+from measure import ROOT
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
@@ -26,7 +27,6 @@ from tetris.evaluation.text_table import table
 from tetris.game.rules import RULES
 from tetris.play.devices import check_gpu, choose_device
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU, GPU, BOTH, ALL = ("cpu",), ("cuda",), ("cpu", "cuda"), ("cpu", "cuda", "python")
 
 

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from measure import ROOT
 from measure.provenance import Measured
-from measure.table import ROOT
 from measure.work import python
 from tetris.training import StopRequest
 from tetris.training.recipe import make_recipe

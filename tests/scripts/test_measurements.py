@@ -178,7 +178,9 @@ def test_results_are_recorded_by_processes_of_their_own(
 
 
 def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sys.argv", [str(table.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"])
+    monkeypatch.setattr(
+        "sys.argv", [str(provenance.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"]
+    )
     provenance.write_result(tmp_path / "x.json", Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}), "cpu")
     assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}

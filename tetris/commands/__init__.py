@@ -1,1 +1,4 @@
-"""The command line: train, evaluate, estimate, watch, report, solve."""
+"""The command line: train, evaluate, estimate, watch, report, solve.
+
+Begin with `train.py`; `command_line.py` is what all commands share.
+"""
