@@ -366,10 +366,10 @@ def test_full_disk_at_the_page_does_not_end_the_run(
     name = "report.html"
     replace = kernels.support.files._replace
 
-    def full(target: Path, before: object, content: bytes) -> None:
+    def full(target: Path, content: bytes) -> None:
         if target.name == name:
             raise OSError(errno.ENOSPC, "No space left on device")
-        replace(target, before, content)  # type: ignore[arg-type]
+        replace(target, content)
 
     monkeypatch.setattr(kernels.support.files, "_replace", full)
     folder = tmp_path / "a"
