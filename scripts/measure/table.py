@@ -76,15 +76,14 @@ def _number(default: int, text: str, most: int = 1 << 62) -> dict[str, Any]:
     return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: {default:,})"}
 
 
-_SECONDS = {
-    "type": command_line.positive_seconds,
-    "metavar": "S",
-    "default": 1.0,
-    "help": "of each (default: 1)",
+_SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
+_LENGTH: Mapping[str, Any] = {
+    "--repeats": _number(7, "measurements", 10_000),
+    "--seconds": {**_SECONDS, "help": "of each (default: 1)"},
 }
-_LENGTH: Mapping[str, Any] = {"--repeats": _number(7, "measurements", 10_000), "--seconds": _SECONDS}
 _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
+_BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "optimizers": {
@@ -96,19 +95,14 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "rollout": {
         "controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")},
-        "--board": {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"},
+        "--board": _BOARD,
         **_LENGTH,
     },
     "env": _GAMES,
     "peers": _GAMES,
     "scores": {
         "controllers": {**_CONTROLLERS, "default": ("dt20", "best")},
-        "--boards": {
-            "nargs": "+",
-            "metavar": "WxH",
-            "default": [DEFAULT_BOARD],
-            "help": f"(default: {DEFAULT_BOARD})",
-        },
+        "--boards": {**_BOARD, "nargs": "+", "default": [DEFAULT_BOARD]},
         "--ways": _choice("way", WAYS, nargs="+", default=["known1"]),
         "--rule": _choice("rule", RULES, default="published"),
         "--pieces": {"default": "uniform", "metavar": "SOURCE", "help": "uniform, bag, or letters"},
