@@ -27,13 +27,10 @@ TORCHRUN = (
 RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240")
 SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
 _CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
-_OURS = re.compile(rf'File "{re.escape(str(ROOT))}/(cem|kernels|scripts|tetris)/')
-_NEAR_A_CHECKPOINT = 0.75  # of the kills
-_MOMENT_S, _PATIENCE_S, _POLL_S = 0.3, 30.0, 0.005
+_POLL_S = 0.005
 
 
 def environment() -> dict[str, str]:
@@ -47,12 +44,6 @@ def stage(generations: int, decisions: int = 500) -> str:
     return f"--curriculum=10x8:{generations}:{decisions}"
 
 
-def _heed_signals() -> None:
-    """Undo what nohup and shells without job control do to what they start: a run then ignores the signal."""
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_DFL)
-
-
 class Job:
     """A run of ranks with its output in a file; `wait` leaves nothing of it behind.
 
@@ -61,34 +52,28 @@ class Job:
         log: The file.
     """
 
-    def __init__(self, ranks: int, log: Path, *arguments: object, restarts: int = 0, **options: Any) -> None:
-        """Start ``scripts/train_tetris.py`` as one process or as ranks; ``options`` are those of `Popen`."""
+    def __init__(
+        self, ranks: int, log: Path, *arguments: object, restarts: int = 0, **variables: str
+    ) -> None:
+        """Start ``scripts/train_tetris.py`` as one process or as ranks, with some environment variables."""
         torchrun = (*TORCHRUN, f"--nproc-per-node={ranks}", f"--max-restarts={restarts}")
-        launch = (sys.executable,) if ranks == 1 else torchrun
-        words = [*launch, TRAIN, *map(str, arguments)]
-        self.log, self._ranks = log, ranks
-        options = {"env": environment(), "preexec_fn": _heed_signals, **options}
+        command = [*((sys.executable,) if ranks == 1 else torchrun), TRAIN, *map(str, arguments)]
+        self.log = log
+        # What starts the tests may ignore signals, as nohup and shells without job control do.
+        heed = lambda: [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)]  # noqa: E731
+        options: dict[str, Any] = {"env": {**environment(), **variables}, "preexec_fn": heed}
         with log.open("a") as out:
-            self.process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, **options)
-
-    @property
-    def over(self) -> bool:
-        """Whether it has ended."""
-        return self.process.poll() is not None
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, **options)
 
     def workers(self) -> list[int]:
-        """Return the processes of the ranks."""
-        if self._ranks == 1:
-            return [] if self.over else [self.process.pid]
+        """Return the processes of the ranks that torchrun started."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
-            try:
+            with contextlib.suppress(OSError):
                 parent = re.search(r"PPid:\t(\d+)", (entry / "status").read_text())
                 words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if parent and int(parent[1]) == self.process.pid and TRAIN.encode() in words:
-                found.append(int(entry.name))
+                if parent and int(parent[1]) == self.process.pid and TRAIN.encode() in words:
+                    found.append(int(entry.name))
         return sorted(found)
 
     def wait(self, seconds: float = 120.0) -> tuple[int, str]:
@@ -108,21 +93,20 @@ class Job:
             raise RuntimeError(f"expected a run to end within {seconds} s, it said {said}") from None
         return self.process.returncode, self.log.read_text()
 
+    def finish(self, seconds: float = 400.0) -> str:
+        """Wait for the end; return the output. RuntimeError where it fails."""
+        status, said = self.wait(seconds)
+        if status:
+            raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
+        return said
+
     def until(self, reached: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait for something that happens while it runs; RuntimeError where it ends or takes too long."""
         end = time.monotonic() + seconds
         while not reached():
-            if self.over or time.monotonic() > end:
+            if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"expected a run to go on, it said {self.wait(0.0)[1][-3000:]}")
             time.sleep(_POLL_S)
-
-
-def train(ranks: int, log: Path, *arguments: object) -> str:
-    """Train to the end; return the output. RuntimeError where it fails."""
-    status, said = Job(ranks, log, *arguments).wait(400.0)
-    if status:
-        raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
-    return said
 
 
 def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[str, Any]]]:
@@ -152,27 +136,10 @@ def kept(folder: Path) -> int:
     return 0
 
 
-def traceback_in(said: str) -> bool:
-    """Return whether a traceback of this project was printed; torchrun prints one of its own on a signal."""
-    return "Traceback" in said and _OURS.search(said) is not None
-
-
-def begun_or_new(folder: Path, arguments: tuple[object, ...]) -> tuple[object, ...]:
-    """Return the arguments that resume the run of a folder, or begin it where nothing was written yet."""
-    return ("--resume", folder) if RunFolder(folder).config.exists() else (*arguments, "--out", folder)
-
-
 def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, ...]) -> tuple[str, list[int]]:
-    """Train while a random process of the run is killed again and again, and to the end.
+    """Train while a random rank is killed again and again, a moment after a new checkpoint, and to the end.
 
-    A single process is started again with ``--resume``, ranks by ``torchrun --max-restarts``. Three quarters
-    of the kills come within a moment of a new checkpoint, the others whenever all ranks are there.
-
-    Args:
-        folder: The folder of the run; the output is written beside it.
-        ranks: The number of processes.
-        kills: How often to kill.
-        recipe: The arguments of a run that is long enough.
+    ``torchrun --max-restarts`` starts the ranks again.
 
     Returns:
         The output, and the generation of the newest usable checkpoint after each kill.
@@ -180,52 +147,20 @@ def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, .
     Raises:
         RuntimeError: If the run ends too early or badly.
     """
-    log, moments, steps = folder.with_name(f"{folder.name}.log"), random.Random(0), list[int]()
-    restarts = 0 if ranks == 1 else 3 * kills
-    job = Job(ranks, log, *recipe, "--out", folder, restarts=restarts)
-    before: list[int] = []
-    while len(steps) < kills:
-        if ranks == 1 and job.process.poll() == -signal.SIGKILL:
-            job = Job(1, log, *begun_or_new(folder, recipe))
-        victims = job.workers()
-        if job.over:
-            raise RuntimeError(f"expected {kills} kills, got {len(steps)}: {job.wait()[1][-3000:]}")
-        if len(victims) < ranks or set(victims) & set(before):
-            time.sleep(4 * _POLL_S)
-            continue
-        if moments.random() < _NEAR_A_CHECKPOINT:
-            goal, patience = recorded(folder) + 1, time.monotonic() + _PATIENCE_S
-            while recorded(folder) < goal and time.monotonic() < patience:
-                time.sleep(_POLL_S)
-        time.sleep(moments.uniform(0.0, _MOMENT_S))
-        with contextlib.suppress(ProcessLookupError):  # it may have failed by itself
-            os.kill(moments.choice(victims), signal.SIGKILL)
-            if ranks == 1:
-                job.process.wait()
-            steps.append(kept(folder))
-        before = victims
-    if ranks == 1:
-        job = Job(1, log, *begun_or_new(folder, recipe))
-    status, said = job.wait(600.0)
-    if status:
-        raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
-    return said, steps
+    moments, steps = random.Random(0), list[int]()
+    job = Job(ranks, folder.with_name(f"{folder.name}.log"), *recipe, "--out", folder, restarts=3 * kills)
+    before: set[int] = set()
 
+    def started_again() -> bool:
+        now = {*job.workers()}
+        return len(now) == ranks and not before & now
 
-def hang(folder: Path, recipe: tuple[object, ...], timeout_s: int) -> tuple[float, int, str]:
-    """Stop one of two ranks in the middle of a run without killing it.
-
-    Returns:
-        The seconds until the other one says so, the exit status, and the output.
-    """
-    variables = {**environment(), "CEM_TETRIS_RANK_TIMEOUT": str(timeout_s)}
-    log = folder.with_name(f"{folder.name}.log")
-    job = Job(2, log, *recipe, "--out", folder, env=variables)
-    job.until(lambda: recorded(folder) >= 2)
-    victim = job.workers()[1]
-    os.kill(victim, signal.SIGSTOP)
-    began = time.monotonic()
-    job.until(lambda: HUNG_AFTER in log.read_text(), timeout_s + 20.0)
-    seconds = time.monotonic() - began
-    os.kill(victim, signal.SIGKILL)  # torchrun would wait half a minute for it
-    return (seconds, *job.wait())
+    for _ in range(kills):
+        job.until(started_again)
+        last = recorded(folder)
+        job.until(lambda last=last: recorded(folder) > last)  # type: ignore[misc]
+        time.sleep(moments.uniform(0.0, 0.3))
+        before = {*job.workers()}
+        os.kill(moments.choice(sorted(before)), signal.SIGKILL)
+        steps.append(kept(folder))
+    return job.finish(), steps
