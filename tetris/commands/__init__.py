@@ -1,4 +1,1 @@
-"""The command line: train, evaluate, estimate, watch, report, solve.
-
-Begin with `train.py`; `command_line.py` is what all commands share.
-"""
+"""The command line: train, evaluate, estimate, watch, report, solve. Begin with `train.py`."""

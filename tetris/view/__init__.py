@@ -1,4 +1,1 @@
-"""Views of games: scenes, text, images, terminal, movies, the page of a replay.
-
-Begin with `game_view.py`, the scene that the others draw.
-"""
+"""Views of games: scenes, text, images, terminal, movies, the page of a replay. Begin with `game_view.py`."""
