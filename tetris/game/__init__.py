@@ -1,4 +1,1 @@
-"""The reference implementation: rules, pieces, features, decisions. It reads like the rules.
-
-Begin with `rules.py`.
-"""
+"""The reference implementation, which reads like the rules: pieces, features, decisions. Begin with `rules.py`."""
