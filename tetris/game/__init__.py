@@ -1,1 +1,1 @@
-"""The reference implementation, which reads like the rules: pieces, features, decisions. Begin with `rules.py`."""
+"""The reference implementation: pieces, rules, features, decisions. Begin with `rules.py`."""
