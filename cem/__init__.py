@@ -11,7 +11,7 @@
 
 ``minimize`` and ``maximize`` are a whole search in one call, ``Trainer`` is the loop with progress, metrics,
 checkpoints, time limit and signals, ``Planner`` plans with a model, ``cem.functional`` is the method as pure
-functions of a state.
+functions of a state. Begin with `optimizer.py`; below it `functional.py` is one generation in formulas.
 """
 
 import kernels

@@ -20,33 +20,33 @@ from cem.evaluation import Evaluation, Objective
 from cem.stopping import StopRequest
 from kernels.support.ranks import (
     RanksError,
+    all_reduce_max,
+    broadcast,
     count,
-    from_first,
     gather,
-    greatest,
     joined,
     rank,
+    run_collective,
     share,
-    together,
 )
 
 __all__ = [
-    "AgreedStop",
     "RanksError",
+    "StopConsensus",
+    "all_reduce_max",
+    "broadcast",
     "count",
-    "from_first",
     "gather",
-    "greatest",
     "joined",
     "rank",
+    "run_collective",
     "share",
     "shared",
-    "together",
 ]
 
 
-class AgreedStop(StopRequest):
-    """The stop of all ranks: a signal, a deadline or a request on one of them, once ``together`` knows.
+class StopConsensus(StopRequest):
+    """The stop of all ranks: a signal, a deadline or a request on one of them, once ``run_collective`` knows.
 
     A ``Trainer`` with it stops all ranks after the same generation.
     """
@@ -98,24 +98,24 @@ class AgreedStop(StopRequest):
         self._own.request()
 
     def check(self) -> None:
-        """Raise if this process is asked to stop; for use within ``together``.
+        """Raise if this process is asked to stop; for use within ``run_collective``.
 
         Raises:
             Interrupted: If a stop was requested or the deadline has passed.
         """
         self._own.check()
 
-    def __enter__(self) -> AgreedStop:
+    def __enter__(self) -> StopConsensus:
         return self
 
 
-def shared(objective: Objective, stop: AgreedStop | None = None) -> Objective:
+def shared(objective: Objective, stop: StopConsensus | None = None) -> Objective:
     """Return an objective of all ranks, each of which evaluates its share of the candidates.
 
     Args:
         objective: Gives each candidate the same fitness in any population. Its metrics, if it gives some,
             are refused, since they are those of a share.
-        stop: As of ``together``.
+        stop: As of ``run_collective``.
     """
 
     def evaluate(candidates: Any, generation: Any) -> Tensor | Evaluation:
@@ -132,7 +132,7 @@ def shared(objective: Objective, stop: AgreedStop | None = None) -> Objective:
                 found = found.fitness
             return check_shape("fitness", found, (len(own),))
 
-        return gather(_of_one_dtype(together(fitness, stop)), total)
+        return gather(_of_one_dtype(run_collective(fitness, stop)), total)
 
     return evaluate
 
@@ -140,7 +140,7 @@ def shared(objective: Objective, stop: AgreedStop | None = None) -> Objective:
 def _of_one_dtype(fitness: Tensor) -> Tensor:
     """Widen fitness whose dtype is not that of the other ranks, or none that all backends send."""
     number = REAL.index(fitness.dtype)
-    most, least = greatest([number, -number])
+    most, least = all_reduce_max([number, -number])
     if most == -least:
         return fitness.long() if fitness.dtype == torch.int16 else fitness
     return fitness.double()

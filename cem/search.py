@@ -191,7 +191,7 @@ def search(
                 raise ValueError("expected graph=False of a search that ranks share, got True")
             if first < ranks.count():
                 raise ValueError(f"expected a candidate for each of {ranks.count()} ranks, got {first}")
-            stop = agreed = ranks.AgreedStop(own_stop)
+            stop = agreed = ranks.StopConsensus(own_stop)
             evaluate = ranks.shared(evaluate, agreed)
         if time_limit_s is not None:
             stop.deadline = time.monotonic() + check_real("time_limit_s", time_limit_s, 0.0)
@@ -238,7 +238,7 @@ def search(
                 graph=graph,
             )
             if folder is not None and metrics is not None:
-                lines, state = ranks.from_first(partial(_resumed, folder, trainer, metrics))
+                lines, state = ranks.broadcast(partial(_resumed, folder, trainer, metrics))
                 if ranks.rank() > 0:
                     optimizer.load_state_dict(state)
                 watch.replay(lines, metrics.path)

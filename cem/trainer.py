@@ -184,7 +184,7 @@ class Trainer:
             ValueError: If a generation is unusable; see ``CrossEntropyMethod.tell``. With deferred
                 sync it rises when the next generation is told, and names the refused one.
         """
-        ranks.from_first(self._refuse_to_mix)
+        ranks.broadcast(self._refuse_to_mix)
         with ExitStack() as stack:
             if self._owns_stop:
                 stack.callback(self.stop._forget)
@@ -332,7 +332,7 @@ class Trainer:
     def _take_state_of_first(self) -> None:
         """Give all ranks the state of rank 0: with its seed, after the generation that it recorded."""
         if ranks.count() > 1:
-            state = ranks.from_first(self.optimizer.state_dict)
+            state = ranks.broadcast(self.optimizer.state_dict)
             if ranks.rank() > 0:
                 self.optimizer.load_state_dict(state)
 

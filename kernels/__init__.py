@@ -1,11 +1,12 @@
 """PyTorch operators in C++ and CUDA (`ops`), the loader that builds them on first use (`loader`), `support`.
 
-The names below are imported when they are first used.
+The names below are imported when they are first used. Begin with
+`ops/elementwise/op.py`, the smallest operators.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kernels.support.lazy import lazy_names
 from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -43,17 +44,16 @@ __all__ = [
     "vector_add_reference",
 ]
 
-_HOMES = {
-    "loader": ("BuildError", "CompilerMissingError", "Extension", "compile_check"),
-    "ops.cem_update": ("cem_update", "cem_update_reference"),
-    "ops.lltm": ("LLTM", "lltm", "lltm_reference"),
-    "ops.normal": ("sample_normal", "sample_normal_reference", "sample_normal_rows"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = next((home for home, names in _HOMES.items() if name in names), "ops.elementwise")
-    globals()[name] = getattr(importlib.import_module(f"kernels.{home}"), name)
-    return globals()[name]
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "kernels.loader": ("BuildError", "CompilerMissingError", "Extension", "compile_check"),
+        "kernels.ops.cem_update": ("cem_update", "cem_update_reference"),
+        "kernels.ops.elementwise": (
+            *("elementwise_mult", "elementwise_mult_reference"),
+            *("sigmoid", "sigmoid_reference", "vector_add", "vector_add_reference"),
+        ),
+        "kernels.ops.lltm": ("LLTM", "lltm", "lltm_reference"),
+        "kernels.ops.normal": ("sample_normal", "sample_normal_reference", "sample_normal_rows"),
+    },
+)

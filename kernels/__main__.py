@@ -53,33 +53,21 @@ def _parser() -> argparse.ArgumentParser:
     examine = add("doctor", "say what works here, and what to do about the rest")
     build = add("build", "compile operators ahead of time, for containers and offline machines")
     check = add("check", "walk operators through reference, gradcheck, Numba, C++, CUDA")
+    what = "what has to work (default: cpu)"
     for command in (examine, check):
-        command.add_argument(
-            "--device", choices=("cpu", "cuda"), default="cpu", help="what has to work (default: cpu)"
-        )
-    build.add_argument(
-        "names", metavar="op", nargs="*", help="a folder of kernels/ops (default: every operator)"
-    )
+        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help=what)
+    folders = "a folder of kernels/ops (default: every operator)"
+    build.add_argument("names", metavar="op", nargs="*", help=folders)
     check.add_argument("names", metavar="op", nargs="*", help="an operator (default: every one)")
-    build.add_argument(
-        "--device",
-        choices=("cpu", "cuda", "all"),
-        help="(default: all that the installed torch was built for)",
+    built = "(default: all that the installed torch was built for)"
+    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=built)
+    gpu = (
+        "a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
+        "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)"
     )
-    build.add_argument(
-        "--arch",
-        dest="archs",
-        action="append",
-        default=[],
-        metavar="X.Y",
-        help="a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
-        "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)",
-    )
-    build.add_argument(
-        "--portable",
-        action="store_true",
-        help="for any processor of this kind of machine, not for this very one",
-    )
+    build.add_argument("--arch", dest="archs", action="append", default=[], metavar="X.Y", help=gpu)
+    portable = "for any processor of this kind of machine, not for this very one"
+    build.add_argument("--portable", action="store_true", help=portable)
     return parser
 
 

@@ -1,8 +1,5 @@
-"""The measurement env of scripts/measure."""
+"""The command ``python scripts/measure env``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("env")
-
-if __name__ == "__main__":
-    run(main)
+main = script("env", __name__)

@@ -1,8 +1,5 @@
-"""The measurement generation of scripts/measure."""
+"""The command ``python scripts/measure generation``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("generation")
-
-if __name__ == "__main__":
-    run(main)
+main = script("generation", __name__)

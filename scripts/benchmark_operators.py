@@ -1,8 +1,5 @@
-"""The measurement operators of scripts/measure."""
+"""The command ``python scripts/measure operators``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("operators")
-
-if __name__ == "__main__":
-    run(main)
+main = script("operators", __name__)

@@ -1,8 +1,5 @@
-"""The measurement sampling of scripts/measure."""
+"""The command ``python scripts/measure sampling``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("sampling")
-
-if __name__ == "__main__":
-    run(main)
+main = script("sampling", __name__)

@@ -1,8 +1,5 @@
-"""The measurement benchmark_tetris of scripts/measure."""
+"""The command ``python scripts/measure benchmark_tetris``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("benchmark_tetris")
-
-if __name__ == "__main__":
-    run(main)
+main = script("benchmark_tetris", __name__)

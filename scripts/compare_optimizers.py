@@ -1,8 +1,5 @@
-"""The measurement compare_optimizers of scripts/measure."""
+"""The command ``python scripts/measure compare_optimizers``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("compare_optimizers")
-
-if __name__ == "__main__":
-    run(main)
+main = script("compare_optimizers", __name__)

@@ -1,8 +1,5 @@
-"""The measurement reproduce of scripts/measure."""
+"""The command ``python scripts/measure reproduce``."""
 
-from measure.start import command, run
+from measure.__main__ import script
 
-main = command("reproduce")
-
-if __name__ == "__main__":
-    run(main)
+main = script("reproduce", __name__)

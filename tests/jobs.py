@@ -1,4 +1,4 @@
-"""Training runs in processes of their own, alone or as ranks, that are killed and stopped."""
+"""Training runs in processes of their own, alone or as ranks, that are killed, stopped and resumed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sample_runs import metrics_of
-
 from cem.checkpoint import CheckpointError, read_checkpoint
 from tetris.training.run_folder import RunFolder
 
@@ -29,11 +27,10 @@ TORCHRUN = (
 RECIPE = ("--device=cpu", "--backend=cpu", "--features=dt", "--elites=5", "--streams=32", "--decisions=240")
 SHORT = (*RECIPE, "--population=22", "--curriculum=10x8:3:240,10x10:2:240:split", "--generations=2")
 LONG = (*RECIPE, "--population=40", "--score-decisions=0")
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HUNG_AFTER = "expected all ranks to answer"  # what the ranks say that wait for one
 
-_OURS = re.compile(rf'File "{re.escape(str(ROOT))}/(cem|kernels|scripts|tetris)/')
-_NEAR_A_CHECKPOINT = 0.75  # of the kills
-_MOMENT_S, _POLL_S = 0.3, 0.02
+_CLOCK = re.compile(r"/s$|^seconds$|^elapsed_s$")
+_POLL_S = 0.005
 
 
 def environment() -> dict[str, str]:
@@ -47,12 +44,6 @@ def stage(generations: int, decisions: int = 500) -> str:
     return f"--curriculum=10x8:{generations}:{decisions}"
 
 
-def _heed_signals() -> None:
-    """Undo what nohup and shells without job control do to what they start: a run then ignores the signal."""
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_DFL)
-
-
 class Job:
     """A run of ranks with its output in a file; `wait` leaves nothing of it behind.
 
@@ -61,23 +52,21 @@ class Job:
         log: The file.
     """
 
-    def __init__(self, ranks: int, log: Path, *arguments: object, restarts: int = 0, **options: Any) -> None:
-        """Start ``scripts/train_tetris.py`` as one process or as ranks; ``options`` are those of `Popen`."""
+    def __init__(
+        self, ranks: int, log: Path, *arguments: object, restarts: int = 0, **variables: str
+    ) -> None:
+        """Start ``scripts/train_tetris.py`` as one process or as ranks, with some environment variables."""
         torchrun = (*TORCHRUN, f"--nproc-per-node={ranks}", f"--max-restarts={restarts}")
-        launch = (sys.executable,) if ranks == 1 else torchrun
-        words = [*launch, TRAIN, *map(str, arguments)]
+        command = [*((sys.executable,) if ranks == 1 else torchrun), TRAIN, *map(str, arguments)]
         self.log = log
-        options = {"env": environment(), "preexec_fn": _heed_signals, **options}
+        # What starts the tests may ignore signals, as nohup and shells without job control do.
+        heed = lambda: [signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGHUP)]  # noqa: E731
+        options: dict[str, Any] = {"env": {**environment(), **variables}, "preexec_fn": heed}
         with log.open("a") as out:
-            self.process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, **options)
-
-    @property
-    def over(self) -> bool:
-        """Whether it has ended."""
-        return self.process.poll() is not None
+            self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, **options)
 
     def workers(self) -> list[int]:
-        """Return the processes of the ranks that torchrun has started."""
+        """Return the processes of the ranks that torchrun started."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -104,30 +93,30 @@ class Job:
             raise RuntimeError(f"expected a run to end within {seconds} s, it said {said}") from None
         return self.process.returncode, self.log.read_text()
 
+    def finish(self, seconds: float = 400.0) -> str:
+        """Wait for the end; return the output. RuntimeError where it fails."""
+        status, said = self.wait(seconds)
+        if status:
+            raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
+        return said
+
     def until(self, reached: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait for something that happens while it runs; RuntimeError where it ends or takes too long."""
         end = time.monotonic() + seconds
         while not reached():
-            if self.over or time.monotonic() > end:
+            if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"expected a run to go on, it said {self.wait(0.0)[1][-3000:]}")
             time.sleep(_POLL_S)
-
-
-def train(ranks: int, log: Path, *arguments: object) -> str:
-    """Train to the end; return the output. RuntimeError where it fails."""
-    status, said = Job(ranks, log, *arguments).wait(400.0)
-    if status:
-        raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
-    return said
 
 
 def outcome(folder: Path) -> tuple[list[dict[str, Any]], list[float], list[dict[str, Any]]]:
     """Return what a run has that is no time: metrics, weights, and the score on its first board."""
     run = RunFolder(folder)
+    lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     controller = json.loads(run.controller.read_text())
     names = ("controller", "board", "lines", "games", "ci95")
     return (
-        metrics_of(folder),
+        [{name: value for name, value in line.items() if not _CLOCK.search(name)} for line in lines],
         controller["weights"],
         [{name: each[name] for name in names} for each in (controller["provenance"]["score"] or [])[:1]],
     )
@@ -147,16 +136,10 @@ def kept(folder: Path) -> int:
     return 0
 
 
-def traceback_in(said: str) -> bool:
-    """Return whether a traceback of this project was printed; torchrun prints one of its own on a signal."""
-    return "Traceback" in said and _OURS.search(said) is not None
-
-
 def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, ...]) -> tuple[str, list[int]]:
-    """Train while a random rank is killed again and again, and to the end; torchrun starts them again.
+    """Train while a random rank is killed again and again, a moment after a new checkpoint, and to the end.
 
-    Three quarters of the kills come within a moment of a new checkpoint, the others whenever all ranks are
-    there.
+    ``torchrun --max-restarts`` starts the ranks again.
 
     Returns:
         The output, and the generation of the newest usable checkpoint after each kill.
@@ -164,21 +147,20 @@ def kill_at_random(folder: Path, ranks: int, kills: int, recipe: tuple[object, .
     Raises:
         RuntimeError: If the run ends too early or badly.
     """
-    log, moments, steps = folder.with_name(f"{folder.name}.log"), random.Random(0), list[int]()
-    job = Job(ranks, log, *recipe, "--out", folder, restarts=3 * kills)
+    moments, steps = random.Random(0), list[int]()
+    job = Job(ranks, folder.with_name(f"{folder.name}.log"), *recipe, "--out", folder, restarts=3 * kills)
     before: set[int] = set()
-    while len(steps) < kills:
-        job.until(lambda old=before: len(job.workers()) == ranks and not old & set(job.workers()))
-        victims = job.workers()
-        if moments.random() < _NEAR_A_CHECKPOINT:
-            goal = recorded(folder) + 1
-            job.until(lambda goal=goal: recorded(folder) >= goal)
-        time.sleep(moments.uniform(0.0, _MOMENT_S))
-        with contextlib.suppress(ProcessLookupError):  # it may have failed by itself
-            os.kill(moments.choice(victims), signal.SIGKILL)
-            steps.append(kept(folder))
-        before = set(victims)
-    status, said = job.wait(600.0)
-    if status:
-        raise RuntimeError(f"expected a run to end well, got {status}: {said[-3000:]}")
-    return said, steps
+
+    def started_again() -> bool:
+        now = {*job.workers()}
+        return len(now) == ranks and not before & now
+
+    for _ in range(kills):
+        job.until(started_again)
+        last = recorded(folder)
+        job.until(lambda last=last: recorded(folder) > last)  # type: ignore[misc]
+        time.sleep(moments.uniform(0.0, 0.3))
+        before = {*job.workers()}
+        os.kill(moments.choice(sorted(before)), signal.SIGKILL)
+        steps.append(kept(folder))
+    return job.finish(), steps

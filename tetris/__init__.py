@@ -1,11 +1,10 @@
 """Tetris for linear controllers: rules, features, rollouts, scores. Only `tetris.training` knows `cem`.
 
 The names below are imported when they are first used: an import of torch takes seconds, and the help of a
-command needs none.
+command needs none. Begin with `game/rules.py`, or with `commands/train.py` for the way down to the kernels.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import kernels
 
@@ -15,6 +14,7 @@ if "Extension" not in getattr(kernels, "__all__", ()):
         "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
     )
 
+from kernels.support.lazy import lazy_names
 from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -50,23 +50,18 @@ __all__ = [
     "split_rollout",
 ]
 
-_HOMES = {
-    "play.controller": ("LinearController", "published", "resolve"),
-    "game.feature_sets": ("feature_names",),
-    "play.own_features": ("feature", "feature_header"),
-    "record.played_game": ("PlayedGame", "play_game"),
-    "play.rollouts": ("Rollout", "RolloutResult", "rollout"),
-    "game.policy": ("Lookahead", "Policy"),
-    "game.rules": ("Rules",),
-    "game.streams": ("Streams",),
-    "record.score": ("Score",),
-    "play.splitting": ("SplitResult", "split_rollout"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = next((home for home, names in _HOMES.items() if name in names), None)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(importlib.import_module(f"tetris.{home}"), name)
-    return globals()[name]
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "tetris.play.controller": ("LinearController", "published", "resolve"),
+        "tetris.game.feature_sets": ("feature_names",),
+        "tetris.play.own_features": ("feature", "feature_header"),
+        "tetris.record.played_game": ("PlayedGame", "play_game"),
+        "tetris.play.rollouts": ("Rollout", "RolloutResult", "rollout"),
+        "tetris.game.policy": ("Lookahead", "Policy"),
+        "tetris.game.rules": ("Rules",),
+        "tetris.game.streams": ("Streams",),
+        "tetris.record.score": ("Score",),
+        "tetris.play.splitting": ("SplitResult", "split_rollout"),
+    },
+)

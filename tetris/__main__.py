@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,6 +41,15 @@ def parse_arguments(argv: Sequence[str], program: str) -> str:
 def main() -> NoReturn:
     """Run the command that the first argument names."""
     run(_command)
+
+
+def script(command: str, name: str) -> Callable[[], int]:
+    """Return the main function of a command, for a script; run it where that is the program."""
+    with one_line_interrupts():
+        found: Callable[[], int] = importlib.import_module(f"tetris.commands.{command}").main
+    if name == "__main__":
+        run(found)
+    return found
 
 
 def _command() -> int:

@@ -8,9 +8,7 @@ was killed).
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -34,8 +32,8 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 def folders() -> list[Path]:
     """Return the folders in which a built library may lie; they need neither exist nor be writable.
 
-    It is ``$CEM_TETRIS_CACHE`` alone where that is set, else that of ``$XDG_CACHE_HOME`` or ``~/.cache``, and
-    behind it one of this user under the system's temporary folder.
+    ``$CEM_TETRIS_CACHE`` alone where that is set, else one in ``$XDG_CACHE_HOME`` or ``~/.cache``, and behind
+    it one of this user in the temporary folder.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
@@ -66,33 +64,25 @@ def locate(file: str) -> Path | None:
 
 
 def manifests(stems: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield the libraries whose names match a pattern, damaged ones too, and their manifests."""
+    """Yield the libraries whose names match a pattern, and their manifests."""
     for folder in folders():
         for library in sorted(folder.glob(f"{stems}.so")):
-            yield library, _manifest(library)
-
-
-def _manifest(library: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
-        manifest = json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
-        if isinstance(manifest, dict):
-            return manifest
-    return {}
+            with contextlib.suppress(OSError, ValueError):
+                yield library, json.loads(library.with_suffix(".json").read_text(encoding="utf-8"))
 
 
 def objection(library: Path) -> str:
     """Return why a library must not be loaded, as the end of a sentence; empty where it may be.
 
-    A torn one would end the process (SIGBUS), and one that others can write would run what they wrote.
+    One that others can write would run what they wrote.
     """
     try:
         for path in (library.parent, library):
             if reason := _distrust(path):
                 return f"is not loaded, for {path} {reason}"
-        whole = _manifest(library).get("sha256") == _digest(library)
     except OSError:
-        whole = False
-    return "" if whole else "is damaged"
+        return "is missing"
+    return ""
 
 
 def _distrust(path: Path) -> str:
@@ -106,16 +96,13 @@ def _distrust(path: Path) -> str:
     return "can be written by others" if status.st_mode & _OTHERS_WRITE else ""
 
 
-def _digest(library: Path) -> str:
-    return hashlib.sha256(library.read_bytes()).hexdigest()
-
-
 @contextlib.contextmanager
 def lock(library: Path) -> Iterator[None]:
     """Hold the right to build one library, waiting for whoever has it.
 
-    The kernel drops a flock with the process that holds it, so a killed build blocks nobody. On a file system
-    without locks nobody waits: each process builds in a folder of its own, and the last one's library stays.
+    The kernel drops a flock with its process, so a killed build blocks nobody. (The package filelock waits
+    for ever on a file system without locks; here each process then builds for itself, and the last one's
+    library stays.)
 
     Raises:
         BuildError: the cache folder cannot be written, or others can write to it.
@@ -146,9 +133,10 @@ def lock(library: Path) -> Iterator[None]:
 
 
 def _unusable(folder: Path, error: OSError) -> BuildError:
-    room = "make room, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-    remedy = f"{room}set {VARIABLE} to a folder of yours"
-    return BuildError(f"expected a cache folder that can be written, got {folder} ({error.strerror})", remedy)
+    return BuildError(
+        f"expected a cache folder that can be written, got {folder} ({error.strerror})",
+        f"set {VARIABLE} to a folder of yours, on a disk with room",
+    )
 
 
 @contextlib.contextmanager
@@ -173,12 +161,14 @@ def work_dir(library: Path) -> Iterator[Path]:
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
-    """Move a finished library and its manifest, with its digest, from the work folder into place.
+    """Move a finished library and its manifest from the work folder into place: whole, or not at all.
 
-    The library comes last: whoever sees it sees its manifest. After a power cut the digest finds it torn.
+    The library comes last: whoever sees it sees its manifest.
     """
     draft = built.with_suffix(".json")
-    draft.write_text(json.dumps({**manifest, "sha256": _digest(built)}, indent=2) + "\n", encoding="utf-8")
+    draft.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     for path, target in ((draft, library.with_suffix(".json")), (built, library)):
         path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)  # whatever the umask
+        with path.open("rb") as file:
+            os.fsync(file.fileno())  # one torn by a power cut would end the process that loads it (SIGBUS)
         os.replace(path, target)

@@ -1,8 +1,7 @@
-"""The commands of a build: flags, macros, and what a failed or an incomplete build says."""
+"""The commands of a build: flags, macros, what a failed build says, and the files that one read."""
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shlex
@@ -48,16 +47,7 @@ class Sources(NamedTuple):
 
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
-    """Compile sources and link them with torch in a work folder.
-
-    Returns:
-        All files that were read but for the headers of torch, CUDA and the system.
-
-    Raises:
-        BuildError: a compiler is missing or failed.
-        ValueError: a macro cannot be used.
-        OSError: the disk was full.
-    """
+    """Compile sources and link them with torch in a work folder; return the files of `_read_files`."""
     torch, compiler = find_torch(), find_compiler()
     compilations = _compilations(work, sources)
     library_dir = str(torch.root / "lib")
@@ -118,15 +108,13 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
         env={**os.environ, "TMPDIR": str(work)},
         check=False,
     )
     if done.returncode:
-        output = done.stdout.decode(errors="replace")
-        for code in (errno.ENOSPC, errno.EDQUOT):
-            if os.strerror(code) in output:
-                raise OSError(code, os.strerror(code), str(work))
-        raise BuildError(f"the compiler failed:\n{_excerpt(output)}")
+        raise BuildError(f"the compiler failed:\n{_excerpt(done.stdout)}")
 
 
 def _excerpt(output: str) -> str:

@@ -17,9 +17,6 @@ CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-st
 # The variable that torch's own builds follow too: the architectures to compile for.
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 
-# Where the packages on PyPI put nvcc, under the namespace package ``nvidia``: CUDA 13, then CUDA 12.
-_WHEEL_NVCC = ("cu13/bin/nvcc", "cuda_nvcc/bin/nvcc")
-
 # NVIDIA's package without content that pins all parts of one CUDA version: nvcc brings crt, nvvm and runtime.
 _WHEELS = "cuda-toolkit[nvcc,cccl]"
 
@@ -39,9 +36,8 @@ class Nvcc(NamedTuple):
 def find_nvcc(cuda: str | None = None) -> Nvcc:
     """Return nvcc: that of ``$CUDA_HOME``, else of PATH, else of the packages on PyPI.
 
-    Args:
-        cuda: the CUDA version that torch was built for. ``$CUDA_HOME`` is a person's choice; after it an nvcc
-            of the same major version is preferred.
+    After ``$CUDA_HOME``, a person's choice, one of the major version ``cuda``, for which torch was built, is
+    preferred.
 
     Raises:
         CompilerMissingError: there is none that works.
@@ -51,13 +47,13 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
         return chosen
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    paths += [folder / name for folder in _wheel_dirs() for name in _WHEEL_NVCC]
+    paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]  # those for CUDA 12 hold none
     found = [nvcc for nvcc in map(_ask, paths) if nvcc is not None]
     major = cuda.partition(".")[0] if cuda is not None else None
     if found:
         return next((nvcc for nvcc in found if nvcc.major == major), found[0])
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
-    if major != "12":  # the packages for CUDA 12 hold no nvcc
+    if major != "12":
         remedy += f", or run pip install '{_WHEELS}{f'=={cuda}.*' if cuda is not None else ''}'"
     raise CompilerMissingError("no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy)
 
@@ -69,7 +65,7 @@ def _ask(path: Path) -> Nvcc | None:
 
 
 def _wheel_dirs() -> list[Path]:
-    """Return the folders of the namespace package ``nvidia``."""
+    """Return the folders of the namespace package ``nvidia``, in which the packages on PyPI lie."""
     spec = importlib.util.find_spec("nvidia")
     return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec is not None else []
 
@@ -98,11 +94,7 @@ def find_runtime(nvcc: Nvcc) -> Path:
 
 
 def architectures() -> tuple[str, ...]:
-    """Return what to compile for: ``$TORCH_CUDA_ARCH_LIST``, else the `capabilities` of the GPUs here.
-
-    Raises:
-        BuildError: there is neither.
-    """
+    """Return what to compile for: ``$TORCH_CUDA_ARCH_LIST``, else the GPUs here; BuildError for neither."""
     listed = os.environ.get(ARCHITECTURES, "").strip()
     found = tuple(dict.fromkeys(re.split(r"[\s;,]+", listed))) if listed else capabilities()
     if not found:
@@ -120,11 +112,7 @@ def capabilities() -> tuple[str, ...]:
 
 
 def gencode_flags(archs: Sequence[str]) -> list[str]:
-    """Return nvcc's flags for architectures written as ``9.0``, ``9.0a`` or ``9.0+PTX``.
-
-    Raises:
-        BuildError: one is written otherwise.
-    """
+    """Return nvcc's flags for architectures, ``9.0``, ``9.0a`` or ``9.0+PTX``; BuildError for any other."""
     flags = []
     for arch in archs:
         match = re.fullmatch(r"(\d+)\.(\d[af]?)(\+PTX)?", arch)

@@ -74,15 +74,9 @@ class Extension:
     archs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise ValueError where the name or a source cannot be used."""
+        """Raise ValueError where the name cannot be part of a file's."""
         if re.fullmatch(r"[A-Za-z0-9_-]+", self.name) is None:
             raise ValueError(f"expected a name of letters, digits, '_' and '-', got {self.name!r}")
-        suffixes = (".cpp", ".cu") if self.cuda else (".cpp",)
-        wrong = [str(source) for source in self.sources if source.suffix not in suffixes]
-        if wrong or not self.sources:
-            raise ValueError(
-                f"expected sources ending in {' or '.join(suffixes)}, got {', '.join(wrong) or 'none'}"
-            )
 
     def library_path(self) -> Path:
         """Return where ``build`` puts the library: a function of everything that shapes it."""
@@ -104,14 +98,13 @@ class Extension:
         gpus = (tools["architectures"] if tools is not None else capabilities()) if self.cuda else ()
         other = None
         for library, manifest in cache.manifests(f"{self._stem()}-*"):
-            archs = manifest.get("architectures") or []
+            archs = manifest.get("architectures", [])
             covers = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
-            if tools is not None:
-                fits = covers and all(
-                    manifest.get(part) == tools[part] for part in tools if part != "architectures"
-                )
+            if tools is None:
+                fits = manifest["processor"] in (None, processor() if self.native else None)
             else:
-                fits = manifest.get("processor") in (None, processor() if self.native else None)
+                same = (manifest[part] == tools[part] for part in tools if part != "architectures")
+                fits = covers and all(same)
             if fits and not cache.objection(library):
                 if covers:
                     return library
@@ -155,19 +148,16 @@ class Extension:
             try:
                 torch.ops.load_library(str(library))
             except OSError as error:
-                reason, remedy = str(error), f"remove it, or set {cache.VARIABLE} to another folder"
-                if os.statvfs(library).f_flag & os.ST_NOEXEC:
-                    reason = "its disk is mounted noexec"
-                    remedy = f"set {cache.VARIABLE} to a folder on another disk"
-                raise BuildError(f"cannot load {library} ({reason})", remedy) from error
+                remedy = f"remove it, or if its disk is mounted noexec set {cache.VARIABLE} to another folder"
+                raise BuildError(f"cannot load {library} ({error})", remedy) from error
             _loaded[self] = library
         return _loaded[self]
 
     def _unfit(self) -> str:
         """Return why a library of this name in the cache is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
-            why = cache.objection(library)
-            return f", and {library} {why or 'is for other sources, another torch or processor'}"
+            why = cache.objection(library) or "is for other sources, another torch or processor"
+            return f", and {library} {why}"
         return ""
 
     def _file_name(self, tools: dict[str, Any]) -> str:

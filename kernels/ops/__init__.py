@@ -1,1 +1,1 @@
-"""The operators: a folder each, with schema and kernels in C++ and CUDA, and what they share beside them."""
+"""The operators, a folder each, and beside them what they share. Begin with `elementwise/op.py`."""

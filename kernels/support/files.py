@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import itertools
 import os
 import secrets
 import stat
@@ -64,20 +63,21 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
         OSError: If it cannot be written, with the path that was given; a file that was there is untouched.
     """
     try:
-        before = _status(path)
-        if before is not None and _is_special(path, before):
+        if _is_special(path):
             with Path(path).open("ab") as file:
                 file.write(content)
         else:
-            _replace(Path(os.path.realpath(path)), before, content)
+            _replace(Path(os.path.realpath(path)), content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged file to the first free one of NAME.damaged, NAME.damaged-2, ...; return that."""
-    names = (f"{path.name}.damaged{f'-{count}' if count > 1 else ''}" for count in itertools.count(1))
-    aside = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
+    aside, count = path.with_name(f"{path.name}.damaged"), 1
+    while os.path.lexists(aside):
+        count += 1
+        aside = path.with_name(f"{path.name}.damaged-{count}")
     return path.rename(aside)
 
 
@@ -85,8 +85,7 @@ def check_writable(path: Path) -> None:
     """Raise OSError before any work is done where a file cannot be written, see `write_bytes`."""
     if path.is_dir():
         raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
-    before = _status(path)
-    special = before is not None and _is_special(path, before)
+    special = _is_special(path)
     target = path if special else Path(os.path.realpath(path)).parent
     if not special and not target.is_dir():
         raise FileNotFoundError(None, "expected a folder to write to, found none", str(target))
@@ -120,22 +119,17 @@ def discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except FileNotFoundError:
-        return None
+def _is_special(path: str | os.PathLike[str]) -> bool:
+    there = os.path.exists(path)
+    return there and (not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS))
 
 
-def _is_special(path: str | os.PathLike[str], status: os.stat_result) -> bool:
-    return not stat.S_ISREG(status.st_mode) or os.path.abspath(path).startswith(_DESCRIPTORS)
-
-
-def _replace(target: Path, before: os.stat_result | None, content: bytes) -> None:
+def _replace(target: Path, content: bytes) -> None:
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:  # no file or link that lies there under this name
-            if before is not None:
+            if target.exists():
+                before = target.stat()
                 with contextlib.suppress(PermissionError):  # somebody else's file in a shared folder
                     os.fchown(file.fileno(), before.st_uid, before.st_gid)
                 os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
@@ -150,5 +144,4 @@ def _replace(target: Path, before: os.stat_result | None, content: bytes) -> Non
         finally:
             os.close(folder)
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()  # there after an error or Ctrl-C alone
+        temporary.unlink(missing_ok=True)  # there after an error or Ctrl-C alone

@@ -14,7 +14,7 @@ from typing import Any
 INTERRUPTED = 130
 """What a shell says of a process that Ctrl-C ended."""
 
-_TOLD = "interrupted\n"
+_LINE = "interrupted\n"
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def one_line_interrupts() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        sys.stderr.write(_TOLD)
+        sys.stderr.write(_LINE)
         raise SystemExit(INTERRUPTED) from None
     finally:
         if ours:
@@ -45,7 +45,7 @@ def one_line_interrupts() -> Iterator[None]:
 def _interrupt(number: int, frame: FrameType | None) -> None:
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
-            os.write(2, _TOLD.encode())
+            os.write(2, _LINE.encode())
             os._exit(INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt

@@ -17,22 +17,11 @@ LOG_SECONDS = 10.0
 
 
 def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Return a tqdm bar on stderr, or plain lines in a log and on a dumb terminal.
-
-    Args:
-        steps: The iterable, as for `tqdm.tqdm`.
-        options: As for `tqdm.tqdm`.
-    """
-    if options.get("desc"):
-        options["desc"] = printable(options["desc"])
+    """Return a tqdm bar on stderr, or plain lines in a log and on a dumb terminal; arguments as of tqdm."""
+    label = options["desc"] = printable(options.get("desc") or "")
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         return tqdm(steps, **options)
-    return LogLines(
-        steps,
-        str(options.get("desc") or "progress"),
-        options.get("total"),
-        str(options.get("unit", "")).strip(),
-    )
+    return LogLines(steps, label or "progress", options.get("total"), options.get("unit", "").strip())
 
 
 class LogLines:
@@ -67,14 +56,12 @@ class LogLines:
         self._text = text
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through the steps."""
         for step in self._steps or ():
             yield step
             self.update()
 
     def __enter__(self) -> LogLines:
-        """Return itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing: a log keeps its lines."""
+        pass  # a log keeps its lines

@@ -1,10 +1,6 @@
 """Ranks: the processes that ``torchrun`` started, on one host or many, which share some work.
 
->>> from kernels.support import ranks
->>> ranks.count()  # one process alone is rank 0 of 1
-1
->>> ranks.share(10)
-slice(0, 10, None)
+One process alone is rank 0 of 1: all functions then work without a process group.
 """
 
 from __future__ import annotations
@@ -24,7 +20,6 @@ from torch import distributed as dist
 
 TIMEOUT_S = 600.0
 """How long a rank waits for the others, in seconds; the variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it."""
-_MOST_TIMEOUT_S = 7 * 86_400
 
 _Result = TypeVar("_Result")
 _joined = False
@@ -53,15 +48,14 @@ def joined() -> Iterator[None]:
 
     Raises:
         RanksError: If the others cannot be reached.
-        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` is no number of seconds from 1 to 604,800, or a variable of
-            ``torchrun`` is missing or no number.
+        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of ``torchrun`` is wrong.
     """
     global _joined
     if _joined or not ((dist.is_available() and dist.is_initialized()) or started()):
         yield
         return
     if not dist.is_initialized():
-        _make_group(_timeout())
+        _make_group()
     _joined = True
     try:
         yield
@@ -69,16 +63,11 @@ def joined() -> Iterator[None]:
         _joined = False
 
 
-def _timeout() -> datetime.timedelta:
+def _make_group() -> None:
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
-    if not 1 <= seconds <= _MOST_TIMEOUT_S:
-        raise ValueError(
-            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to {_MOST_TIMEOUT_S:,}, got {seconds}"
-        )
-    return datetime.timedelta(seconds=seconds)
-
-
-def _make_group(timeout: datetime.timedelta) -> None:
+    if not 1 <= seconds <= 604_800:
+        raise ValueError(f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}")
+    timeout = datetime.timedelta(seconds=seconds)
     local, of_host = (int(os.environ.get(f"LOCAL_{name}", "0")) for name in ("RANK", "WORLD_SIZE"))
     gpus = torch.cuda.device_count()
     if gpus:
@@ -100,14 +89,14 @@ def _make_group(timeout: datetime.timedelta) -> None:
 def _deadly_interrupts() -> Iterator[None]:
     """Let SIGINT end the process: Python's handlers do not run while torch waits."""
     usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or usual in (signal.SIG_IGN, None):
-        yield
-        return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ours = threading.current_thread() is threading.main_thread() and callable(usual)
+    if ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
+        if ours:
+            signal.signal(signal.SIGINT, usual)
 
 
 def count() -> int:
@@ -132,7 +121,7 @@ def gather(rows: Tensor, total: int) -> Tensor:
     """Return the rows of all ranks in order, shape (total, ...), on the device of ``rows``.
 
     Raises:
-        RanksError: If other ranks are gone. So do the functions below.
+        RanksError: If other ranks are gone; so do all that follow.
     """
     if not _joined:
         return rows
@@ -148,7 +137,7 @@ def gather(rows: Tensor, total: int) -> Tensor:
     return torch.cat(cut).to(rows.device)
 
 
-def from_first(make: Callable[[], _Result]) -> _Result:
+def broadcast(make: Callable[[], _Result]) -> _Result:
     """Return what rank 0 makes, on every rank.
 
     Raises:
@@ -164,15 +153,16 @@ def from_first(make: Callable[[], _Result]) -> _Result:
             values[1] = error
     with _answers():
         dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
-    if values[1] is not None:
+    result, failure = values
+    if failure is not None:
         if rank() > 0:
-            values[1].__cause__ = RanksError("rank 0 has raised it")
-        raise values[1]
-    return values[0]  # type: ignore[no-any-return]
+            failure.__cause__ = RanksError("rank 0 has raised it")
+        raise failure
+    return result  # type: ignore[no-any-return]
 
 
-def greatest(numbers: list[int]) -> list[int]:
-    """Return the greatest of all ranks for each number."""
+def all_reduce_max(numbers: list[int]) -> list[int]:
+    """Return the maximum over all ranks of each number."""
     if not _joined:
         return numbers
     found = torch.tensor(numbers)
@@ -181,8 +171,8 @@ def greatest(numbers: list[int]) -> list[int]:
     return [int(number) for number in found]
 
 
-class Voter(Protocol):
-    """What ranks agree on, two numbers: the greatest of all hold."""
+class Consensus(Protocol):
+    """Two numbers on which ranks agree: the maximum over all of them."""
 
     @property
     def own_reason(self) -> tuple[int, int]:
@@ -192,8 +182,8 @@ class Voter(Protocol):
         """Take those of all."""
 
 
-def together(work: Callable[[], _Result], voter: Voter | None = None) -> _Result:
-    """Do this rank's share of some work, wait until the others have done theirs, and let the voter agree.
+def run_collective(work: Callable[[], _Result], consensus: Consensus | None = None) -> _Result:
+    """Do this rank's share of some work, wait until the others have done theirs, and reach a consensus.
 
     Raises:
         Interrupted: On every rank, if ``work`` raised it on one.
@@ -203,9 +193,9 @@ def together(work: Callable[[], _Result], voter: Voter | None = None) -> _Result
     done: list[_Result] = []
     with contextlib.suppress(Interrupted):
         done.append(work())
-    left, *agreed = greatest([not done, *(voter.own_reason if voter else (0, 0))])
-    if voter:
-        voter.agree(*agreed)
+    left, *agreed = all_reduce_max([not done, *(consensus.own_reason if consensus else (0, 0))])
+    if consensus:
+        consensus.agree(*agreed)
     if left:
         raise Interrupted("the work was asked to stop")
     return done[0]

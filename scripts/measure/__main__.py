@@ -5,6 +5,7 @@ python scripts/measure --record rollout env     # files results under benchmarks
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -29,6 +30,14 @@ def main() -> int:
     if name not in table.MEASUREMENTS:
         fail(unknown_name("measurement", name, table.MEASUREMENTS))
     return table.command(name)(arguments)
+
+
+def script(measurement: str, name: str) -> Callable[..., int]:
+    """Return the main function of a measurement, for a script; run it where that is the program."""
+    found = table.command(measurement)
+    if name == "__main__":
+        run(found)
+    return found
 
 
 if __name__ == "__main__":

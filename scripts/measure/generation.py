@@ -35,9 +35,7 @@ GENERATIONS, REPEATS = 200, 5
 EXTRA = 0.1  # variance, so that no search ends
 ELITES = 10  # one in as many
 IN_A_GRAPH = 20  # generations
-_LONGEST = (
-    50  # generations of a peer's search: one that goes on after it has converged drifts off to infinity
-)
+_LONGEST = 50  # generations of a peer's search: one that has converged drifts off to infinity
 
 Run = Callable[[int], object]
 """Runs a number of generations, and waits for none of them."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kernels.support.files import write_text
-from measure.table import ROOT
+from measure import ROOT
 from tetris.training.provenance import versions
 
 RESULTS = ROOT / "benchmarks" / "results"

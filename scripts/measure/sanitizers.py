@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from kernels.loader.cuda import find_nvcc
+from measure import ROOT
 from measure.provenance import Measured
-from measure.table import ROOT
 from measure.work import GOOD, build_engines, environment, python
 from tetris.commands.command_line import one_line_errors
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from kernels import BuildError
 from kernels.support.files import check_writable
+from measure import ROOT
 from tetris.commands import command_line
 from tetris.commands.arguments import DEFAULT_BOARD, add_device
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, positive_int, up_to
@@ -26,7 +27,6 @@ from tetris.evaluation.text_table import table
 from tetris.game.rules import RULES
 from tetris.play.devices import check_gpu, choose_device
 
-ROOT = Path(__file__).resolve().parents[2]
 CPU, GPU, BOTH, ALL = ("cpu",), ("cuda",), ("cpu", "cuda"), ("cpu", "cuda", "python")
 
 
@@ -76,15 +76,14 @@ def _number(default: int, text: str, most: int = 1 << 62) -> dict[str, Any]:
     return {"type": up_to(most), "metavar": "N", "default": default, "help": f"{text} (default: {default:,})"}
 
 
-_SECONDS = {
-    "type": command_line.positive_seconds,
-    "metavar": "S",
-    "default": 1.0,
-    "help": "of each (default: 1)",
+_SECONDS = {"type": command_line.positive_seconds, "metavar": "S", "default": 1.0}
+_LENGTH: Mapping[str, Any] = {
+    "--repeats": _number(7, "measurements", 10_000),
+    "--seconds": {**_SECONDS, "help": "of each (default: 1)"},
 }
-_LENGTH: Mapping[str, Any] = {"--repeats": _number(7, "measurements", 10_000), "--seconds": _SECONDS}
 _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
+_BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
 OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "optimizers": {
@@ -96,19 +95,14 @@ OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "rollout": {
         "controllers": {**_CONTROLLERS, "default": ("dt20", "bcts")},
-        "--board": {"default": DEFAULT_BOARD, "metavar": "WxH", "help": f"(default: {DEFAULT_BOARD})"},
+        "--board": _BOARD,
         **_LENGTH,
     },
     "env": _GAMES,
     "peers": _GAMES,
     "scores": {
         "controllers": {**_CONTROLLERS, "default": ("dt20", "best")},
-        "--boards": {
-            "nargs": "+",
-            "metavar": "WxH",
-            "default": [DEFAULT_BOARD],
-            "help": f"(default: {DEFAULT_BOARD})",
-        },
+        "--boards": {**_BOARD, "nargs": "+", "default": [DEFAULT_BOARD]},
         "--ways": _choice("way", WAYS, nargs="+", default=["known1"]),
         "--rule": _choice("rule", RULES, default="published"),
         "--pieces": {"default": "uniform", "metavar": "SOURCE", "help": "uniform, bag, or letters"},

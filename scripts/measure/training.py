@@ -1,11 +1,10 @@
-"""Measure what training without a flag comes to and how long it takes; on a GPU, how busy it keeps it.
+"""Measure what training without a flag comes to and how long it takes.
 
 python scripts/measure first_run --json first_run.json
 python scripts/measure training --seeds 5 --json training.json
 
 Every run is a process. ``first_run`` is the first command of README as a newcomer runs it: in an empty
-environment with nothing compiled, and once more. How busy a GPU is comes from another run of the recipe, by
-CUPTI through torch.profiler.
+environment with nothing compiled, and once more.
 """
 
 from __future__ import annotations
@@ -21,18 +20,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import torch
-from torch.profiler import ProfilerActivity, profile
-
+from measure import ROOT
 from measure.provenance import Measured
-from measure.table import ROOT
 from measure.work import python
-from tetris.training import StopRequest
-from tetris.training.recipe import make_recipe
-from tetris.training.run_folder import RunFolder
-from tetris.training.training import Training, prepare_engine
 
 FLAGS: Sequence[str] = ()
 """Further flags of the runs of ``training``."""
@@ -49,10 +40,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 
 def first_run(folder: Path) -> Measured:
     """Return how long README's first command takes in its two halves, and what it says at its end."""
-    (block,) = re.findall(
-        r"\A.*?^```bash\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-    install, train = block.splitlines()[0].partition("#")[0].split(" && ")
+    commands = (ROOT / "README.md").read_text().partition("```bash\n")[2]
+    install, train = commands.splitlines()[0].partition("#")[0].split(" && ")
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     path = f"{folder / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     own = {**os.environ, "PATH": path, "CEM_TETRIS_CACHE": str(folder / "cache")}
@@ -106,36 +95,4 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
         for name in ("training_seconds", "total_seconds")
         for kind in (median, max)
     }
-    data: dict[str, Any] = {"runs": runs}
-    if device == "cuda":
-        data["gpu"] = watch(folder / "watched")
-        figures["train.gpu_busy_fraction"] = data["gpu"]["kernel_seconds"] / data["gpu"]["seconds"]
-    return Measured(figures, data, series)
-
-
-def watch(folder: Path) -> dict[str, float]:
-    """Return how long kernels run in a training run, and the longest time between two of them."""
-    recipe = make_recipe("cuda", {"preset": "quick", "device": "cuda", "seed": 1})
-    prepare_engine(recipe)
-
-    def train(run: RunFolder, limit_s: float | None = None) -> float:
-        began = time.perf_counter()
-        with run.claimed(recipe):
-            Training(recipe, run, StopRequest(), limit_s).trainer.run()
-        torch.cuda.synchronize()
-        return time.perf_counter() - began
-
-    train(RunFolder(folder / "warm-up"), 3.0)
-    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
-        seconds = train(RunFolder(folder / "run"))
-    trace = folder / "trace.json"
-    profiler.export_chrome_trace(str(trace))
-    events = json.loads(trace.read_text())["traceEvents"]
-    spans = sorted((each["ts"], each["ts"] + each["dur"]) for each in events if each.get("cat") == "kernel")
-    covered, longest, reached = 0.0, 0.0, spans[0][0]
-    for start, end in spans:
-        longest = max(longest, start - reached)
-        covered += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    figures = {"kernel_seconds": covered / 1e6, "longest_gap": longest / 1e6}
-    return {"seconds": seconds, "kernels": len(spans), **figures}
+    return Measured(figures, {"runs": runs}, series)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernels import BuildError
 from kernels.loader.ahead import build_together
-from measure.table import ROOT
+from measure import ROOT
 from tetris import Lookahead, feature_names, resolve
 from tetris.play import engines as native
 

@@ -1,1 +1,4 @@
-"""Turns the result files of benchmarks/results into tables and pictures of README and docs."""
+"""Turns the result files of benchmarks/results into tables and pictures of README and docs.
+
+Begin with `render.py`; the functions of `*_blocks.py` are called in the pages.
+"""

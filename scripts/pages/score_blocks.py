@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from pages.result_files import load, load_all, with_provenance
+from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import count, markdown, ratio, score, span
 from tetris.record.numbers import format_lines
 
@@ -58,14 +58,14 @@ def first_run() -> str:
     """Return how long README's first command takes, on every machine where it was measured."""
     words = []
     for result in (results := load_all("first_run")):
-        figures = {name.removeprefix("first_run."): value for name, value in result.figures.items()}
+        of = figures(result, "first_run.")
         words.append(
-            f"the training takes {figures['cold.seconds']:.0f} s on {result.hardware} "
-            f"({figures['warm.seconds']:.0f} s once everything is compiled) and ends at "
-            f"{figures['times_dt20']:.2g} times dt20"
+            f"the training takes {of['cold.seconds']:.0f} s on {result.hardware} "
+            f"({of['warm.seconds']:.0f} s once everything is compiled) and ends at "
+            f"{of['times_dt20']:.2g} times dt20"
         )
-        if "install.seconds" in figures:
-            pip = f"{figures['install.seconds']:.0f} s and {figures['install.gigabytes']:.1f} GB of disk"
+        if "install.seconds" in of:
+            pip = f"{of['install.seconds']:.0f} s and {of['install.gigabytes']:.1f} GB of disk"
             words[-1] = f"Of the first command pip takes {pip}, for PyTorch with CUDA; {words[-1]}"
     return with_provenance(f"{'. On a GPU '.join(words)}. Processors differ by a factor of two.", *results)
 

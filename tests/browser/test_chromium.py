@@ -14,7 +14,6 @@ from chromium import Page
         ("console.error('spoilt')", "spoilt"),
         ("setTimeout(() => { throw new Error('torn'); })", "torn"),
         ("fetch('https://example.invalid/').catch(() => {})", "request for https://example.invalid/"),
-        ("new Image().src = 'missing.png'", "missing.png"),
     ],
 )
 def test_what_a_page_complains_about_is_noticed(

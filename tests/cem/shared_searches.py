@@ -64,7 +64,7 @@ class StopAfter(Callback):
 
 def stopped_by_a_callback():
     with ranks.joined(), StopRequest() as own:
-        stop = ranks.AgreedStop(own)
+        stop = ranks.StopConsensus(own)
         search = CrossEntropyMethod([0.0] * 3, 1.0, 20, maximize=False, seed=5)
         objective = ranks.shared(lambda x, _: sphere(x), stop)
         trainer = Trainer(search, objective, generations=50, callbacks=[StopAfter(stop)], stop=stop)
@@ -89,21 +89,21 @@ def interrupted_on_the_last():
         return 1
 
     with ranks.joined():
-        return refused(lambda: ranks.together(work))
+        return refused(lambda: ranks.run_collective(work))
 
 
 def gathered():
     with ranks.joined():
         own = ranks.share(7)
         rows = torch.arange(14.0).view(7, 2)
-        return [ranks.gather(rows[own], 7).tolist(), ranks.greatest([ranks.rank(), -ranks.rank()])]
+        return [ranks.gather(rows[own], 7).tolist(), ranks.all_reduce_max([ranks.rank(), -ranks.rank()])]
 
 
 def of_first():
     with ranks.joined():
         return [
-            ranks.from_first(lambda: [ranks.rank(), "text"]),
-            refused(lambda: ranks.from_first(lambda: 1 / 0)),
+            ranks.broadcast(lambda: [ranks.rank(), "text"]),
+            refused(lambda: ranks.broadcast(lambda: 1 / 0)),
         ]
 
 

@@ -31,49 +31,21 @@ def test_what_leads_elsewhere_is_told_from_a_file_and_a_folder(tmp_path: Path) -
             files.check_own(tmp_path / name)
 
 
-def test_no_link_that_was_put_in_the_way_is_written_through(tmp_path: Path) -> None:
-    (tmp_path / f".a.txt.{os.getpid()}.tmp").symlink_to("mine")
-    files.write_text(tmp_path / "a.txt", "new")
-    assert (tmp_path / "a.txt").read_text() == "new"
-    assert not (tmp_path / "mine").exists()
-
-
-def test_full_disk_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("problem", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: BaseException
 ) -> None:
     target = tmp_path / "a.txt"
     files.write_text(target, "old")
 
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.txt'"):
-        files.write_text(target, "new")
-    assert target.read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_ctrl_c_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "a.txt"
-    files.write_text(target, "old")
-
     def interrupted(descriptor: int) -> None:
-        raise KeyboardInterrupt
+        raise problem
 
     monkeypatch.setattr(os, "fsync", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(problem), match=r"a\.txt'$" if isinstance(problem, OSError) else None):
         files.write_text(target, "new")
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
-
-
-@pytest.mark.parametrize("parts", [("missing", "a.txt"), ("file", "a.txt")])
-def test_error_names_the_file_that_was_asked_for(tmp_path: Path, parts: tuple[str, str]) -> None:
-    (tmp_path / "file").write_text("in the way of a folder")
-    target = tmp_path.joinpath(*parts)
-    with pytest.raises(OSError, match=r"a\.txt'$"):
-        files.write_text(target, "text")
 
 
 def test_a_fifo_is_written_to_and_stays(tmp_path: Path) -> None:
@@ -90,35 +62,14 @@ def test_a_fifo_is_written_to_and_stays(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [fifo]
 
 
-@pytest.mark.parametrize(("minor", "full"), [(3, False), (7, True)])
-def test_a_device_is_written_to_and_stays(tmp_path: Path, minor: int, full: bool) -> None:
-    device = tmp_path / "device"
-    try:
-        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, minor))  # as /dev/null and /dev/full
-        device.open("wb").close()
-    except PermissionError:
-        pytest.skip("making and opening devices takes rights that this user has not")
-    if full:
-        with pytest.raises(OSError, match=r"No space left on device: '.*/device'"):
-            files.write_text(device, "text")
-    else:
-        files.write_text(device, "text")
-    assert stat.S_ISCHR(device.stat().st_mode)
-    assert list(tmp_path.iterdir()) == [device]
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_the_target_of_a_link_is_replaced_and_the_link_stays(tmp_path: Path, there: bool) -> None:
-    (tmp_path / "folder").mkdir()
-    target, link = tmp_path / "folder" / "target.txt", tmp_path / "link.txt"
-    if there:
-        target.write_text("old")
+def test_the_target_of_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
     link.symlink_to(target)
-    files.check_writable(link)
-    files.write_text(link, "new")
-    assert link.is_symlink()
-    assert target.read_text() == "new"
-    assert list((tmp_path / "folder").iterdir()) == [target]
+    for text in ("old", "new"):
+        files.check_writable(link)
+        files.write_text(link, text)
+        assert link.is_symlink()
+        assert target.read_text() == text
 
 
 def test_mode_and_owner_of_a_file_stay(tmp_path: Path) -> None:

@@ -111,12 +111,3 @@ def test_every_library_is_defined_by_the_macro_for_fragments() -> None:
     ]
     assert TWICE in sources
     assert [path for path in sources if "\nSTABLE_TORCH_LIBRARY(" in path.read_text(encoding="utf-8")] == []
-
-
-def test_the_loader_knows_no_operator_and_what_supports_it_no_loader() -> None:
-    package = TWICE.parents[2] / "kernels"
-    above = {"support": ("kernels.loader", "kernels.ops"), "loader": ("kernels.ops",)}
-    for room, names in above.items():
-        texts = [path.read_text(encoding="utf-8") for path in (package / room).glob("*.py")]
-        assert texts
-        assert not [name for name in names for text in texts if name in text]

@@ -133,14 +133,14 @@ def test_a_measurement_runs_on_a_gpu(script: Script, tmp_path: Path, name: str) 
     check(script, tmp_path, name, "cuda")
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: path.stem)
-def test_committed_results_have_the_form_of_a_result(path: Path) -> None:
-    result = read_result(path)
-    assert list(result) == KEYS
-    assert len(result["commit"]) == 40
-    assert result["command"].startswith("python scripts/")
-    assert {"processor", "cores"} <= result["machine"].keys()
-    assert all(isinstance(value, (int, float)) for value in result["figures"].values())
+def test_committed_results_have_the_form_of_a_result() -> None:
+    for path in RESULTS.glob("*/*.json"):
+        result = read_result(path)
+        assert list(result) == KEYS, path
+        assert len(result["commit"]) == 40, path
+        assert result["command"].startswith("python scripts/"), path
+        assert {"processor", "cores"} <= result["machine"].keys(), path
+        assert all(isinstance(value, (int, float)) for value in result["figures"].values()), path
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,6 @@ def test_committed_results_have_the_form_of_a_result(path: Path) -> None:
         (["samplng"], "did you mean 'sampling'?"),
         (["equality"], "expected a GPU for what is measured"),
         (["published"] * 2 + ["--json", "x.json"], "expected one experiment with --json, got 2"),
-        (["sampling", "--json", "/nowhere/x.json"], "expected a folder to write to, found none"),
-        (["optimizers", "--searches", "sgd"], "; got 'sgd'"),
-        (["scores", "dt2"], "did you mean"),
         (["--record", "equality"], "expected measurements of cpu to record, got equality"),
     ],
 )
@@ -182,7 +179,9 @@ def test_results_are_recorded_by_processes_of_their_own(
 
 
 def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sys.argv", [str(table.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"])
+    monkeypatch.setattr(
+        "sys.argv", [str(provenance.ROOT / "scripts" / "x.py"), "--json", "x.json", "/else/where"]
+    )
     provenance.write_result(tmp_path / "x.json", Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}), "cpu")
     assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
@@ -191,7 +190,7 @@ def test_a_run_of_another_checkout_is_told_apart(monkeypatch: pytest.MonkeyPatch
     assert provenance.commit() == (None, True)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"figures": {}}'])
+@pytest.mark.parametrize("text", ["{", '{"figures": {}}'])
 def test_what_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ValueError, match="expected a result file"):
@@ -261,8 +260,6 @@ LOG = """\
         ('echo "91 passed, 3 skipped in 12.3s"', 91, 0),
         ('echo "FAILED tests/a.py::b - assert 0"; echo "1 failed, 2 passed in 1s"; exit 1', 2, 1),
         ("kill -SEGV $$", 0, 1),
-        ("exit 124", 0, 1),
-        ('echo "5 deselected in 1s"; exit 5', 0, 0),
     ],
 )
 def test_findings_and_crashes_under_a_sanitizer_are_counted(

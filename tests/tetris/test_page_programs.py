@@ -16,10 +16,10 @@ from tetris.play.controller import LinearController
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_ELSEWHERE = {
-    "examples.md": "test_examples_page.py",
+    "examples.md": "test_programs_of_pages.py",
     "gymnasium.md": "tetris/test_gymnasium_page.py",
-    "optimiser.md": "test_optimiser_page.py",
-    "planner.md": "test_planner_page.py",
+    "optimiser.md": "test_programs_of_pages.py",
+    "planner.md": "test_programs_of_pages.py",
     "writing_a_kernel.md": "kernels/test_writing_a_kernel.py",
 }
 RUN_HERE = {"features.md", "scale.md", "training.md", "watching.md"}

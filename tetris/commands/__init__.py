@@ -1,1 +1,1 @@
-"""The command line: train, evaluate, estimate, watch, report, solve."""
+"""The command line: train, evaluate, estimate, watch, report, solve. Begin with `train.py`."""

@@ -55,7 +55,7 @@ def run_training(given: argparse.Namespace) -> int:
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
-            recipe, folder, is_new = ranks.from_first(lambda: run_of(given))
+            recipe, folder, is_new = ranks.broadcast(lambda: run_of(given))
             choose_device(recipe.device, _CPU)
             prepare_engine(recipe)
             curves = [tensorboard_writer(recipe, folder)] if "tensorboard" in given else []
@@ -64,7 +64,7 @@ def run_training(given: argparse.Namespace) -> int:
             training = Training(recipe, folder, StopRequest(), limit, callbacks)
             if ranks.rank() == 0:
                 stack.enter_context(folder.claimed(recipe if is_new else None))
-            finished = ranks.from_first(lambda: not is_new and restore(training))
+            finished = ranks.broadcast(lambda: not is_new and restore(training))
         if finished:
             if ranks.rank() == 0:
                 complete_files(training)
@@ -263,7 +263,7 @@ def measure(training: Training, controller: LinearController) -> str:
     found: list[Score] = []
     said = ""
     for rules in boards(controller, recipe.rules):
-        ranks.together(training.stop.check)
+        ranks.run_collective(training.stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         trial = Trial(LEARNED, controller, rules, recipe.device, lookahead=recipe.lookahead)
         scores = list(compare(trial, recipe.score_decisions, training.stop.check))
@@ -328,7 +328,7 @@ def stopped(training: Training, where: str) -> int:
     """Print how to resume, and return the exit status."""
     number = training.stop.signum or 0
     with suppress(RanksError):
-        (number,) = ranks.greatest([number])
+        (number,) = ranks.all_reduce_max([number])
     number = number or signal.SIGINT
     name, how = signal.Signals(number).name, printable(resumption(training))
     with suppress(OSError):  # of a terminal that was closed

@@ -1,4 +1,7 @@
-"""Gymnasium environments: importing this package makes their ids known, `TetrisEnv` describes them."""
+"""Gymnasium environments: importing this package makes their ids known, `TetrisEnv` describes them.
+
+Begin with `tetris_env.py`.
+"""
 
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.placement_features import PlacementFeatures

@@ -136,7 +136,7 @@ def estimate(
             )
 
         while True:
-            found = ranks.gather(ranks.together(batch), ranks.count()).tolist()
+            found = ranks.gather(ranks.run_collective(batch), ranks.count()).tolist()
             passed = max(each[-1] for each in found)
             for *new, decisions, _ in found:  # as one process makes them
                 rates += new
@@ -155,7 +155,7 @@ def games_ended(trial: Trial) -> int:
         streams = trial.streams(own.stop - own.start, own.start)
         return rollout(trial.policy, streams, 2 * DECISIONS, trial.device).games.cpu()
 
-    return int(ranks.gather(ranks.together(play), ranks.count()).sum())
+    return int(ranks.gather(ranks.run_collective(play), ranks.count()).sum())
 
 
 def check_rarely_loses(trial: Trial) -> None:

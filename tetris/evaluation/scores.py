@@ -167,16 +167,16 @@ def measure(
         return counts[: own.stop - own.start]
 
     chunk = BURN_IN
-    before = counts = ranks.together(play)
+    before = counts = ranks.run_collective(play)
     before.sum().item()  # waits for a GPU: the burn-in takes no time of the measurement
     began = time.perf_counter()
     score, seconds, chunk = Score(0, 0, 0), 0.0, 0
     while not limit.reached(score, seconds):
         chunk = _next_chunk(limit, score, seconds, streams, chunk)
-        counts = ranks.together(play) - before
+        counts = ranks.run_collective(play) - before
         lines, games = ranks.gather(counts.sum(0, keepdim=True).cpu(), ranks.count()).sum(0).tolist()
         score = Score(lines, games, score.decisions + chunk * streams)
-        seconds = ranks.greatest([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
+        seconds = ranks.all_reduce_max([round((time.perf_counter() - began) * 1e6)])[0] / 1e6
         progress(score)
     score = replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams)))
     return Measurement(trial, score, seconds)

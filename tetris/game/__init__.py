@@ -1,4 +1,1 @@
-"""The reference implementation: rules, pieces, features, decisions. It reads like the rules.
-
-Begin with `rules.py`.
-"""
+"""The reference implementation: pieces, rules, features, decisions. Begin with `rules.py`."""

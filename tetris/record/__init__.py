@@ -1,1 +1,1 @@
-"""What is kept of play: scores, played games, replays, explanations."""
+"""What is kept of play: scores, played games, replays, explanations. Begin with `score.py`."""

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from kernels.support.files import write_bytes
-from tetris.report import PICTURE_SUFFIXES
+
+ACROSS = {
+    "generation": "generation",
+    "decisions": "decisions",
+    "seconds": "wall time of training [s]",
+}
+"""The quantities of a learning curve's x axis, with its label."""
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
+"""The suffixes of the picture formats."""
 
 COLORS = ("#000000", "#d55e00", "#0072b2", "#cc79a7", "#009e73", "#e69f00", "#56b4e9")
 """Black, vermilion, blue, purple, green, orange, sky: the colour-blind-safe palette of Okabe and Ito."""

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kernels.support.printable import printable
-from tetris.report import ACROSS
 from tetris.report.data import distinct_names
-from tetris.report.figures import COLORS, new_figure, save_figure
+from tetris.report.figures import ACROSS, COLORS, new_figure, save_figure
 from tetris.training.run_record import Metrics, RunRecord, load_run, stages_of
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"

@@ -1,4 +1,7 @@
-"""Perfect play on small boards, by value iteration over all of them."""
+"""Perfect play on small boards, by value iteration over all of them.
+
+Begin with `value_iteration.py`.
+"""
 
 from tetris.solver.solution import MOST_CELLS, Solution
 from tetris.solver.value_iteration import Sweep, solve

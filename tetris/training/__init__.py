@@ -1,7 +1,12 @@
-"""Training: presets, curriculum, recipe, objective, the folder of a run. Joins `cem` and the games."""
+"""Training: presets, curriculum, recipe, objective, the folder of a run. Joins `cem` and the games.
 
-import importlib
-from typing import TYPE_CHECKING, Any
+The names below are imported when they are first used: the help of a command needs the presets alone, and no
+torch. Begin with `training.py`.
+"""
+
+from typing import TYPE_CHECKING
+
+from kernels.support.lazy import lazy_names
 
 if TYPE_CHECKING:
     from cem import Callback, Interrupted, StopRequest, TrainingResult
@@ -20,16 +25,12 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "LinesPerGame": "tetris.training.objective",
-    "RunRecord": "tetris.training.run_record",
-    "load_run": "tetris.training.run_record",
-    "train": "tetris.training.training",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Imported when it is first used: the help of a command needs the presets alone, and no torch.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES.get(name, "cem")), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "cem": ("Callback", "Interrupted", "StopRequest", "TrainingResult"),
+        "tetris.training.objective": ("LinesPerGame",),
+        "tetris.training.run_record": ("RunRecord", "load_run"),
+        "tetris.training.training": ("train",),
+    },
+)

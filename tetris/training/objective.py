@@ -191,9 +191,9 @@ class RunObjective:
         recipe: Recipe,
         optimizer: CrossEntropyMethod,
         check: Callable[[], None],
-        stop: ranks.AgreedStop | None = None,
+        stop: ranks.StopConsensus | None = None,
     ) -> None:
-        """Set up; ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.ranks.together`."""
+        """Set up; ``check`` is that of `LinesPerGame`, ``stop`` that of `cem.ranks.run_collective`."""
         self._stop = stop
         self._recipe = recipe
         self._optimizer = optimizer
@@ -221,7 +221,7 @@ class RunObjective:
 
         number, stage = self._recipe.stage_at(generation)
         players = unit_length(torch.cat([candidates, self._optimizer.averaged_mean.unsqueeze(0)]))
-        rows = ranks.gather(ranks.together(play, self._stop), len(players))
+        rows = ranks.gather(ranks.run_collective(play, self._stop), len(players))
         fitness, (lines, games, decisions) = (
             rows[:, 0].contiguous().view(torch.float64),
             rows[:, 1:].unbind(1),

@@ -161,7 +161,7 @@ class Training:
             raise ValueError(
                 f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
             )
-        agreed = ranks.AgreedStop(stop) if ranks.count() > 1 else None
+        agreed = ranks.StopConsensus(stop) if ranks.count() > 1 else None
         count = len(feature_names(recipe.features, recipe.rules.width))
         self.optimizer = CrossEntropyMethod(
             torch.zeros(count),

@@ -1,4 +1,4 @@
-"""One generation of the cross-entropy method: from fitness and candidates to the next distribution."""
+"""One generation: from fitness and candidates to the next distribution. Begin with `reference.py`."""
 
 from kernels.ops.cem_update.op import cem_update
 from kernels.ops.cem_update.reference import cem_update_reference

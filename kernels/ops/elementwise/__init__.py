@@ -1,4 +1,4 @@
-"""Sigmoid, sum and product: one source for CPU and CUDA, and one table. Begin with ``op.h``."""
+"""Sigmoid, sum and product: one source for CPU and CUDA, and one table. Begin with `op.h`."""
 
 from kernels.ops.elementwise.op import (
     elementwise_mult,

@@ -1,4 +1,4 @@
-"""The LLTM cell: function, module and plain-PyTorch reference."""
+"""The LLTM cell: function, module and plain-PyTorch reference. Begin with `op.py`."""
 
 from kernels.ops.lltm.module import LLTM
 from kernels.ops.lltm.op import lltm, lltm_reference

@@ -1,4 +1,4 @@
-"""Normal samples whose noise is made inside the kernel."""
+"""Normal samples whose noise is made inside the kernel. Begin with `op.py`."""
 
 from kernels.ops.normal.op import sample_normal, sample_normal_reference, sample_normal_rows
 
