@@ -201,8 +201,9 @@ def cem_update_samples(device: str) -> Samples:
 @pytest.mark.parametrize("device", DEVICES)
 def test_opcheck(device: str, name: str, samples: Callable[[str], Samples]) -> None:
     OPERATORS[name].function(*OPERATORS[name].inputs(device))  # registers the folder's operators
-    for operator, arguments in samples(device).items():
-        contract.check_opcheck(getattr(torch.ops.cem_tetris, operator).default, *arguments)
+    for operator, calls in samples(device).items():
+        for arguments in calls:
+            torch.library.opcheck(getattr(torch.ops.cem_tetris, operator).default, arguments)
 
 
 def named(names: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
