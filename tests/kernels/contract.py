@@ -9,6 +9,7 @@ Inputs that require gradients keep doing so. Results have to be equal bit for bi
                                        that require them
     check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
                                        input is written, nor its neighbours in memory
+    check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused
     check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
     check_cuda(f, *inputs)             CUDA: that, the current stream orders the work, not the default one,
                                        and, with two GPUs, inputs on a device that is not current
@@ -19,7 +20,7 @@ Inputs that require gradients keep doing so. Results have to be equal bit for bi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -95,6 +96,24 @@ def _check_inputs_kept(f: Function, *inputs: Tensor) -> None:
     f(*inputs)
     for x, kept in zip(inputs, before, strict=True):
         assert torch.equal(_storage(x), kept), "the function wrote into an input"
+
+
+def check_misfits(f: Function, *inputs: Tensor, free: Mapping[str, Sequence[int]]) -> None:
+    """Calls ``f`` with each input replaced in turn. free: where any size, type or device does."""
+    f(*inputs)
+    for position, x in enumerate(inputs):
+        misfits = {
+            "size": torch.stack([x, x]) if x.dim() == 0 else torch.cat([x, x], dim=-1),
+            "type": x.to(torch.float64 if x.dtype is torch.float32 else torch.float32),
+            "device": x.cpu() if x.is_cuda else x.to("meta"),
+        }
+        for what, misfit in misfits.items():
+            if position not in free.get(what, ()):
+                try:
+                    f(*inputs[:position], misfit, *inputs[position + 1 :])
+                except (RuntimeError, TypeError, ValueError):
+                    continue
+                pytest.fail(f"another {what} of input {position} is taken")
 
 
 def check_graph_replay(f: Function, *inputs: Tensor, **tolerances: float) -> None:

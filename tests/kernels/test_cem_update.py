@@ -44,13 +44,12 @@ def problem(
     failed: float = 0.0,
     ties: int = 0,
     device: str = "cpu",
-    seed: int = 1,
 ) -> tuple[Tensor, ...]:
     """Returns fitness, candidates, distribution, record and generation 3.
 
     failed: the share each of NaN, inf and -inf in a floating fitness. ties: so many different values, or 0.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     candidates = torch.randn(*batch, population, width, generator=generator, dtype=dtype) * 2 + 3
     scores = candidates.double().square().sum(dim=-1)
     if ties:
@@ -70,7 +69,7 @@ def options(elites: int, width: int, dtype: torch.dtype, device: str = "cpu") ->
     generator = torch.Generator().manual_seed(2)
     tensors = {
         "weights": torch.rand(elites, generator=generator, dtype=torch.float64),
-        "extra_variance": torch.rand(3, generator=generator, dtype=torch.float64),
+        "extra_variance": torch.rand(5, generator=generator, dtype=torch.float64),
         "std_floor": torch.rand(width, generator=generator, dtype=dtype) * 2,
     }
     return {**EVERYTHING, **{name: tensor.to(device) for name, tensor in tensors.items()}}

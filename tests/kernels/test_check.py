@@ -59,6 +59,10 @@ def test_an_operator_that_is_right_passes() -> None:
     assert found["Numba kernel"].note == "a simulator"
 
 
+def without_a_compiler(x: Tensor) -> Tensor:
+    raise CompilerMissingError("no compiler", "install one")
+
+
 class WrongDerivative(torch.autograd.Function):
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor) -> Tensor:
@@ -85,8 +89,17 @@ class WrongDerivative(torch.autograd.Function):
         ({"reference": WrongDerivative.apply}, "gradcheck, reference", "GradcheckError"),
         ({"reference": lambda x: x * x / 0}, "C++ kernel", ""),
         ({"operator": lambda x: (x * x).half()}, "C++ kernel", "expected results and gradients of"),
+        ({"operator": without_a_compiler}, "C++ kernel", "no compiler: install one"),
     ],
-    ids=["value", "derivative", "derivative by itself", "reference's derivative", "overflow", "type"],
+    ids=[
+        "value",
+        "derivative",
+        "derivative by itself",
+        "reference's derivative",
+        "overflow",
+        "type",
+        "compiler",
+    ],
 )
 def test_what_is_wrong_fails(change: dict[str, Any], step: str, note: str) -> None:
     found = walk(replace(CASE, **change))[step]
@@ -121,16 +134,6 @@ def test_an_operator_that_raises_does_not_stop_the_walk() -> None:
     assert found["C++ kernel"].result == "FAILED"
     assert found["C++ kernel"].note.startswith("RuntimeError: broken (test_check.py, line ")
     assert found["Numba kernel"].result == "ok"
-
-
-@pytest.mark.usefixtures("prototype")
-def test_a_missing_compiler_is_a_failure_with_its_remedy() -> None:
-    def operator(x: Tensor) -> Tensor:
-        raise CompilerMissingError("no compiler", "install one")
-
-    found = walk(replace(CASE, operator=operator))["C++ kernel"]
-
-    assert (found.result, found.note) == ("FAILED", "no compiler: install one")
 
 
 def test_without_numba_the_prototype_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,18 +123,6 @@ def test_without_gradients_nothing_is_recorded() -> None:
             assert not f(x).requires_grad
 
 
-def test_the_operators_check_what_they_read() -> None:
-    a = torch.ones(3)
-    sigmoid(a)  # loads them
-    operators = torch.ops.cem_tetris
-    for name in ("vector_add_forward", "elementwise_mult_forward", "sigmoid_backward"):
-        for b, message in ((a[:2], "of one shape"), (a.double(), "of one dtype")):
-            with pytest.raises(RuntimeError, match=f"expected tensors {message}"):
-                getattr(operators, name)(a, b)
-    with pytest.raises(RuntimeError, match="expected a floating type, got Long"):
-        operators.sigmoid_forward(torch.arange(3))
-
-
 @pytest.mark.heavy
 @cuda
 def test_more_than_2_to_the_31_elements() -> None:

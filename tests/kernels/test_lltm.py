@@ -143,32 +143,6 @@ def test_empty_results_have_zero_gradients(device):
         contract.assert_same(gradients, [torch.zeros_like(x) for x in inputs])
 
 
-def check_refused(device: str, changed, message: str):
-    inputs = cell_inputs((2, 3, 4), device)
-    new_h, new_cell = lltm(*inputs)
-    operators = torch.ops.cem_tetris
-    x, weights, _, old_h, _ = inputs
-    saved = [new_h, new_cell, x, weights, old_h, new_cell, operators.lltm_forward(*inputs)[2]]
-    for operator, tensors, wanted in (
-        (operators.lltm_forward, inputs, ()),
-        (operators.lltm_backward, saved, (True, True, True)),
-    ):
-        for position, tensor in enumerate(tensors):
-            arguments = [*tensors[:position], changed(tensor), *tensors[position + 1 :]]
-            with pytest.raises(RuntimeError, match=f"lltm: .* {message}"):
-                operator(*arguments, *wanted)
-
-
-def test_the_operators_check_what_they_read():
-    check_refused("cpu", lambda x: x[..., :1], "has another size than the other arguments call for")
-    check_refused("cpu", lambda x: x.double(), "has another type than input")
-
-
-@contract.cuda
-def test_the_operators_check_the_device():
-    check_refused("cuda", lambda x: x.cpu(), "is on another device than input")
-
-
 @pytest.mark.parametrize("device", contract.DEVICES)
 def test_the_module_computes_the_function_and_compiles_in_one_graph(device):
     cell = LLTM(3, 4, device=device)

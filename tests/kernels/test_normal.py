@@ -232,30 +232,3 @@ def test_the_backward_pass_is_the_same_every_time() -> None:
 def test_meta_tensors_have_shapes() -> None:
     mean, std = parameters(3, device="meta")
     assert sample_normal(mean, std, 5, seed=1).shape == (3, 5)
-
-
-def test_the_operators_check_what_they_read() -> None:
-    mean, std = parameters(3)
-    sample_normal(mean, std, 4, seed=1)  # loads them
-    operators = torch.ops.cem_tetris
-    rest = (4, 1, 0, None, None, False, False, True, torch.float32)
-    seeds, generation = torch.arange(3), torch.tensor(0)
-    for message, call in {
-        "another type of low": lambda: operators.sample_normal_no_grad(mean, std, *rest, std.half(), None),
-        "another type of std": lambda: operators.sample_normal_no_grad(mean, std.half(), *rest, None, None),
-        "two dimensions or more": lambda: operators.sample_normal_backward(mean, *rest[1:-1]),
-        "seeds of the batch shape": lambda: operators.sample_normal_rows(
-            torch.ones(3, 2, 4), 5, seeds.view(3, 1), generation, None, None
-        ),
-        "the seed as 3 int64": lambda: operators.sample_normal_rows(
-            torch.ones(3, 2, 4), 5, seeds.int(), generation, None, None
-        ),
-        "the generation as 1 int64": lambda: operators.sample_normal_rows(
-            torch.ones(3, 2, 4), 5, seeds, seeds, None, None
-        ),
-        "low of the shape": lambda: operators.sample_normal_rows(
-            torch.ones(3, 2, 4), 5, seeds, generation, mean, None
-        ),
-    }.items():
-        with pytest.raises(RuntimeError, match=message):
-            call()
