@@ -91,15 +91,6 @@ class WrongDerivative(torch.autograd.Function):
         ({"operator": lambda x: (x * x).half()}, "C++ kernel", "expected results and gradients of"),
         ({"operator": without_a_compiler}, "C++ kernel", "no compiler: install one"),
     ],
-    ids=[
-        "value",
-        "derivative",
-        "derivative by itself",
-        "reference's derivative",
-        "overflow",
-        "type",
-        "compiler",
-    ],
 )
 def test_what_is_wrong_fails(change: dict[str, Any], step: str, note: str) -> None:
     found = walk(replace(CASE, **change))[step]

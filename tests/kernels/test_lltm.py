@@ -113,6 +113,11 @@ def test_gradients_of_one_result_alone_are_the_reference_s(device):
 def test_gradients_are_those_of_finite_differences(device):
     inputs = [x.requires_grad_() for x in cell_inputs((3, 4, 5), device, torch.float64)]
     assert torch.autograd.gradcheck(lltm, inputs)
+    first, recorded = (
+        torch.autograd.grad([x.sum() for x in lltm(*inputs)], inputs, create_graph=create)
+        for create in (False, True)
+    )
+    torch.testing.assert_close(recorded, first)  # another formula, which can be differentiated
 
 
 @pytest.mark.heavy
