@@ -1,4 +1,4 @@
-"""Every reader of files takes what is right and raises what it documents about anything else."""
+"""Every reader of files of others takes what is right and raises what it documents about anything else."""
 
 from __future__ import annotations
 
