@@ -29,7 +29,7 @@ def fuzz(check: Callable[..., None], count: int, seed: int = 0, **arguments: Any
 TEXT = st.text(max_size=8) | st.sampled_from(["\udc80", "10x10", "NaN", "\x1b[2J", "<b>", "dt", ""])
 NUMBERS = (
     st.integers(-3, 30)
-    | st.sampled_from([1 << 31, 1 << 63, 1 << 64, -(1 << 63), 10**400])
+    | st.sampled_from([1 << 31, 1 << 63, 1 << 64, -(1 << 63)])
     | st.floats()
     | st.booleans()
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,19 +9,21 @@ import torch
 from fuzzing import fuzz, st
 from torch import Tensor
 
-from kernels.ops.cem_update import cem_update, cem_update_reference
-from kernels.ops.elementwise import (
+from kernels import (
+    cem_update,
+    cem_update_reference,
     elementwise_mult,
     elementwise_mult_reference,
+    sample_normal,
+    sample_normal_reference,
     sigmoid,
     sigmoid_reference,
     vector_add,
     vector_add_reference,
 )
-from kernels.ops.elementwise.op import FLOATING, NUMBERS
-from kernels.ops.lltm import lltm, lltm_reference
-from kernels.ops.normal import sample_normal, sample_normal_reference
 
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 17]), max_size=4) | st.sampled_from(
     [[1000], [33, 65], [4099]]
 )
@@ -67,46 +68,22 @@ def same(ours: Any, theirs: Any, **tolerances: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(vector_add, vector_add_reference), (elementwise_mult, elementwise_mult_reference)]
+    ("ours", "theirs", "count"),
+    [
+        (sigmoid, sigmoid_reference, 1),
+        (vector_add, vector_add_reference, 2),
+        (elementwise_mult, elementwise_mult_reference, 2),
+    ],
 )
-def test_pairs(ours: Callable[..., Tensor], theirs: Callable[..., Tensor]) -> None:
+def test_elementwise(ours: Any, theirs: Any, count: int) -> None:
     def check(data: Any) -> None:
-        dtype, shape = data.draw(st.sampled_from(NUMBERS)), data.draw(SHAPES)
-        a, b = (data.draw(tensors(shape, dtype)) for _ in range(2))
-        same(ours(a, b), theirs(a, b))
+        dtype = data.draw(st.sampled_from(FLOATING if count == 1 else FLOATING + INTEGERS))
+        shape = data.draw(SHAPES)
+        values = [data.draw(tensors(shape, dtype)) for _ in range(count)]
+        info = torch.finfo(dtype) if count == 1 else None
+        same(ours(*values), theirs(*values), **({"rtol": 2 * info.eps, "atol": info.tiny} if info else {}))
 
     fuzz(check, 30, data=st.data())
-
-
-def test_sigmoid() -> None:
-    def check(data: Any) -> None:
-        dtype = data.draw(st.sampled_from(FLOATING))
-        x = data.draw(tensors(data.draw(SHAPES), dtype))
-        bits = torch.finfo(dtype).eps
-        same(sigmoid(x), sigmoid_reference(x), rtol=2 * bits, atol=torch.finfo(dtype).tiny)
-
-    fuzz(check, 30, data=st.data())
-
-
-def test_lltm() -> None:
-    def check(data: Any) -> None:
-        dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
-        batch, features, states = (data.draw(st.sampled_from([1, 2, 5, 16, 33])) for _ in range(3))
-        shapes = (
-            (batch, features),
-            (3 * states, features + states),
-            (3 * states,),
-            (batch, states),
-            (batch, states),
-        )
-        plain = [
-            torch.rand(shape, dtype=dtype, generator=torch.Generator().manual_seed(7)) - 0.5
-            for shape in shapes
-        ]
-        inputs = [data.draw(layouts(each)) for each in plain]
-        same(lltm(*inputs), lltm_reference(*inputs), rtol=1e-4, atol=1e-5)
-
-    fuzz(check, 20, data=st.data())
 
 
 def test_sample_normal() -> None:
@@ -139,43 +116,34 @@ def test_sample_normal() -> None:
 
 def test_cem_update() -> None:
     def check(data: Any) -> None:
-        dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
-        batch = data.draw(st.sampled_from([(), (1,), (3,), (2, 2), (0,)]))
-        population, d = (
-            data.draw(st.sampled_from([1, 2, 7, 33, 200])),
-            data.draw(st.sampled_from([1, 3, 16, 65])),
-        )
+        def pick(*values: Any) -> Any:
+            return data.draw(st.sampled_from(values))
+
+        dtype, batch = pick(torch.float32, torch.float64), pick((), (1,), (3,), (2, 2), (0,))
+        population, d = pick(1, 2, 7, 33, 200), pick(1, 3, 16, 65)
         elites = data.draw(st.integers(1, population))
-        types = [each for each in NUMBERS if each not in (torch.uint8, torch.int8, torch.int16)]
-        fitness = data.draw(tensors((*batch, population), data.draw(st.sampled_from(types))))
         generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
-        candidates = data.draw(
-            layouts(torch.randn((*batch, population, d), generator=generator, dtype=dtype))
-        )
-        distribution = data.draw(layouts(torch.rand((*batch, 4, d), generator=generator, dtype=dtype)))
+        candidates = torch.randn((*batch, population, d), generator=generator, dtype=dtype)
+        distribution = torch.rand((*batch, 4, d), generator=generator, dtype=dtype)
         record = torch.full((*batch, 5), float("nan"), dtype=torch.float64)
         record[..., 4] = 0
         weights = torch.rand(elites, generator=generator, dtype=torch.float64) + 0.1
-        options = {
-            "maximize": data.draw(st.booleans()),
-            "weights": data.draw(st.sampled_from([None, weights / weights.sum()])),
-            "extra_variance": data.draw(
-                st.sampled_from([None, torch.tensor([0.5, 0.0], dtype=torch.float64)])
-            ),
-            "std_floor": data.draw(st.sampled_from([None, torch.full((d,), 0.3, dtype=dtype)])),
-            "variance_about": data.draw(st.sampled_from(["new_mean", "new_mean_unbiased", "old_mean"])),
-            "smoothing": data.draw(st.sampled_from([1.0, 0.25])),
-            "std_smoothing": data.draw(st.sampled_from([1.0, 0.5])),
-            "mean_averaging": data.draw(st.sampled_from([0.0, 0.5])),
-        }
         arguments = (
-            fitness,
-            candidates,
-            distribution,
-            record,
-            torch.tensor(data.draw(st.integers(0, 5))),
-            elites,
+            data.draw(tensors((*batch, population), pick(*FLOATING, torch.int32, torch.int64))),
+            data.draw(layouts(candidates)),
+            data.draw(layouts(distribution)),
+            *(record, torch.tensor(pick(0, 1, 5)), elites),
         )
+        options = {
+            "maximize": pick(False, True),
+            "weights": pick(None, weights / weights.sum()),
+            "extra_variance": pick(None, torch.tensor([0.5, 0.0], dtype=torch.float64)),
+            "std_floor": pick(None, torch.full((d,), 0.3, dtype=dtype)),
+            "variance_about": pick("new_mean", "new_mean_unbiased", "old_mean"),
+            "smoothing": pick(1.0, 0.25),
+            "std_smoothing": pick(1.0, 0.5),
+            "mean_averaging": pick(0.0, 0.5),
+        }
         ours, theirs = cem_update(*arguments, **options), cem_update_reference(*arguments, **options)
         same(ours[2:], theirs[2:])
         same(ours[1], theirs[1], rtol=1e-12, atol=1e-300)

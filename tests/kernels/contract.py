@@ -1,17 +1,15 @@
-"""What every operator promises beyond its numbers, as functions that each operator's tests call.
+"""What every operator promises beyond its numbers, as functions that test_contract.py calls for all.
 
-``import contract`` in a test module of this folder (conftest.py puts the folder on the path). A check takes a
-function of tensors, ``f(*inputs) -> Tensor`` or a tuple of them, and the inputs; bind all other arguments
-with a lambda. ``f`` has to be pure: an operator that draws random numbers is given its seed. Inputs
-that require gradients keep doing so. Results have to be equal bit for bit unless tolerances (``rtol=`` and
-``atol=``) are given. Nothing here knows an operator.
+A check takes a function of tensors, ``f(*inputs) -> Tensor`` or a tuple of them, and the inputs; bind all
+other arguments with a lambda. ``f`` has to be pure: an operator that draws random numbers is given its seed.
+Inputs that require gradients keep doing so. Results have to be equal bit for bit unless tolerances
+(``rtol=`` and ``atol=``) are given. Nothing here knows an operator.
 
-    check_opcheck(op, *samples)        torch.library.opcheck of torch.ops.cem_tetris.<op>.default; a sample
-                                       is a tuple of arguments
     check_compiles(f, *inputs)         torch.compile(fullgraph=True): results, and gradients of the inputs
                                        that require them
-    check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give
-    check_inputs_kept(f, *inputs)      no input is written, nor its neighbours in memory
+    check_noncontiguous(f, *inputs)    every layout of ``layouts`` gives what contiguous inputs give, and no
+                                       input is written, nor its neighbours in memory
+    check_misfits(f, *inputs)          a tensor of another size, type or device than the others is refused
     check_graph_replay(f, *inputs)     CUDA: a captured graph, replayed with other values in the same memory
     check_cuda(f, *inputs)             CUDA: that, the current stream orders the work, not the default one,
                                        and, with two GPUs, inputs on a device that is not current
@@ -22,7 +20,7 @@ that require gradients keep doing so. Results have to be equal bit for bit unles
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -53,16 +51,10 @@ def assert_same(actual: Any, expected: Any, **tolerances: float) -> None:
     torch.testing.assert_close(actual, expected, equal_nan=True, **(tolerances or {"rtol": 0, "atol": 0}))
 
 
-def check_opcheck(op: Any, *samples: tuple[Any, ...]) -> None:
-    """Runs torch.library.opcheck, all of its tests, on each tuple of arguments."""
-    for sample in samples:
-        torch.library.opcheck(op, sample)
-
-
-def check_compiles(f: Function, *inputs: Tensor, backend: str = "inductor", **tolerances: float) -> None:
-    """Compares ``torch.compile(f, fullgraph=True)`` with ``f``; on a CPU it costs seconds."""
+def check_compiles(f: Function, *inputs: Tensor, **tolerances: float) -> None:
+    """Compares ``torch.compile(f, fullgraph=True)`` with ``f``."""
     torch.compiler.reset()
-    compiled = torch.compile(f, fullgraph=True, backend=backend)
+    compiled = torch.compile(f, fullgraph=True)
     assert_same(_results_and_gradients(compiled, inputs), _results_and_gradients(f, inputs), **tolerances)
 
 
@@ -95,15 +87,33 @@ def check_noncontiguous(f: Function, *inputs: Tensor, **tolerances: float) -> No
             except AssertionError as error:
                 shapes = ", ".join(f"{tuple(x.shape)} by {x.stride()}" for x in arguments)
                 raise AssertionError(f"{name} ({shapes}): {error}") from error
-        check_inputs_kept(f, *every)
+        _check_inputs_kept(f, *every)
 
 
-def check_inputs_kept(f: Function, *inputs: Tensor) -> None:
+def _check_inputs_kept(f: Function, *inputs: Tensor) -> None:
     """Compares the whole storage of every input before and after a call."""
     before = [_storage(x).clone() for x in inputs]
     f(*inputs)
     for x, kept in zip(inputs, before, strict=True):
         assert torch.equal(_storage(x), kept), "the function wrote into an input"
+
+
+def check_misfits(f: Function, *inputs: Tensor, free: Mapping[str, Sequence[int]]) -> None:
+    """Calls ``f`` with each input replaced in turn. free: where any size, type or device does."""
+    f(*inputs)
+    for position, x in enumerate(inputs):
+        misfits = {
+            "size": torch.stack([x, x]) if x.dim() == 0 else torch.cat([x, x], dim=-1),
+            "type": x.to(torch.float64 if x.dtype is torch.float32 else torch.float32),
+            "device": x.cpu() if x.is_cuda else x.to("meta"),
+        }
+        for what, misfit in misfits.items():
+            if position not in free.get(what, ()):
+                try:
+                    f(*inputs[:position], misfit, *inputs[position + 1 :])
+                except (RuntimeError, TypeError, ValueError):
+                    continue
+                pytest.fail(f"another {what} of input {position} is taken")
 
 
 def check_graph_replay(f: Function, *inputs: Tensor, **tolerances: float) -> None:

@@ -1,4 +1,4 @@
-"""The update: against the reference bit for bit, the ranking's rules, bad input, the contract."""
+"""The update: against the reference and the textbook, the ranking's rules, CUDA's bits against the CPU's."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import contract
 import pytest
 import torch
-from contract import DEVICES, assert_same, cuda
+from contract import assert_same, cuda
 from torch import Tensor
 
-from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels import cem_update, cem_update_reference
 
 NAN, INF = math.nan, math.inf
 FITNESS = [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool]
@@ -45,13 +44,12 @@ def problem(
     failed: float = 0.0,
     ties: int = 0,
     device: str = "cpu",
-    seed: int = 1,
 ) -> tuple[Tensor, ...]:
     """Returns fitness, candidates, distribution, record and generation 3.
 
     failed: the share each of NaN, inf and -inf in a floating fitness. ties: so many different values, or 0.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     candidates = torch.randn(*batch, population, width, generator=generator, dtype=dtype) * 2 + 3
     scores = candidates.double().square().sum(dim=-1)
     if ties:
@@ -71,14 +69,10 @@ def options(elites: int, width: int, dtype: torch.dtype, device: str = "cpu") ->
     generator = torch.Generator().manual_seed(2)
     tensors = {
         "weights": torch.rand(elites, generator=generator, dtype=torch.float64),
-        "extra_variance": torch.rand(3, generator=generator, dtype=torch.float64),
+        "extra_variance": torch.rand(5, generator=generator, dtype=torch.float64),
         "std_floor": torch.rand(width, generator=generator, dtype=dtype) * 2,
     }
     return {**EVERYTHING, **{name: tensor.to(device) for name, tensor in tensors.items()}}
-
-
-def to_device(values: dict[str, Any], device: str) -> dict[str, Any]:
-    return {name: x.to(device) if isinstance(x, Tensor) else x for name, x in values.items()}
 
 
 def assert_matches(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
@@ -90,31 +84,26 @@ def assert_matches(actual: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> 
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES)
-def test_reference_match(
-    batch: tuple[int, ...], population: int, elites: int, width: int, dtype: torch.dtype
-) -> None:
-    inputs = problem(batch, population, width, dtype=dtype, failed=0.1)
-    for maximize in (False, True):
-        for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
-            actual = cem_update(*inputs, elites, maximize=maximize, **extra)
-            assert_matches(actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra))
+def test_it_is_the_reference(dtype: torch.dtype) -> None:
+    for batch, population, elites, width in SHAPES:
+        inputs = problem(batch, population, width, dtype=dtype, failed=0.1)
+        for maximize in (False, True):
+            for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
+                actual = cem_update(*inputs, elites, maximize=maximize, **extra)
+                assert_matches(actual, cem_update_reference(*inputs, elites, maximize=maximize, **extra))
 
 
 @pytest.mark.parametrize(
     ("failed", "fitness"), [(0.1, torch.float32), (1.0, torch.float32), (0.0, torch.int32)]
 )
-@pytest.mark.parametrize(("batch", "population", "elites", "width"), SHAPES[1:4])
-def test_sums_in_any_order_are_the_same_but_for_rounding(
-    batch: tuple[int, ...], population: int, elites: int, width: int, failed: float, fitness: torch.dtype
-) -> None:
-    inputs = problem(batch, population, width, dtype=torch.float64, fitness=fitness, failed=failed, ties=50)
+def test_sums_in_any_order_are_the_same_but_for_rounding(failed: float, fitness: torch.dtype) -> None:
+    inputs = problem((2, 3), 100, 70, dtype=torch.float64, fitness=fitness, failed=failed, ties=50)
     for about in ("new_mean", "new_mean_unbiased", "old_mean"):
         for maximize in (False, True):
-            given = {**options(elites, width, torch.float64), "variance_about": about, "maximize": maximize}
+            given = {**options(60, 70, torch.float64), "variance_about": about, "maximize": maximize}
             for extra in (given, {**given, "weights": None}):
-                actual = cem_update_reference(*inputs, elites, fixed_order=False, **extra)
-                expected = cem_update(*inputs, elites, **extra)
+                actual = cem_update_reference(*inputs, 60, fixed_order=False, **extra)
+                expected = cem_update(*inputs, 60, **extra)
                 torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-12, equal_nan=True)
                 assert_same(actual[3], expected[3])
 
@@ -148,14 +137,14 @@ def test_it_is_the_textbook_s_update(about: str, weighted: bool) -> None:
     assert torch.equal(candidates[elites[0]], result[3])
 
 
-@pytest.mark.parametrize("dtype", FITNESS)
-def test_elites_are_those_of_a_stable_sort(dtype: torch.dtype) -> None:
-    inputs = problem((4,), 300, 2, fitness=dtype, ties=20)
-    for maximize in (False, True):
+@pytest.mark.parametrize("maximize", [False, True])
+def test_elites_are_those_of_a_stable_sort(maximize: bool) -> None:
+    for dtype in FITNESS:
+        inputs = problem((4,), 300, 2, fitness=dtype, ties=20)
         order = torch.sort(inputs[0], dim=-1, stable=True, descending=maximize).indices[:, :60]
-        assert torch.equal(cem_update(*inputs, 60, maximize=maximize)[3], order)
+        assert torch.equal(cem_update(*inputs, 60, maximize=maximize)[3], order), dtype
         unordered = cem_update(*inputs, 60, maximize=maximize, ranked=False)[3]
-        assert torch.equal(unordered, order.sort().values)
+        assert torch.equal(unordered, order.sort().values), dtype
 
 
 def test_the_zeros_are_equal() -> None:
@@ -227,16 +216,6 @@ def test_what_overflows_becomes_the_largest_number() -> None:
     assert result[1, 0] == torch.finfo(torch.float32).max
 
 
-def test_a_problem_of_a_batch_has_the_numbers_of_its_own() -> None:
-    fitness, candidates, distribution, record, generation = problem((3, 2), 70, 5)
-    many = cem_update(fitness, candidates, distribution, record, generation, 9, maximize=False)
-    for i in range(3):
-        for j in range(2):
-            inputs = (x[i, j] for x in (fitness, candidates, distribution, record))
-            one = cem_update(*inputs, generation, 9, maximize=False)
-            assert_same((*(x[i, j] for x in many[:2]), many[2], many[3][i, j]), one)
-
-
 @pytest.mark.parametrize("update", [cem_update, cem_update_reference])
 def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]) -> None:
     fitness, candidates, distribution, record, generation = problem()
@@ -255,11 +234,10 @@ def test_the_results_have_no_gradients(update: Callable[..., tuple[Tensor, ...]]
         assert not any(x.requires_grad for x in result), name
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("dtype", "digest"), [(torch.float32, "1ea3236785f7166d"), (torch.float64, "434e61fc96b47026")]
 )
-def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: str, device: str) -> None:
+def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: str) -> None:
     numbers = torch.arange(2 * 1500 * 70, dtype=torch.int64).view(2, 1500, 70)
     candidates = (numbers * 7919 % 100_003).double() / 1000  # divided, so rounded: IEEE does it everywhere
     fitness = (numbers[..., 0] * 104_729 % 1009).to(dtype)
@@ -267,74 +245,11 @@ def test_the_bits_are_the_same_on_every_processor(dtype: torch.dtype, digest: st
     record = torch.tensor([NAN] * 4 + [0.0], dtype=torch.float64).repeat(2, 1)
     inputs = (fitness, candidates.to(dtype), distribution, record, torch.tensor(2))
     weights = 1 / torch.arange(1, 701, dtype=torch.float64)
-    given = {**EVERYTHING, "weights": weights}
-    result = cem_update(*(x.to(device) for x in inputs), 700, maximize=True, **to_device(given, device))
+    result = cem_update(*inputs, 700, maximize=True, weights=weights, **EVERYTHING)
     whole = hashlib.sha256()
     for tensor in result:
-        whole.update(tensor.cpu().numpy().tobytes())
+        whole.update(tensor.numpy().tobytes())
     assert whole.hexdigest()[:16] == digest
-
-
-BAD: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"fitness": [1.0]}, TypeError, "fitness to be a tensor, got list"),
-    ({"fitness": torch.zeros(7)}, ValueError, r"candidates of shape \(7, 3\), got \(8, 3\)"),
-    ({"candidates": torch.zeros(8, 3).half()}, TypeError, "float32 or float64, got float16"),
-    ({"distribution": torch.zeros(3, 3)}, ValueError, r"shape \(4, 3\), got \(3, 3\)"),
-    ({"record": torch.zeros(5)}, TypeError, "record of float64, got float32"),
-    ({"generation": torch.zeros(1, dtype=torch.int64)}, ValueError, r"generation of shape \(\), got \(1,\)"),
-    ({"generation": torch.tensor(1.0)}, TypeError, "generation of int64, got float32"),
-    ({"num_elites": 9}, ValueError, "num_elites from 1 to 8, got 9"),
-    ({"weights": torch.zeros(3).double()}, ValueError, r"weights of shape \(2,\), got \(3,\)"),
-    ({"extra_variance": torch.zeros(0).double()}, ValueError, r"shape \(T,\), T >= 1, got \(0,\)"),
-    ({"std_floor": torch.zeros(4)}, ValueError, r"std_floor of shape \(3,\).*got \(4,\)"),
-    ({"variance_about": "mean"}, ValueError, "got 'mean'"),
-    ({"record": torch.zeros(5, dtype=torch.float64, device="meta")}, ValueError, "record on cpu, got meta"),
-]
-
-
-@pytest.mark.parametrize(("change", "error", "message"), BAD)
-def test_bad_input(change: dict[str, Any], error: type[Exception], message: str) -> None:
-    names = ("fitness", "candidates", "distribution", "record", "generation")
-    arguments = dict(zip(names, problem((), 8), strict=True))
-    with pytest.raises(error, match=message):
-        cem_update(**{**arguments, "num_elites": 2, "maximize": False, **change})
-
-
-def update(*inputs: Tensor) -> tuple[Tensor, ...]:
-    """All options, by tensors alone."""
-    *most, weights, extra, floor = inputs
-    return cem_update(
-        *most, 5, maximize=False, weights=weights, extra_variance=extra, std_floor=floor, **EVERYTHING
-    )
-
-
-def all_inputs(device: str = "cpu", batch: tuple[int, ...] = (2,)) -> tuple[Tensor, ...]:
-    given = options(5, 3, torch.float32, device)
-    floor = given["std_floor"].expand(*batch, 3).contiguous()
-    return (*problem(batch, 40, device=device), given["weights"], given["extra_variance"], floor)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_opcheck(device: str) -> None:
-    cem_update(*problem(device=device), 2, maximize=False)
-    *most, weights, extra, floor = all_inputs(device)
-    numbers = (5, True, 2, 0.5, 1.0, 0.0, True)
-    contract.check_opcheck(
-        torch.ops.cem_tetris.cem_update.default,
-        (*most, extra, weights, floor, *numbers),
-        (*most, None, None, None, *numbers),
-    )
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
-def test_it_compiles(device: str, backend: str) -> None:
-    contract.check_compiles(update, *all_inputs(device), backend=backend)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_noncontiguous_inputs(device: str) -> None:
-    contract.check_noncontiguous(update, *all_inputs(device))
 
 
 @cuda
@@ -346,28 +261,20 @@ def test_cuda_gives_the_bits_of_the_cpu(
     for failed, ties in ((0.0, 0), (0.1, 0), (0.05, 7), (1.0, 0)):
         inputs = problem(batch, population, width, dtype=dtype, fitness=dtype, failed=failed, ties=ties)
         there = [x.cuda() for x in inputs]
-        for extra in ({}, {"ranked": False}, options(elites, width, dtype)):
+        here, on_cuda = (options(elites, width, dtype, device) for device in ("cpu", "cuda"))
+        for extra, extra_there in (({}, {}), ({"ranked": False}, {"ranked": False}), (here, on_cuda)):
             for maximize in (False, True):
                 expected = cem_update(*inputs, elites, maximize=maximize, **extra)
-                actual = cem_update(*there, elites, maximize=maximize, **to_device(extra, "cuda"))
+                actual = cem_update(*there, elites, maximize=maximize, **extra_there)
                 assert_same(tuple(x.cpu() for x in actual), expected)
 
 
 @cuda
-@pytest.mark.parametrize("dtype", FITNESS)
-def test_cuda_ranks_every_type_as_the_cpu(dtype: torch.dtype) -> None:
-    for population, elites, ties in ((300, 60, 20), (3000, 700, 0), (20000, 5000, 20)):
+@pytest.mark.parametrize(("population", "elites", "ties"), [(300, 60, 20), (3000, 700, 0), (20000, 5000, 20)])
+def test_cuda_ranks_every_type_as_the_cpu(population: int, elites: int, ties: int) -> None:
+    for dtype in FITNESS:
         inputs = problem((2,), population, 2, fitness=dtype, ties=ties)
         for maximize in (False, True):
             expected = cem_update(*inputs, elites, maximize=maximize)
             actual = cem_update(*(x.cuda() for x in inputs), elites, maximize=maximize)
             assert_same(tuple(x.cpu() for x in actual), expected)
-
-
-@cuda
-@pytest.mark.parametrize("population", [40, 20000])
-def test_graphs_streams_and_devices(population: int) -> None:
-    given = options(5, 3, torch.float32, "cuda")
-    inputs = problem((2,), population, device="cuda")
-    tensors = (*inputs, given["weights"], given["extra_variance"], given["std_floor"].expand(2, 3).clone())
-    contract.check_cuda(update, *tensors)

@@ -14,7 +14,7 @@ from contract import DEVICES
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.ops.normal import sample_normal
+from kernels import sample_normal
 
 
 def noise(d: int, n: int, seed: int = 12, device: str = "cpu", generation: int = 0) -> Tensor:

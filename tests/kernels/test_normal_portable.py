@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.ops.normal import sample_normal
+from kernels import sample_normal
 
 ROOT = Path(__file__).parents[2]
 SHAPES = [(1000, 1024), (37, 301), (20, 128)]

@@ -75,13 +75,3 @@ def test_the_table_of_steps_is_what_the_check_does() -> None:
 
     named = re.findall(r"^\| ([A-Za-z][^|]*?) \|", table, re.MULTILINE)
     assert named == [each.name.removeprefix("sigmoid: ") for each in steps]
-
-
-def links() -> list[str]:
-    """Returns the addresses of the links outside the code blocks."""
-    prose = re.sub(r"^```.*?^```$", "", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return re.findall(r"\]\(([^)#]+)\)", prose)
-
-
-def test_links_lead_somewhere() -> None:
-    assert [link for link in links() if not (PAGE.parent / link).exists()] == []
