@@ -1,7 +1,8 @@
 """The report of a training run, and the comparison of several: one HTML file each that needs no network.
 
 Every number comes from the run's folder. The game is the controller's on stream 0 of the pieces of scores,
-the same in every report. Style and charts are ``page.css``, ``chart.js`` and ``page.js``, beside this file.
+the same in every report. Style and charts are ``page.css``, ``chart.js`` and ``page.js``, beside this
+file; uPlot in ``vendor`` draws the charts.
 """
 
 from __future__ import annotations
@@ -119,8 +120,9 @@ def write_report(
 
 
 def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], across: str, live: bool) -> str:
-    names = ("page.css", "chart.js", "page.js", *(("live.js",) if live else ()))
-    style, *program = ((_FOLDER / name).read_text(encoding="utf-8") for name in names)
+    style = _read("vendor/uPlot.min.css", "page.css")
+    licence, plot = _read("vendor/uPlot.LICENSE.txt"), _read("vendor/uPlot.iife.min.js")
+    program = _read("chart.js", "page.js", *(["live.js"] if live else []))
     data = json_script({"across": across, "runs": list(runs)}, "report-data")
     return f"""<!doctype html>
 <html lang="en">
@@ -137,12 +139,18 @@ def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], acro
 {"".join(parts)}</main>
 <noscript><p>Charts and player need JavaScript; the tables hold the same numbers.</p></noscript>
 {data}{player_assets()}<script>
-(() => {{
-{"".join(program)}}})();
+/*
+{licence}*/
+{plot}(() => {{
+{program}}})();
 </script>
 </body>
 </html>
 """
+
+
+def _read(*names: str) -> str:
+    return "".join(f"{(_FOLDER / name).read_text(encoding='utf-8').rstrip()}\n" for name in names)
 
 
 def _tiles(figures: Sequence[tuple[str, str, str]]) -> Markup:
