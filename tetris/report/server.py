@@ -50,7 +50,7 @@ class ReportServer(ThreadingHTTPServer):
         self._version = self._page = self._notice = ""
 
     def page(self) -> tuple[str, str]:
-        """Return the page of now and its version; the last whole one, with a notice, if a folder cannot be read.
+        """Return the page of now and its version; the last whole one and a notice where a run cannot be read.
 
         Raises:
             OSError: If a file of a run cannot be read, and no page was whole yet.
