@@ -23,8 +23,9 @@ from tetris.game.features import column_heights
 from tetris.game.garbage import hole_column, risen
 from tetris.game.piece_stream import PieceStream
 from tetris.game.rules import guideline_points
+from tetris.view.game_view import TEXT
 from tetris.view.glyphs import text_pixels
-from tetris.view.images import PALETTE, TEXT
+from tetris.view.images import PALETTE
 
 NO_WINDOW = importlib.util.find_spec("pygame") is None  # the checker draws in every mode, "human" among them
 

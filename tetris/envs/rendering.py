@@ -11,9 +11,9 @@ from tetris.game.decisions import place
 from tetris.game.features import AfterState
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import PIECE_LETTERS, Rules
-from tetris.view.game_view import HEADROOM, UNKNOWN, Cells
+from tetris.view.game_view import HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds
 from tetris.view.glyphs import text_pixels
-from tetris.view.images import PAGE, PALETTE, TEXT, Picture, board_picture, piece_picture
+from tetris.view.images import PALETTE, Picture, board_picture, piece_picture
 from tetris.view.text import board_lines
 
 CELL = 16
@@ -51,7 +51,8 @@ def text(
     if has_hold:
         title += f", hold {'-' if held is None else PIECE_LETTERS[held]}"
     above = max(0, falling.landing_row + shape.height - len(board))
-    lines = board_lines(_with_rows_above(board, above), len(board), falling=falling)
+    kinds = board_kinds(_with_rows_above(board, above), len(board), falling=falling)
+    lines = board_lines(kinds, len(board))
     return "\n".join([title, *lines])
 
 
@@ -77,7 +78,7 @@ def frame(
         pieces on the right.
     """
     cells = _with_rows_above(board, HEADROOM)
-    picture = board_picture(cells, CELL, height=len(board), falling=_placed(board, piece))
+    picture = board_picture(board_kinds(cells, len(board), falling=_placed(board, piece)), CELL)
     labelled = [("HOLD", held)] if has_hold else []
     # Each has a label: the first one of a further column would stand beside the held one without.
     labelled += [

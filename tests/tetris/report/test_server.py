@@ -65,7 +65,7 @@ def test_a_line_that_is_being_written_is_no_error(server: ReportServer, run: Pat
     assert NOTICE not in ask(server)[2]
 
 
-def test_an_error_stands_above_the_last_whole_page_until_it_is_mended(server: ReportServer, run: Path) -> None:
+def test_an_error_stands_above_the_last_whole_page_until_mended(server: ReportServer, run: Path) -> None:
     _, version, page = ask(server)
     metrics, whole = run / "metrics.jsonl", (run / "metrics.jsonl").read_text()
     metrics.write_text(f"{whole}{{bad\n")

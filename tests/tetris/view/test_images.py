@@ -10,21 +10,22 @@ import pytest
 from tetris import Rules, published
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
-from tetris.view.game_view import HEADROOM, UNKNOWN, Scene, scenes
-from tetris.view.glyphs import text_pixels
-from tetris.view.images import (
+from tetris.view.game_view import (
     EMPTY,
     FALLING,
     FULL,
+    HEADROOM,
     PAGE,
-    PALETTE,
     STACK,
     TEXT,
-    board_picture,
-    frame,
-    piece_picture,
-    scene_board,
+    UNKNOWN,
+    Scene,
+    board_kinds,
+    scene_kinds,
+    scenes,
 )
+from tetris.view.glyphs import text_pixels
+from tetris.view.images import PALETTE, board_picture, frame, piece_picture
 
 RULES = Rules(6, 8)
 
@@ -35,14 +36,9 @@ def shown() -> list[Scene]:
     return list(scenes(RULES, islice(decisions(published("dt20"), RULES, pieces), 60), pieces))
 
 
-def kinds(picture: np.ndarray) -> np.ndarray:
-    """What each cell is, of a picture with a pixel a cell; row 0 is the bottom."""
-    return picture[::-1] // 3
-
-
-def test_a_pixel_a_cell_shows_wall_and_falling_piece(shown: list[Scene]) -> None:
+def test_a_board_shows_stack_and_falling_piece(shown: list[Scene]) -> None:
     scene = next(scene for scene in shown if scene.pieces > 5 and not scene.full)
-    drawn = kinds(scene_board(scene, 1))
+    drawn = scene_kinds(scene)
     assert drawn.shape == (8 + HEADROOM, 6)
     assert ((drawn >= STACK) & (drawn < FALLING)).sum() == (scene.cells > 0).sum()
     assert (drawn == FALLING + scene.after.shape.piece).sum() == 4
@@ -52,16 +48,17 @@ def test_a_pixel_a_cell_shows_wall_and_falling_piece(shown: list[Scene]) -> None
 
 def test_rows_that_will_go_are_lit(shown: list[Scene]) -> None:
     scene = next(scene for scene in shown if scene.full)
-    drawn = kinds(scene_board(scene, 1))
+    drawn = scene_kinds(scene)
     assert tuple(np.flatnonzero((drawn == FULL).all(axis=1))) == scene.full
 
 
-@pytest.mark.parametrize("cell", [2, 5, 12])
+@pytest.mark.parametrize("cell", [1, 5, 12])
 def test_a_cell_keeps_its_kind_at_every_size(shown: list[Scene], cell: int) -> None:
-    small, large = scene_board(shown[-1], 1), scene_board(shown[-1], cell)
-    assert large.shape == (small.shape[0] * cell, small.shape[1] * cell)
-    assert (large[::cell, ::cell] // 3 == small // 3).all()
-    assert (large[cell - 1 :: cell, cell - 1 :: cell] // 3 == small // 3).all()
+    kinds = scene_kinds(shown[-1])
+    picture = board_picture(kinds, cell)
+    assert picture.shape == (kinds.shape[0] * cell, kinds.shape[1] * cell)
+    for corner in (0, cell - 1):
+        assert (picture[corner::cell, corner::cell][::-1] // 3 == kinds).all()
 
 
 @pytest.mark.parametrize(("board", "cell"), [((4, 4), 6), ((10, 20), 12), ((10, 24), 13)])
@@ -88,8 +85,7 @@ def test_every_piece_is_drawn_in_its_own_colour() -> None:
 
 def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
     cells = np.array([[UNKNOWN, 1, 7, 0]], dtype=np.uint8)
-    drawn = kinds(board_picture(cells, 1, height=1))[0]
-    assert drawn.tolist() == [FALLING - 1, STACK, STACK + 6, EMPTY]
+    assert board_kinds(cells, 1)[0].tolist() == [FALLING - 1, STACK, STACK + 6, EMPTY]
     assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
 
 

@@ -21,9 +21,9 @@ from tetris import Rules, published
 from tetris.game.decisions import appears
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
-from tetris.view.game_view import GameTracker, Scene, scenes
+from tetris.view.game_view import GameTracker, Scene, scene_kinds, scenes
 from tetris.view.human_player import HumanPlayer
-from tetris.view.screen import Look, Race, is_shown, least_size, screen
+from tetris.view.screen import is_shown, least_size, screen
 from tetris.view.terminal import Terminal, is_interactive, parse_keys
 from tetris.view.watcher import Watcher
 
@@ -233,26 +233,21 @@ def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
 
 @pytest.mark.parametrize("depth", [24, 0])
 @pytest.mark.parametrize("size", [(80, 24), (20, 9), (1, 1)])
-def test_a_race_fits_its_terminal_and_is_shown_where_there_is_room(size: tuple[int, int], depth: int) -> None:
-    *_, scene = shown(40)
-    race = Race(("you", "a controller of a long name"), scene.cells)
-    panel = ["a long line of text " * 5] * 50
-    lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth, race)
-    assert len(lines) <= size[1]
-    assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
-    floors = [line for line in lines if "you" in line]
-    assert len(floors) == (size[0] >= 80)
-    assert all("a contr" in floor for floor in floors)
-
-
-@pytest.mark.parametrize("depth", [24, 0])
-@pytest.mark.parametrize("size", [(80, 24), (20, 9), (1, 1)])
-def test_a_screen_fits_its_terminal(size: tuple[int, int], depth: int) -> None:
+def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
+    size: tuple[int, int], depth: int
+) -> None:
+    names = ("you", "a controller of a long name")
     for scene in shown(40):
-        panel = ["a long line of text " * 5] * 50
-        lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth)
-        assert len(lines) <= size[1]
-        assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
+        for boards in ([scene_kinds(scene)], [scene_kinds(scene)] * 2):
+            panel, footer = ["a long line of text " * 5] * 50, "keys " * 30
+            drawn = screen(
+                RULES, boards, scene.next_piece, panel, footer, os.terminal_size(size), depth, names
+            )
+            assert len(drawn) <= size[1]
+            assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
+            floors = [line for line in drawn if "you" in line]
+            assert len(floors) == (len(boards) == 2 and size[0] >= 80)
+            assert all("a contr" in floor for floor in floors)
 
 
 @pytest.mark.parametrize("depth", [24, 0])
@@ -264,7 +259,7 @@ def test_a_window_that_is_too_small_is_told_the_size_that_is_enough(rules: Rules
     least = least_size(rules, depth)
     for columns, lines in ((0, 0), (-1, 0), (0, -1)):
         size = os.terminal_size((least.columns + columns, least.lines + lines))
-        drawn = screen(scene, Look(row=rules.height), [], "keys", size, depth)
+        drawn = screen(rules, [scene_kinds(scene, rules.height)], None, [], "keys", size, depth)
         assert is_shown(rules, size, depth) == (columns == lines == 0) == (drawn[-1] == "keys")
         told = f"{least.columns} x {least.lines} needed"
         assert (told in " ".join(drawn)) != is_shown(rules, size, depth)

@@ -10,8 +10,8 @@ import numpy as np
 from tetris import Rules, published
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
-from tetris.view.game_view import Scene, scenes
-from tetris.view.images import FALLING, PALETTE, STACK, piece_picture
+from tetris.view.game_view import FALLING, STACK, Scene, scene_kinds, scenes
+from tetris.view.images import PALETTE, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
 
 RULES = Rules(6, 5)
@@ -47,7 +47,7 @@ def test_full_rows_and_the_end_of_a_game_are_told() -> None:
 
 def test_a_suggestion_is_marked() -> None:
     first, *others = seen(20)
-    lines = board_lines(first.cells, 5, falling=first.after, row=5, hint=others[0].after)
+    lines = board_lines(scene_kinds(first, 5, hint=others[0].after), 5)
     assert sum(line.count("##") for line in lines) == 4
     assert sum(line.count("<>") for line in lines) == 4
 
