@@ -67,19 +67,15 @@ def screen(
         for kinds, name in zip(boards, names, strict=False)
     ]
     board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
-    first_lines = _next_piece(next_piece, depth)
     width = len(boards) * (_board_width(rules, cell) + len(_GAP))
     room = size.columns - width
-    lines = [*first_lines, *map(printable, panel)] if room >= 8 else []
-    lines = lines[: size.lines - 1]
-    joined = []
-    for index in range(max(len(board), len(lines))):
-        left = board[index] if index < len(board) else " " * (width - len(_GAP))
-        right = lines[index] if index < len(lines) else ""
-        # The lines of the next piece hold escape sequences; they are eight columns wide, which is there.
-        joined.append(left + _GAP + (right if index < len(first_lines) else right[:room]))
-    joined += [""] * (size.lines - 1 - len(joined))
-    return [*joined, footer[: size.columns - 1]]
+    # The lines of the next piece are eight columns wide, and not cut: they hold escape sequences.
+    text = [*_next_piece(next_piece, depth), *(printable(line)[:room] for line in panel)] if room >= 8 else []
+    text = text[: size.lines - 1]
+    board += [" " * (width - len(_GAP))] * (len(text) - len(board))
+    text += [""] * (len(board) - len(text))
+    joined = [left + _GAP + right for left, right in zip(board, text, strict=True)]
+    return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]]
 
 
 def least_size(rules: Rules, depth: int) -> os.terminal_size:
