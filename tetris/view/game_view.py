@@ -64,27 +64,7 @@ class Scene:
 class GameTracker:
     """The state of a stream of games: makes the scene of a placement, and carries it out.
 
-    Examples:
-        >>> from tetris import published
-        >>> from tetris.record.explanation import decisions
-        >>> from tetris.game.piece_stream import PieceStream
-        >>> rules = Rules(10, 20)
-        >>> pieces = PieceStream(rules, 1, 0)
-        >>> tracker = GameTracker(rules)
-        >>> for after, _ in zip(decisions(published("dt20"), rules, pieces), range(100)):
-        ...     scene = tracker.scene(after, pieces[tracker.pieces + 1])
-        ...     tracker.carry_out(scene)
-        >>> tracker.pieces
-        100
-
-    Attributes:
-        rules: The rules of the games.
-        cells: The stack, as in `Scene`.
-        rows: The stack, as in `Scene`.
-        pieces: Pieces placed.
-        lines: Lines removed over all games.
-        game_lines: Lines removed in this game.
-        games: Games ended.
+    Its attributes are those of `Scene`, of the placements that were carried out.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -95,12 +75,7 @@ class GameTracker:
         self.rows: Rows = ()
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
-        """Return the scene of a placement on the current stack; nothing is carried out.
-
-        Args:
-            after: The after-state of the placement.
-            next_piece: Number of the next piece; None where it is not known.
-        """
+        """Return the scene of a placement on the current stack; nothing is carried out."""
         return Scene(
             rules=self.rules,
             cells=self.cells,
@@ -127,14 +102,7 @@ class GameTracker:
 
 
 def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = None) -> Iterator[Scene]:
-    """Yield the scene of every placement.
-
-    Args:
-        rules: The rules of the games.
-        played: The after-states of the placements, in order.
-        pieces: The pieces, which give the next one. None: the next piece is that of the next placement,
-            which is read ahead.
-    """
+    """Yield the scene of every placement. Without ``pieces`` the next one is read ahead, for its piece."""
     tracker = GameTracker(rules)
     coming: Iterable[tuple[AfterState, int | None]]
     if pieces is not None:

@@ -66,15 +66,7 @@ PALETTE = _palette()
 
 
 def board_picture(kinds: Cells, cell: int) -> Picture:
-    """Return a board as a picture.
-
-    Args:
-        kinds: The kind of each cell, shape (rows, width), row 0 at the bottom: see `board_kinds`.
-        cell: Size of a cell in pixels, at least 1.
-
-    Returns:
-        Indices into `PALETTE`, shape (rows * cell, width * cell).
-    """
+    """Return `board_kinds` as a picture: indices into `PALETTE`, shape (rows * cell, width * cell)."""
     edges = np.zeros((cell, cell), dtype=np.uint8)
     if 1 < cell < _SMALL:
         edges[0, 0], edges[-1, -1] = 1, 2

@@ -92,12 +92,7 @@ def is_shown(rules: Rules, size: os.terminal_size, depth: int) -> bool:
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:
-    """Return a table: the margin of a placement, its value, its features, the most decisive ones first.
-
-    Args:
-        explanation: The explanation of the placement.
-        room: Lines available.
-    """
+    """Return a table of at most ``room`` lines: margin, value, and features, the most decisive ones first."""
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
     lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]
     columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)

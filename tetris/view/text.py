@@ -21,11 +21,9 @@ _LEVELS = np.array([0, 95, 135, 175, 215, 255])  # of each colour in the 6 x 6 x
 
 
 def board_lines(kinds: Cells, height: int) -> list[str]:
-    """Return the board in plain characters, a line a row, the topmost first, and the floor.
+    """Return `board_kinds` in plain characters, a line a row, the topmost first, and the floor.
 
-    Args:
-        kinds: The kind of each cell, shape (rows, width), row 0 at the bottom: see `board_kinds`.
-        height: Rows of the board; those of ``kinds`` beyond it have no side walls.
+    Rows from ``height`` on have no side walls.
     """
     looks = np.where(kinds >= STACK, kinds - kinds % 8, kinds)  # of any piece, that of the first
     lines = ["".join(_CHARACTERS[kind] for kind in row) for row in looks.tolist()]
@@ -53,10 +51,8 @@ def counts_line(scene: Scene) -> str:
 def half_blocks(picture: Picture, true_color: bool) -> list[str]:
     """Return a picture as lines for a terminal, two rows of pixels a line.
 
-    Args:
-        picture: Indices into the palette, shape (height, width). The page around the board is left in the
-            terminal's own background.
-        true_color: Whether the terminal has 24-bit colours; otherwise the nearest of 256.
+    The page around the board is left in the terminal's own background. Without ``true_color`` colours are the
+    nearest of 256.
     """
     if len(picture) % 2:
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
