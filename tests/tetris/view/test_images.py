@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pytest
+from sample_scenes import sample_scenes
 
-from tetris import Rules, published
-from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
+from tetris import Rules
 from tetris.view.game_view import (
     EMPTY,
     FALLING,
@@ -22,7 +19,6 @@ from tetris.view.game_view import (
     Scene,
     board_kinds,
     scene_kinds,
-    scenes,
 )
 from tetris.view.glyphs import text_pixels
 from tetris.view.images import PALETTE, board_picture, frame, piece_picture
@@ -32,8 +28,7 @@ RULES = Rules(6, 8)
 
 @pytest.fixture(scope="module")
 def shown() -> list[Scene]:
-    pieces = PieceStream(RULES, 2, 0)
-    return list(scenes(RULES, islice(decisions(published("dt20"), RULES, pieces), 60), pieces))
+    return sample_scenes(RULES, 60)
 
 
 def test_a_board_shows_stack_and_falling_piece(shown: list[Scene]) -> None:
@@ -64,11 +59,8 @@ def test_a_cell_keeps_its_kind_at_every_size(shown: list[Scene], cell: int) -> N
 @pytest.mark.parametrize(("board", "cell"), [((4, 4), 6), ((10, 20), 12), ((10, 24), 13)])
 def test_frames_of_a_game_are_of_one_even_size(board: tuple[int, int], cell: int) -> None:
     rules = Rules(*board)
-    pieces = PieceStream(rules, 1, 0)
-    played = islice(decisions(published("dt20"), rules, pieces), 15)
-    frames = [
-        frame(scene, "a name that is much too long for the panel", cell) for scene in scenes(rules, played)
-    ]
+    title = "a name that is much too long for the panel"
+    frames = [frame(scene, title, cell) for scene in sample_scenes(rules, 15)]
     (shape,) = {each.shape for each in frames}
     assert (shape[0] % 2, shape[1] % 2) == (0, 0)
     assert frames[0].dtype == np.uint8
