@@ -16,7 +16,7 @@ from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate, sight
 from tetris.record.score import ESTIMATOR
-from tetris.report.data import chart_values, distinct_names, recorded_game, seedless, shown_places
+from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.tables import (
     cost_table,
@@ -45,7 +45,7 @@ def report_page(run: RunRecord, across: str = "generation", *, live: bool = Fals
     """
     recipe, names = run.recipe, [run.name]
     scored = [(score["controller"], score) for score in _measured(run)]
-    numbers = details("Generation by generation", generation_table(run, shown_places(run)))
+    numbers = details("Generation by generation", generation_table(run))
     parts = [
         paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
         _tiles([*_best_scores(run), *_costs(run)]),
@@ -73,7 +73,7 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions", *, liv
         for name, run in named
         for score in _measured(run)
     ]
-    numbers = (details(name, generation_table(run, shown_places(run))) for name, run in named)
+    numbers = (details(name, generation_table(run)) for name, run in named)
     parts = [
         paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
         section("Learning curves", _axis_choice(), _curve_choice(runs), _figure("curves"), name="learning"),
