@@ -14,8 +14,9 @@ import pytest
 from tetris.envs import IDS, REFERENCE_IDS, PlacementFeatures, TetrisEnv
 from tetris.envs.placements import action_count
 from tetris.game.piece_stream import PieceStream
+from tetris.view.game_view import TEXT
 from tetris.view.glyphs import text_pixels
-from tetris.view.images import PALETTE, TEXT
+from tetris.view.images import PALETTE
 
 
 def test_many_are_stepped_one_after_another() -> None:

@@ -29,9 +29,9 @@ from tetris.report.figures import new_figure
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training.run_record import load_run
-from tetris.view.game_view import scenes
+from tetris.view.game_view import scene_kinds, scenes
 from tetris.view.replay_page import player_page
-from tetris.view.screen import Look, screen
+from tetris.view.screen import screen
 
 ROOT = Path(__file__).parents[2]
 # Ends a script element, clears the screen, sets the window's title, turns the writing, has no encoding.
@@ -67,7 +67,7 @@ def test_tables_have_the_lines_that_they_should() -> None:
 def test_the_panel_of_the_screen_is_text(depth: int) -> None:
     played = decisions(published("dt20"), SMALL, PieceStream(SMALL, 1, 0))
     scene = next(iter(scenes(SMALL, played, None)))
-    lines = screen(scene, Look(), [HOSTILE], "", os.terminal_size((120, 40)), depth)
+    lines = screen(SMALL, [scene_kinds(scene)], None, [HOSTILE], "", os.terminal_size((120, 40)), depth)
     (line,) = (line for line in lines if "</script>" in line)
     assert not CONTROL.search(line[line.index("</script>") :])
 

@@ -12,9 +12,9 @@ from tetris.game.decisions import place
 from tetris.game.features import AfterState
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import PIECE_LETTERS, Rules
-from tetris.view.game_view import HEADROOM, UNKNOWN, Cells
+from tetris.view.game_view import HEADROOM, PAGE, TEXT, UNKNOWN, Cells, board_kinds
 from tetris.view.glyphs import text_pixels
-from tetris.view.images import PAGE, PALETTE, TEXT, Picture, board_picture, piece_picture
+from tetris.view.images import PALETTE, Picture, board_picture, piece_picture
 from tetris.view.text import board_lines
 
 CELL = 16
@@ -51,7 +51,8 @@ def text(shown: Shown) -> str:
     if shown.has_hold:
         title += f", hold {'-' if shown.held is None else PIECE_LETTERS[shown.held]}"
     above = max(0, falling.landing_row + shape.height - len(board))
-    lines = board_lines(_with_rows_above(board, above), len(board), falling=falling)
+    kinds = board_kinds(_with_rows_above(board, above), len(board), falling=falling)
+    lines = board_lines(kinds, len(board))
     return "\n".join([title, *lines])
 
 
@@ -63,8 +64,8 @@ def frame(shown: Shown) -> Frame:
         pieces on the right.
     """
     cells = _with_rows_above(shown.board, HEADROOM)
-    falling = _placed(shown.board, shown.piece)
-    picture = board_picture(cells, CELL, height=len(shown.board), falling=falling)
+    kinds = board_kinds(cells, len(shown.board), falling=_placed(shown.board, shown.piece))
+    picture = board_picture(kinds, CELL)
     labelled = [("HOLD", shown.held)] if shown.has_hold else []
     # Each has a label: the first one of a further column would stand beside the held one without.
     for number, piece in enumerate(shown.following, start=1):

@@ -36,12 +36,7 @@ def shown_places(run: RunRecord) -> list[int]:
 
 
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
-    """Return the series of the charts of a run: a value a generation, null where there is none.
-
-    Args:
-        run: The run.
-        name: Label of the run.
-    """
+    """Return the series of the charts of a run: a value per generation, null where there is none."""
     places = shown_places(run)
     metrics = [run.metrics[place] for place in places]
     made = list(itertools.accumulate(record["decisions"] for record in run.metrics))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -70,10 +70,7 @@ def plot_learning_curve(
 def draw_learning_curve(metrics: Sequence[Metrics], picture: Path, title: str) -> bool:
     """Draw the best candidate, the elites and the mean of a run; return whether matplotlib is there to do it.
 
-    Args:
-        metrics: One record a generation, at least one.
-        picture: The file to write, atomically; PNG, SVG or PDF by its suffix.
-        title: The title.
+    The picture is written atomically, as PNG, SVG or PDF by its suffix.
     """
     return _draw(picture, lambda axes: _plot_run(axes, metrics, title, "generation"))
 
@@ -95,36 +92,12 @@ def _draw(picture: Path, plot: Callable[[Any], None]) -> bool:
 def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
     if len(runs) == 1:
         return _plot_run(axes, runs[0].metrics, runs[0].recipe.title, across)
-    curves = {name: each.metrics for name, each in zip(distinct_names(runs), runs, strict=True)}
-    return _plot_runs(axes, curves, across)
-
-
-def _plot_run(axes: Any, metrics: Sequence[Metrics], title: str, across: str) -> None:
-    x = _across(metrics, across)
-    for name, label, style in _SERIES:
-        every = max(1, len(metrics) // _MARKS)
+    stages = []
+    for number, (name, run) in enumerate(zip(distinct_names(runs), runs, strict=True)):
+        x, every = _across(run.metrics, across), max(1, len(run.metrics) // _MARKS)
         axes.plot(
-            x, _values(metrics, name), label=label, linewidth=1.4, markersize=4, markevery=every, **style
-        )
-    if any(record.get("elite_threshold") is not None for record in metrics):
-        edges = (_values(metrics, name) for name in ("elite_threshold", "generation_best"))
-        axes.fill_between(
-            x, *edges, color=COLORS[4], alpha=0.15, linewidth=0, label="elites, from worst to best"
-        )
-    _finish(axes, title, across)
-    if across == "generation":
-        axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
-    _mark_stages(axes, _stages(metrics, x))
-    axes.legend(loc="lower right", framealpha=0.9)
-
-
-def _plot_runs(axes: Any, runs: Mapping[str, Sequence[Metrics]], across: str) -> None:
-    places = {name: _across(metrics, across) for name, metrics in runs.items()}
-    for number, (name, metrics) in enumerate(runs.items()):
-        every = max(1, len(metrics) // _MARKS)
-        axes.plot(
-            places[name],
-            _values(metrics, "elite_mean"),
+            x,
+            _values(run.metrics, "elite_mean"),
             label=printable(name).replace("$", r"\$"),  # no formula
             linewidth=1.6,
             color=COLORS[number % len(COLORS)],
@@ -133,11 +106,23 @@ def _plot_runs(axes: Any, runs: Mapping[str, Sequence[Metrics]], across: str) ->
             markevery=(number * every // len(runs), every),  # not one above the other
             markersize=4,
         )
-    _finish(axes, "mean of the elites", across)
-    stages = [_stages(metrics, places[name]) for name, metrics in runs.items()]
-    if all(each == stages[0] for each in stages):
-        _mark_stages(axes, stages[0])
-    axes.legend(loc="lower right", framealpha=0.9)
+        stages.append(_stages(run.metrics, x))
+    common = stages[0] if all(each == stages[0] for each in stages) else []
+    return _finish(axes, "mean of the elites", across, common)
+
+
+def _plot_run(axes: Any, metrics: Sequence[Metrics], title: str, across: str) -> None:
+    x, every = _across(metrics, across), max(1, len(metrics) // _MARKS)
+    for name, label, style in _SERIES:
+        values = _values(metrics, name)
+        axes.plot(x, values, label=label, linewidth=1.4, markersize=4, markevery=every, **style)
+    if any(record.get("elite_threshold") is not None for record in metrics):
+        edges = (_values(metrics, name) for name in ("elite_threshold", "generation_best"))
+        style = {"color": COLORS[4], "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(x, *edges, label="elites, from worst to best", **style)
+    _finish(axes, title, across, _stages(metrics, x))
+    if across == "generation":
+        axes.set_xlim(0.5, max(len(metrics), 2) + 0.5)
 
 
 def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
@@ -151,7 +136,7 @@ def _values(metrics: Sequence[Metrics], name: str) -> list[float]:
     return [float("nan") if value is None else value for value in values]
 
 
-def _finish(axes: Any, title: str, across: str) -> None:
+def _finish(axes: Any, title: str, across: str, stages: Sequence[tuple[str, float, float]]) -> None:
     from matplotlib.ticker import EngFormatter
 
     axes.set_yscale("symlog", linthresh=1.0)
@@ -166,31 +151,6 @@ def _finish(axes: Any, title: str, across: str) -> None:
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.set_title(title, loc="left", fontsize="medium", pad=18)
-
-
-def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, float, float]]:
-    """Return the stages: board, left and right edge, half-way to the neighbours."""
-    places = {record["generation"]: place for place, record in enumerate(metrics)}
-    firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
-    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
-    return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
-
-
-def _labels(stages: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Return the labels above the stages; narrow stages share one."""
-    least = _LEAST_LABEL * (stages[-1][2] - stages[0][1])
-    labels: list[tuple[str, float, float]] = []
-    for board, begin, end in stages:
-        boards = labels[-1][0].count(",") + 1 if labels else 0
-        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least * (boards + 1) / 2:
-            together, first, _ = labels.pop()
-            labels.append((f"{together}, {board}", first, end))
-        else:
-            labels.append((board, begin, end))
-    return labels
-
-
-def _mark_stages(axes: Any, stages: Sequence[tuple[str, float, float]]) -> None:
     for _, begin, _ in stages[1:]:
         axes.axvline(begin, color="0.3", linewidth=0.8)
     for boards, begin, end in _labels(stages):
@@ -203,3 +163,26 @@ def _mark_stages(axes: Any, stages: Sequence[tuple[str, float, float]]) -> None:
             ha="center",
             fontsize="small",
         )
+    axes.legend(loc="lower right", framealpha=0.9)
+
+
+def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> list[tuple[str, float, float]]:
+    """Return the stages: board, left and right edge, half-way to the neighbours."""
+    places = {record["generation"]: place for place, record in enumerate(metrics)}
+    firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
+    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
+    return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
+
+
+def _labels(stages: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    """Return the labels above the stages; narrow stages share one."""
+    least = _LEAST_LABEL * (stages[-1][2] - stages[0][1]) if stages else 0.0
+    labels: list[tuple[str, float, float]] = []
+    for board, begin, end in stages:
+        boards = labels[-1][0].count(",") + 1 if labels else 0
+        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least * (boards + 1) / 2:
+            together, first, _ = labels.pop()
+            labels.append((f"{together}, {board}", first, end))
+        else:
+            labels.append((board, begin, end))
+    return labels

@@ -13,18 +13,15 @@ const [unit, unitSeconds] = (() => {
 })();
 const X_TITLES = { generation: "generation", decisions: "decisions", seconds: `wall time [${unit}]` };
 
-const horizontal = () => ({
-  xTitle: X_TITLES[state.across], whole: state.across !== "seconds", range: state.zoom, zoom,
-});
 const amount = (value) => (value === null || value === undefined ? "unknown" : exact.format(value));
 
 function xOf(run) {
   return state.across === "seconds" ? run.seconds.map((value) => value / unitSeconds) : run[state.across];
 }
 
-/** The last place of a run at or before x; the first where there is none. */
-function placeAt(run, x) {
-  return Math.max(xOf(run).findLastIndex((value) => value <= x), 0);
+/** The last place at or before a value; the first where there is none. */
+function placeIn(x, value) {
+  return Math.max(x.findLastIndex((each) => each <= value), 0);
 }
 
 function boardAt(run, place) {
@@ -46,35 +43,52 @@ function commonStages() {
   return others.every((stages) => JSON.stringify(stages) === JSON.stringify(first)) ? first : [];
 }
 
-function legend(figure, entries) {
-  const list = document.createElement("ul");
-  list.className = "legend";
-  for (const { text, style, band } of entries) {
-    const swatch = svg("svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
-    if (band) swatch.append(svg("rect", { class: "band", width: 34, height: 12, fill: style.stroke }));
-    else swatch.append(svg("path", { class: "curve", d: "M0 6H34", ...style }));
-    const item = document.createElement("li");
-    item.append(swatch, text);
-    list.append(item);
-  }
-  figure.append(list);
+/** Where on the x-axis the cursor is; of one run with all that is known of the generation there. */
+function tellX(x) {
+  if (several) return `${X_TITLES[state.across]} ${amount(x)}`;
+  const [run] = runs, place = placeIn(xOf(run), x);
+  return `generation ${amount(run.generation[place])} (${boardAt(run, place)}), ` +
+    `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
+}
+
+/** A line, or a band with low and high; `text` is told of the place under the cursor, or where the line ends. */
+function seriesOf(label, x, values, style, text) {
+  const tell = (at) => {
+    if (several && at < x[0]) return `first value at ${amount(x[0])}`;
+    if (several && at > x.at(-1)) return `last value at ${amount(x.at(-1))}`;
+    return text(placeIn(x, at));
+  };
+  return { label, x, ...values, style, tell };
 }
 
 function caption(figure, text) {
   figure.append(Object.assign(document.createElement("figcaption"), { textContent: text }));
 }
 
-/** Adds a chart that is drawn again when a choice changes; `make` returns its spec. */
+/** Adds a chart that is drawn again when a choice changes; `make` returns what is its own of the spec. */
 function add(host, make) {
   const plot = document.createElement("div");
   host.append(plot);
-  charts.push({ chart: new Chart(plot, make()), make });
+  const spec = () => ({
+    xTitle: X_TITLES[state.across], whole: state.across !== "seconds", stages: commonStages(), tellX, zoom, ...make(),
+  });
+  charts.push({ chart: new Chart(plot, spec(), state.zoom), spec });
+}
+
+function redraw() {
+  for (const { chart, spec } of charts) chart.set(spec(), state.zoom);
+  showButtons();
 }
 
 /** Shows a part of the x-axis in all charts; null for all of it. */
 function zoom(range) {
   state.zoom = range;
-  redraw();
+  for (const { chart } of charts) chart.show(range);
+  showButtons();
+}
+
+function showButtons() {
+  for (const button of document.querySelectorAll("button.whole")) button.hidden = !state.zoom;
 }
 
 /** Adds a link to the values of the runs as a CSV file, which the page itself holds. */
@@ -95,60 +109,26 @@ function download(figure) {
   figure.append(line);
 }
 
-function where(run, place) {
-  return `generation ${amount(run.generation[place])} (${boardAt(run, place)}), ` +
-    `${amount(run.decisions[place])} decisions, ${amount(run.seconds[place])} s`;
-}
-
-/** Says where the values of a curve begin or end, for an x that lies before or beyond them; null for others. */
-function outside(values, x) {
-  if (x < values[0]) return `first value at ${amount(values[0])}`;
-  return x > values.at(-1) ? `last value at ${amount(values.at(-1))}` : null;
-}
-
-/** Returns what tells the values at x: of one run with where it is, of several run by run. */
-function teller(values) {
-  const told = (run, place) => `${values(run, place)} on ${boardAt(run, place)}`;
-  return (x) => several
-    ? [
-      `${X_TITLES[state.across]} ${amount(x)}`,
-      ...runs.map((run) => `${run.name}: ${outside(xOf(run), x) ?? told(run, placeAt(run, x))}`),
-    ].join("\n")
-    : `${where(runs[0], placeAt(runs[0], x))}: ${values(runs[0], placeAt(runs[0], x))}`;
-}
-
-const STYLES = {
-  generation_best: { stroke: "var(--faint)", "stroke-dasharray": "2 3", "stroke-width": 1.5 },
-  elite_mean: { stroke: "var(--series-1)", "stroke-dasharray": "7 4" },
-  learned_mean_fitness: { stroke: "var(--series-0)", "stroke-width": 2.5 },
-};
-const NAMES = {
-  generation_best: "best candidate",
-  elite_mean: "mean of the elites",
-  learned_mean_fitness: "learned mean",
-};
+const LINES = { yTitle: "lines per game, in training (log scale)", least: 1 };
 
 function learning(figure) {
   const [run] = runs;
-  const banded = run.elite_threshold.some((value) => value !== null);
-  const band = { style: STYLES.elite_mean, text: "elites, from worst to best", band: true };
-  legend(figure, [
-    ...Object.keys(NAMES).map((key) => ({ text: NAMES[key], style: STYLES[key] })),
-    ...(banded ? [band] : []),
-  ]);
-  const elites = banded ? { low: run.elite_threshold, high: run.generation_best } : {};
+  const curves = [
+    ["best candidate", "generation_best", { color: "--faint", dash: [2, 3], width: 1.5 }],
+    ["mean of the elites", "elite_mean", { color: "--series-1", dash: [7, 4] }],
+    ["learned mean", "learned_mean_fitness", { color: "--series-0", width: 2.5 }],
+  ];
+  const [low, high] = [run.elite_threshold, run.generation_best];
+  const range = (place) => `${amount(low[place])} – ${amount(high[place])}`;
+  const elites = () => seriesOf("elites, from worst to best", xOf(run), { low, high }, curves[1][2], range);
   add(figure, () => ({
     name: "Learning curve",
-    ...horizontal(),
-    yTitle: "lines per game, in training (log scale)",
-    log: 1,
-    stages: stagesOf(run),
-    series: Object.keys(NAMES).map((key) => ({
-      x: xOf(run), y: run[key], style: STYLES[key], ...(key === "elite_mean" ? elites : {}),
-    })),
-    tell: teller((_, place) => `best ${amount(run.generation_best[place])}, elites ` +
-      `${amount(run.elite_mean[place])}${banded ? ` (worst ${amount(run.elite_threshold[place])})` : ""}, ` +
-      `learned mean ${amount(run.learned_mean_fitness[place])} lines per game`),
+    ...LINES,
+    series: [
+      ...curves.map(([label, key, style]) =>
+        seriesOf(label, xOf(run), { y: run[key] }, style, (place) => amount(run[key][place]))),
+      ...(low.some((value) => value !== null) ? [elites()] : []),
+    ],
   }));
   caption(figure, "Each generation plays a fixed number of decisions on new pieces, so values scatter; but for " +
     "importance splitting no candidate can score more than it has decisions for. Boards stand above; on a higher " +
@@ -161,69 +141,49 @@ const groups = [...new Set(runs.map((run) => run.group))].map((group) => runs.fi
 state.bands ??= groups.some((group) => group.length > 2);
 
 /** The median of a group and its range, where all its runs have got to. */
-function medians(group, key) {
+function medians(group, key, style) {
   const xs = group.map(xOf);
   const [from, to] = [Math.max(...xs.map((x) => x[0])), Math.min(...xs.map((x) => x.at(-1)))];
   const x = xs[0].filter((value) => value >= from && value <= to);
-  const sorted = x.map((at) => group
-    .map((run, number) => run[key][Math.max(xs[number].findLastIndex((value) => value <= at), 0)])
+  const sorted = x.map((at) => group.map((run, number) => run[key][placeIn(xs[number], at)])
     .filter((value) => value !== null).sort((a, b) => a - b));
   const pick = (share) => sorted.map((values) => {
     const place = share * (values.length - 1);
     return values.length ? (values[Math.floor(place)] + values[Math.ceil(place)]) / 2 : null;
   });
-  const band = group.length > 1 ? { low: pick(0), high: pick(1) } : {};
-  const name = group.length > 1 ? `${group[0].name} and ${group.length - 1} more` : group[0].name;
-  return { name, x, y: pick(0.5), ...band };
+  const [low, y, high] = [0, 0.5, 1].map(pick);
+  const text = (place) => `${amount(y[place])} (${amount(low[place])} – ${amount(high[place])})`;
+  const name = `${group[0].name} and ${group.length - 1} more`;
+  return [seriesOf(name, x, { y }, style, text), { x, low, high, style }];
 }
 
 /** A chart with a curve a run, or with the median and the range of each group of runs. */
-function perRun(figure, key, spec, told) {
-  const place = document.createElement("div");
-  figure.append(place);
-  add(figure, () => {
-    const curves = state.bands
-      ? groups.map((group) => medians(group, key()))
-      : runs.map((run) => ({ name: run.name, x: xOf(run), y: run[key()] }));
-    const series = curves.map((curve, number) => ({ ...curve, style: look(number) }));
-    place.replaceChildren();
-    if (several) legend(place, series.map(({ name, style }) => ({ text: name, style })));
-    const tellGroup = ({ name, x, y, low, high }, at) => {
-      const unknown = outside(x, at);
-      if (unknown) return `${name}: ${unknown}`;
-      const nearest = Math.max(x.findLastIndex((value) => value <= at), 0);
-      return `${name}: ${told(amount(y[nearest]))}` + (low ? ` (${amount(low[nearest])} – ${amount(high[nearest])})` : "");
-    };
-    return {
-      ...horizontal(),
-      stages: commonStages(),
-      series,
-      tell: state.bands
-        ? (x) => [`${X_TITLES[state.across]} ${amount(x)}`, ...series.map((each) => tellGroup(each, x))].join("\n")
-        : teller((run, at) => told(amount(run[key()][at]))),
-      ...spec,
-    };
-  });
+function perRun(figure, key, what, spec) {
+  const curve = ([run, ...others], number) => {
+    if (others.length) return medians([run, ...others], key(), look(number));
+    const text = (place) => amount(run[key()][place]) + (several ? ` on ${boardAt(run, place)}` : "");
+    return seriesOf(several ? run.name : what, xOf(run), { y: run[key()] }, look(number), text);
+  };
+  add(figure, () => ({ series: (state.bands ? groups : runs.map((run) => [run])).flatMap(curve), ...spec }));
 }
 
 function curves(figure) {
-  const spec = { name: "Learning curves", yTitle: "lines per game, in training (log scale)", log: 1 };
-  perRun(figure, () => state.curve, spec, (value) => `${value} lines per game`);
+  perRun(figure, () => state.curve, "", { name: "Learning curves", ...LINES });
   caption(figure, "Runs are comparable where they play on the same board; scores are measured alike for all.");
   download(figure);
 }
 
 function spread(figure) {
-  const [least] = extent(runs.flatMap((run) => run.std_mean.filter((value) => value > 0)));
-  const log = 10 ** Math.floor(Math.log10(least || 1));
-  const spec = { name: "Spread", yTitle: "standard deviation, mean over the weights (log scale)", log };
-  perRun(figure, () => "std_mean", spec, (value) => `standard deviation ${value}`);
+  const values = runs.flatMap((run) => run.std_mean.filter((value) => value > 0));
+  const least = 10 ** Math.floor(Math.log10(values.length ? Math.min(...values) : 1));
+  const yTitle = "standard deviation, mean over the weights (log scale)";
+  perRun(figure, () => "std_mean", "standard deviation", { name: "Spread", yTitle, least });
   caption(figure, "How far the candidates of the next generation differ; weight vectors have length 1.");
 }
 
 function speed(figure) {
-  const spec = { name: "Throughput", yTitle: "decisions per second", zero: true };
-  perRun(figure, () => "speed", spec, (value) => `${value} decisions per second`);
+  const yTitle = "decisions per second";
+  perRun(figure, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
 }
 
 /** A small chart for each weight, all on one scale: mean and one standard deviation to both sides. */
@@ -232,7 +192,7 @@ function weights(figure) {
   const edges = (sign) => run.mean.map((values, feature) =>
     values.map((value, place) => (value === null ? null : value + sign * run.std[feature][place])));
   const [low, high] = [edges(-1), edges(1)];
-  const greatest = Math.max(...extent([...low, ...high].flat()).map(Math.abs));
+  const greatest = Math.max(...[...low, ...high].flat().map(Math.abs));
   caption(figure, "Weights of vectors of length 1, on the same scale in all. Line: mean of the generation's " +
     "distribution, before any averaging. Band: one standard deviation to both sides.");
   const panels = Object.assign(document.createElement("div"), { className: "panels" });
@@ -241,42 +201,38 @@ function weights(figure) {
     const panel = document.createElement("div");
     panel.append(Object.assign(document.createElement("h3"), { textContent: name }));
     panels.append(panel);
-    add(panel, () => {
-      return {
-        name: `Weight of ${name}`,
-        ...horizontal(),
-        yTitle: "weight",
-        small: true,
-        height: 150,
-        ends: [-greatest, greatest],
-        stages: stagesOf(run),
-        series: [{ x: xOf(run), y: run.mean[feature], low: low[feature], high: high[feature], style: look(0) }],
-        tell: (x) => {
-          const place = placeAt(run, x);
-          return `${X_TITLES[state.across]} ${amount(xOf(run)[place])}: ` +
-            [run.mean, run.std].map((values) => compact.format(values[feature][place])).join(" ± ");
-        },
-      };
-    });
+    const text = (place) => [run.mean, run.std].map((values) => compact.format(values[feature][place])).join(" ± ");
+    add(panel, () => ({
+      name: `Weight of ${name}`,
+      small: true,
+      ends: [-greatest, greatest],
+      tellX: (x) => `${X_TITLES[state.across]} ${amount(x)}`,
+      series: [
+        seriesOf("weight", xOf(run), { y: run.mean[feature] }, look(0), text),
+        { x: xOf(run), low: low[feature], high: high[feature], style: look(0) },
+      ],
+    }));
   });
 }
 
-function redraw() {
-  for (const { chart, make } of charts) chart.set(make());
-  for (const button of document.querySelectorAll("button.whole")) button.hidden = !state.zoom;
-}
-
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 const FIGURES = { learning, curves, spread, speed, weights };
-for (const figure of document.querySelectorAll("figure[data-chart]")) FIGURES[figure.dataset.chart](figure);
-for (const input of document.querySelectorAll("input[name=across]")) {
-  input.checked = input.value === state.across;
-  input.addEventListener("change", () => { state.across = input.value; zoom(null); });
-}
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
   const button = document.createElement("button");
   Object.assign(button, { type: "button", className: "whole", textContent: "Show the whole run", hidden: !state.zoom });
   button.addEventListener("click", () => zoom(null));
-  figure.prepend(button);
+  figure.append(button);
+  FIGURES[figure.dataset.chart](figure);
+}
+for (const input of document.querySelectorAll("input[name=across]")) {
+  input.checked = input.value === state.across;
+  input.addEventListener("change", () => { Object.assign(state, { across: input.value, zoom: null }); redraw(); });
+}
+for (const [name, property] of [["curve", "value"], ["bands", "checked"]]) {
+  const control = document.querySelector(`[name=${name}]`);
+  if (!control) continue;
+  control[property] = state[name];
+  control.addEventListener("change", () => { state[name] = control[property]; redraw(); });
 }
 if (history.state?.choices) { // after a reload: as the reader left it
   const { open, section, top } = history.state;
@@ -286,10 +242,4 @@ if (history.state?.choices) { // after a reload: as the reader left it
 }
 for (const wide of document.querySelectorAll(".wide")) {
   new ResizeObserver(() => wide.classList.toggle("scrolls", wide.scrollWidth > wide.clientWidth)).observe(wide);
-}
-for (const [name, property] of [["curve", "value"], ["bands", "checked"]]) {
-  const control = document.querySelector(`[name=${name}]`);
-  if (!control) continue;
-  control[property] = state[name];
-  control.addEventListener("change", () => { state[name] = control[property]; redraw(); });
 }

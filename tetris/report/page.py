@@ -1,7 +1,8 @@
 """The report of a training run, and the comparison of several: one HTML file each that needs no network.
 
 Every number comes from the run's folder. The game is the controller's on stream 0 of the pieces of scores,
-the same in every report. Style and charts are ``page.css``, ``chart.js`` and ``page.js``, beside this file.
+the same in every report. Style and charts are ``page.css``, ``chart.js`` and ``page.js``, beside this
+file; uPlot in ``vendor`` draws the charts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tetris.evaluation.estimates import METHOD
 from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
 from tetris.record.score import ESTIMATOR
-from tetris.report.data import chart_values, distinct_names, recorded_game, seedless, shown_places
+from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
 from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
 from tetris.report.tables import (
     cost_table,
@@ -43,42 +44,37 @@ def report_page(run: RunRecord, across: str = "generation", *, live: bool = Fals
         across: The first x axis of its charts.
         live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
     """
-    recipe = run.recipe
-    state = f"{run.generations:,} of {counted(recipe.total_generations, 'generation')}"
+    recipe, names = run.recipe, [run.name]
+    scored = [(score["controller"], score) for score in _measured(run)]
+    numbers = details("Generation by generation", generation_table(run))
     parts = [
         paragraph(f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."),
-        _tiles([*_best_scores(run), *_costs(run, state)]),
+        _tiles([*_best_scores(run), *_costs(run)]),
         section("Learning curve", _axis_choice(), _figure("learning"), name="learning"),
-        section(
-            "Scores", *_scores([(_label(score, LEARNED), score) for score in _measured(run)]), name="scores"
-        ),
+        section("Scores", *_scores(scored), name="scores"),
         section("A game", _game(run, run.name), name="game"),
-        section("Weights", *_weights(run), name="weights"),
+        section("Weights", _figure("weights"), _figure("spread"), weight_table([run], names), name="weights"),
         section("Throughput", paragraph(_throughput(run)), _figure("speed"), name="throughput"),
         section(
             "Configuration",
-            stage_table(run),
-            start_table([run], [run.name]),
-            settings_table([run], [run.name]),
+            *(stage_table(run), start_table([run], names), settings_table([run], names)),
             name="configuration",
         ),
-        section(
-            "Numbers",
-            details("Generation by generation", generation_table(run, shown_places(run))),
-            name="numbers",
-        ),
+        section("Numbers", numbers, name="numbers"),
     ]
-    return _page(run.name, parts, [chart_values(run, run.name)], across, live)
+    return _page(run.name, parts, [run], across, live)
 
 
 def comparison_page(runs: Sequence[RunRecord], across: str = "decisions", *, live: bool = False) -> str:
     """Return a page that compares at least two runs; see `report_page`."""
-    names = distinct_names(runs)
+    named = list(zip(distinct_names(runs), runs, strict=True))
+    names = [name for name, _ in named]
     scored = [
-        (_label(score, name), score)
-        for name, run in zip(names, runs, strict=True)
+        (name if score["controller"] == LEARNED else score["controller"], score)
+        for name, run in named
         for score in _measured(run)
     ]
+    numbers = (details(name, generation_table(run)) for name, run in named)
     parts = [
         paragraph(f"{len(runs)} training runs: {', '.join(names)}."),
         section("Learning curves", _axis_choice(), _curve_choice(runs), _figure("curves"), name="learning"),
@@ -87,18 +83,10 @@ def comparison_page(runs: Sequence[RunRecord], across: str = "decisions", *, liv
         section("Throughput", cost_table(runs, names), _figure("speed"), name="throughput"),
         section("Configuration", settings_table(runs, names), start_table(runs, names), name="configuration"),
         section("Weights", weight_table(runs, names), name="weights"),
-        section("Games", *(_game(run, name) for name, run in zip(names, runs, strict=True)), name="game"),
-        section(
-            "Numbers",
-            *(
-                details(name, generation_table(run, shown_places(run)))
-                for name, run in zip(names, runs, strict=True)
-            ),
-            name="numbers",
-        ),
+        section("Games", *(_game(run, name) for name, run in named), name="game"),
+        section("Numbers", *numbers, name="numbers"),
     ]
-    values = [chart_values(run, name) for name, run in zip(names, runs, strict=True)]
-    return _page("Training runs compared", parts, values, across, live)
+    return _page("Training runs compared", parts, runs, across, live)
 
 
 def page_of(runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False) -> str:
@@ -119,10 +107,12 @@ def write_report(
     write_text(path, page_of(runs, across, live=live))
 
 
-def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], across: str, live: bool) -> str:
-    names = ("page.css", "chart.js", "page.js", *(("live.js",) if live else ()))
-    style, *program = ((_FOLDER / name).read_text(encoding="utf-8") for name in names)
-    data = json_script({"across": across, "runs": list(runs)}, "report-data")
+def _page(title: str, parts: Sequence[str], runs: Sequence[RunRecord], across: str, live: bool) -> str:
+    style = _read("vendor/uPlot.min.css", "page.css")
+    licence, plot = _read("vendor/uPlot.LICENSE.txt"), _read("vendor/uPlot.iife.min.js")
+    program = _read("chart.js", "page.js", *(["live.js"] if live else []))
+    values = [chart_values(run, name) for name, run in zip(distinct_names(runs), runs, strict=True)]
+    data = json_script({"across": across, "runs": values}, "report-data")
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -138,12 +128,18 @@ def _page(title: str, parts: Sequence[str], runs: Sequence[dict[str, Any]], acro
 {"".join(parts)}</main>
 <noscript><p>Charts and player need JavaScript; the tables hold the same numbers.</p></noscript>
 {data}{player_assets()}<script>
-(() => {{
-{"".join(program)}}})();
+/*
+{licence}*/
+{plot}(() => {{
+{program}}})();
 </script>
 </body>
 </html>
 """
+
+
+def _read(*names: str) -> str:
+    return "".join(f"{(_FOLDER / name).read_text(encoding='utf-8').rstrip()}\n" for name in names)
 
 
 def _tiles(figures: Sequence[tuple[str, str, str]]) -> Markup:
@@ -173,8 +169,9 @@ def _measured(run: RunRecord) -> list[dict[str, Any]]:
     return sorted([*run.scores, *run.estimates], key=lambda score: score["controller"] != LEARNED)
 
 
-def _costs(run: RunRecord, state: str) -> list[tuple[str, str, str]]:
+def _costs(run: RunRecord) -> list[tuple[str, str, str]]:
     speed = run.decisions / max(run.seconds, 1e-9)
+    state = f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
     return [
         ("Training", _duration(run.seconds), state),
         ("Decisions", _amount(run.decisions), f"{_amount(speed)} a second"),
@@ -199,31 +196,18 @@ def _scores(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[Markup]:
     return [score_tables(scored), paragraph(told)]
 
 
-def _label(score: dict[str, Any], learned: str) -> str:
-    return learned if score["controller"] == LEARNED else str(score["controller"])
-
-
 def _without_repetitions(scored: Sequence[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
     """The scores of several runs: learned ones first, equal scores of published controllers once."""
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for place, (label, score) in enumerate(scored):
-        learned = score["controller"] == LEARNED
-        what = (
-            label,
-            is_estimate(score),
-            Lookahead.from_dict(score).phrase,
-            *(score[name] for name in ("board", "rule", "pieces", "decisions")),
-        )
-        kept.setdefault(place if learned else what, (label, score))
+        settings = [score[name] for name in ("board", "rule", "pieces", "decisions")]
+        what = (label, is_estimate(score), Lookahead.from_dict(score), *settings)
+        kept.setdefault(place if score["controller"] == LEARNED else what, (label, score))
     return sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
 
 
 def _game(run: RunRecord, name: str) -> str:
     return player_fragment(recorded_game(run), name, assets=False)
-
-
-def _weights(run: RunRecord) -> list[str]:
-    return [_figure("weights"), _figure("spread"), weight_table([run], [run.name])]
 
 
 def _throughput(run: RunRecord) -> str:

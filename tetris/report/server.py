@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,9 +16,6 @@ from tetris.training.run_record import load_run
 
 ADDRESS = "127.0.0.1"
 """The loopback address: other machines cannot reach it."""
-
-PATIENCE = 1.0
-"""Seconds for which a folder cannot be read before the page says so: a file may be on its way."""
 
 _HOSTS = (ADDRESS, "localhost")
 _WAITING = (
@@ -51,35 +47,28 @@ class ReportServer(ThreadingHTTPServer):
         self._runs = list(runs)
         self._across = across
         self._lock = threading.Lock()
-        self._version = ""
-        self._page = ""
-        self._error, self._since = "", 0.0  # why the folders cannot be read, and from when on
+        self._version = self._page = self._notice = ""
 
     def page(self) -> tuple[str, str]:
-        """Return the page of now and its version; the last whole one where a folder cannot be read.
-
-        That one has a notice with the error, and another version, once the error has lasted for `PATIENCE`.
+        """Return the page of now and its version; the last whole one and a notice where a run cannot be read.
 
         Raises:
-            OSError: If a file of a run cannot be read.
-            ValueError: If a folder holds no run, or none with a generation yet.
+            OSError: If a file of a run cannot be read, and no page was whole yet.
+            ValueError: If a folder holds no run, or none with a generation yet, likewise.
         """
         with self._lock:
-            version, problem = self._state(), ""
+            version = self._state()
             if version != self._version:
                 try:
                     self._page = page_of([load_run(run) for run in self._runs], self._across, live=True)
-                    self._version = version
+                    self._notice = ""
                 except (ValueError, OSError) as error:
                     if not self._page:
                         raise
-                    problem = str(error)
-            if problem != self._error:
-                self._error, self._since = problem, time.monotonic()
-            if problem and time.monotonic() - self._since >= PATIENCE:
-                version = _digest(self._version, problem)
-                return _marked(self._page, version, _NOTICE.format(escaped(problem))), version
-            return _marked(self._page, self._version), self._version
+                    self._notice = _NOTICE.format(escaped(error))
+                self._version = version
+            page = self._page.replace("<html ", f'<html data-version="{version}" ', 1)
+            return page.replace("<main>\n", f"<main>\n{self._notice}", 1), version
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
@@ -92,17 +81,7 @@ class ReportServer(ThreadingHTTPServer):
                     state.append((str(file), error.errno))
                 else:
                     state.append((str(file), status.st_mtime_ns, status.st_size))
-        return _digest(*state)
-
-
-def _digest(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
-
-
-def _marked(page: str, version: str, notice: str = "") -> str:
-    """A page with its version, and a notice above it."""
-    page = page.replace("<html ", f'<html data-version="{version}" ', 1)
-    return page.replace("<main>\n", f"<main>\n{notice}", 1)
+        return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,6 +11,7 @@ from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.text_table import Score, counted
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
+from tetris.report.data import shown_places
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
 
@@ -24,11 +25,7 @@ def lines_text(value: float) -> str:
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> Markup:
-    """Return a table for each board: scores with intervals, in numbers and as pictures.
-
-    Args:
-        scored: Labels and scores, in the order of the tables and of their rows.
-    """
+    """Return a table for each board: labels and scores with intervals, in numbers and as pictures."""
     kinds: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
         kind = (score["board"], score["rule"], score["pieces"], Lookahead.from_dict(score).phrase)
@@ -176,17 +173,12 @@ def stage_table(run: RunRecord) -> Markup:
     return html_table(header, rows, label="Stages")
 
 
-def generation_table(run: RunRecord, shown: Sequence[int]) -> Markup:
-    """Return the numbers of the charts as a table.
-
-    Args:
-        run: The run.
-        shown: Indices of the generations to show.
-    """
+def generation_table(run: RunRecord) -> Markup:
+    """Return the numbers of the charts as a table."""
     header = ["generation", "board", "best", "elites' mean", "worst elite", "learned mean"]
     header += ["mean deviation", "seconds", "decisions", "decisions/s"]
     rows = []
-    for record in (run.metrics[place] for place in shown):
+    for record in (run.metrics[place] for place in shown_places(run)):
         figures = [_figure(record.get(name)) for name in ("generation_best", "elite_mean", "elite_threshold")]
         figures += [_figure(record["learned_mean_fitness"]), _figure(record["std_mean"])]
         speed = record["decisions"] / record["seconds"] if record["seconds"] else None

@@ -1,25 +1,31 @@
 """The view of a game: the piece of each cell, the falling piece, the next one, the counts.
 
-The engines keep a stack as bits; only pictures need the piece of a cell. A `Scene` is one decision, drawn by
-`tetris.view.images` or `tetris.view.text`.
+The engines keep a stack as bits; only pictures need the piece of a cell. A `Scene` is one decision,
+`board_kinds` is what each cell of its board shows, and `tetris.view.images` and `tetris.view.text` draw that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from tetris.game.decisions import Pieces, Rows
 from tetris.game.features import AfterState
+from tetris.game.pieces import Shape
 from tetris.game.rules import Rules
 
 Cells = npt.NDArray[np.uint8]
 
 UNKNOWN = 8
 """The value of a full cell whose piece is not known."""
+
+# The kinds of a cell in a picture. The last two have a number a piece, and STACK one for `UNKNOWN`.
+PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
+STACK, FALLING = 8, 16
 
 HEADROOM = 4
 """Rows kept above the board: a piece that ends the game comes to rest with its top there."""
@@ -58,27 +64,7 @@ class Scene:
 class GameTracker:
     """The state of a stream of games: makes the scene of a placement, and carries it out.
 
-    Examples:
-        >>> from tetris import published
-        >>> from tetris.record.explanation import decisions
-        >>> from tetris.game.piece_stream import PieceStream
-        >>> rules = Rules(10, 20)
-        >>> pieces = PieceStream(rules, 1, 0)
-        >>> tracker = GameTracker(rules)
-        >>> for after, _ in zip(decisions(published("dt20"), rules, pieces), range(100)):
-        ...     scene = tracker.scene(after, pieces[tracker.pieces + 1])
-        ...     tracker.carry_out(scene)
-        >>> tracker.pieces
-        100
-
-    Attributes:
-        rules: The rules of the games.
-        cells: The stack, as in `Scene`.
-        rows: The stack, as in `Scene`.
-        pieces: Pieces placed.
-        lines: Lines removed over all games.
-        game_lines: Lines removed in this game.
-        games: Games ended.
+    Its attributes are those of `Scene`, of the placements that were carried out.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -89,12 +75,7 @@ class GameTracker:
         self.rows: Rows = ()
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
-        """Return the scene of a placement on the current stack; nothing is carried out.
-
-        Args:
-            after: The after-state of the placement.
-            next_piece: Number of the next piece; None where it is not known.
-        """
+        """Return the scene of a placement on the current stack; nothing is carried out."""
         return Scene(
             rules=self.rules,
             cells=self.cells,
@@ -110,59 +91,99 @@ class GameTracker:
 
     def carry_out(self, scene: Scene) -> None:
         """Make the placement of a scene: the piece joins the stack, full rows go, the game may end."""
-        after = scene.after
         self.pieces, self.lines, self.game_lines = scene.pieces, scene.lines, scene.game_lines
-        if after.game_over:
+        if scene.after.game_over:
             self.games += 1
-            self._clear()
-            return
-        cells = with_piece(scene)
-        kept = np.delete(cells, scene.full, axis=0)
-        self.cells = np.concatenate([kept, np.zeros_like(cells[: len(scene.full)])])
-        self.rows = after.rows
-
-    def _clear(self) -> None:
-        self.cells = np.zeros_like(self.cells)
-        self.rows = ()
-        self.game_lines = 0
+            self.cells, self.rows, self.game_lines = np.zeros_like(self.cells), (), 0
+        else:
+            kept = np.delete(with_piece(scene), scene.full, axis=0)
+            self.cells = np.concatenate([kept, np.zeros_like(self.cells[: len(scene.full)])])
+            self.rows = scene.after.rows
 
 
 def scenes(rules: Rules, played: Iterable[AfterState], pieces: Pieces | None = None) -> Iterator[Scene]:
-    """Yield the scene of every placement.
-
-    Args:
-        rules: The rules of the games.
-        played: The after-states of the placements, in order.
-        pieces: The pieces, which give the next one. None: the next piece is that of the next placement,
-            which is read ahead.
-    """
+    """Yield the scene of every placement. Without ``pieces`` the next one is read ahead, for its piece."""
     tracker = GameTracker(rules)
-    coming = iter(played)
-    after = next(coming, None)
-    while after is not None:
-        if pieces is not None:
-            scene, following = tracker.scene(after, pieces[tracker.pieces + 1]), None
-        else:
-            following = next(coming, None)
-            scene = tracker.scene(after, None if following is None else following.shape.piece)
+    coming: Iterable[tuple[AfterState, int | None]]
+    if pieces is not None:
+        coming = ((after, pieces[number]) for number, after in enumerate(played, start=1))
+    else:
+        ends: Iterable[AfterState | None] = chain(played, [None])
+        coming = (
+            (after, None if following is None else following.shape.piece)
+            for after, following in pairwise(ends)
+            if after is not None
+        )
+    for after, next_piece in coming:
+        scene = tracker.scene(after, next_piece)
         yield scene
         tracker.carry_out(scene)
-        after = next(coming, None) if pieces is not None else following
+
+
+def board_kinds(
+    cells: Cells,
+    height: int,
+    *,
+    falling: AfterState | None = None,
+    row: int | None = None,
+    full: Sequence[int] = (),
+    ghost: bool = False,
+    hint: AfterState | None = None,
+) -> Cells:
+    """Return what each cell of a board shows, the rows above it included.
+
+    Args:
+        cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`, or `UNKNOWN` where a cell's
+            piece is not known.
+        height: Rows of the board; those of ``cells`` beyond it are the space above.
+        falling: A placement whose piece is shown.
+        row: Row of the falling piece's bottom; None: at rest.
+        full: Rows to light up.
+        ghost: Whether to outline the falling piece at rest.
+        hint: A placement to outline, the hint of a controller.
+
+    Returns:
+        The kind of each cell, shape as ``cells``.
+    """
+    kinds: Cells = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
+    kinds[height:][cells[height:] == 0] = PAGE
+    if hint is not None:
+        _put(kinds, hint, hint.landing_row, HINT)
+    if falling is not None:
+        if ghost:
+            _put(kinds, falling, falling.landing_row, GHOST)
+        _put(kinds, falling, falling.landing_row if row is None else row, FALLING + falling.shape.piece)
+    for lit in full:
+        kinds[lit] = FULL
+    return kinds
+
+
+def scene_kinds(
+    scene: Scene, row: int | None = None, *, ghost: bool = False, hint: AfterState | None = None
+) -> Cells:
+    """Return the `board_kinds` of a scene; full rows are lit up where the piece is at rest."""
+    full = scene.full if row in (None, scene.after.landing_row) else ()
+    height = scene.rules.height
+    return board_kinds(scene.cells, height, falling=scene.after, row=row, full=full, ghost=ghost, hint=hint)
 
 
 def with_piece(scene: Scene) -> Cells:
     """Return a copy of the stack with the piece at rest, shape as ``scene.cells``."""
     cells: Cells = scene.cells.copy()
-    after = scene.after
-    for x, y in piece_cells(after):
-        cells[after.landing_row + y, after.column + x] = after.shape.piece + 1
+    _put(cells, scene.after, scene.after.landing_row, scene.after.shape.piece + 1)
     return cells
 
 
-def piece_cells(after: AfterState) -> list[tuple[int, int]]:
+def shape_cells(shape: Shape) -> list[tuple[int, int]]:
     """Return the cells of a piece as it is turned: (x, y) inside its bounding box, y from the bottom."""
-    shape = after.shape
     return [(x, y) for y, row in enumerate(shape.rows) for x in range(shape.width) if row >> x & 1]
+
+
+def _put(cells: Cells, placement: AfterState, row: int, value: int) -> None:
+    """Write a value to the cells of a piece; those above the picture are left out."""
+    for x, y in shape_cells(placement.shape):
+        if row + y < len(cells):
+            cells[row + y, placement.column + x] = value
 
 
 def _full_rows(rows: Rows, after: AfterState) -> tuple[int, ...]:

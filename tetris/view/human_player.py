@@ -10,8 +10,8 @@ from tetris.game.features import AfterState, column_heights
 from tetris.game.pieces import PIECES
 from tetris.game.rules import PIECE_LETTERS
 from tetris.record.explanation import decisions, explain
-from tetris.view.game_view import GameTracker, Scene
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, Race, explanation_lines, is_shown, screen
+from tetris.view.game_view import GameTracker, Scene, board_kinds, scene_kinds
+from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, is_shown, screen
 from tetris.view.terminal import Terminal
 from tetris.view.wording import counted
 
@@ -174,8 +174,10 @@ class HumanPlayer:
         if self._hint:
             explained = explain(rows, self._after, self._player, known)
             panel += explanation_lines(explained, size.lines - PANEL_HEAD)
-        look = Look(row=self._height(), ghost=True, hint=hint)
-        # The table of a hint needs the room of the other board.
-        race = None if self._hint else Race(("you", rival), self.rival.cells)
-        self.terminal.draw(screen(scene, look, panel, FOOTER, size, self.terminal.depth, race))
-        return is_shown(self.rules, size, self.terminal.depth)
+        depth = self.terminal.depth
+        boards = [scene_kinds(scene, self._height(), ghost=depth > 0, hint=hint)]
+        if not self._hint:  # its table needs the room of the other board
+            boards.append(board_kinds(self.rival.cells, self.rules.height))
+        shown = screen(self.rules, boards, scene.next_piece, panel, FOOTER, size, depth, ("you", rival))
+        self.terminal.draw(shown)
+        return is_shown(self.rules, size, depth)

@@ -7,23 +7,28 @@ GIF holds the same palette, and a terminal leaves the page's background out.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tetris.game.features import AfterState
 from tetris.game.pieces import PIECES
-from tetris.view.game_view import HEADROOM, Cells, Scene, piece_cells
+from tetris.view.game_view import (
+    FAINT,
+    FALLING,
+    FRAME,
+    HEADROOM,
+    PAGE,
+    TEXT,
+    Cells,
+    Scene,
+    scene_kinds,
+    shape_cells,
+)
 from tetris.view.glyphs import HEIGHT as GLYPH_HEIGHT
 from tetris.view.glyphs import WIDTH as GLYPH_WIDTH
 from tetris.view.glyphs import drawn_text, text_pixels
 
 Picture = npt.NDArray[np.uint8]
-
-# The kinds of a cell. The seven pieces follow the first number of a kind; in the stack also `UNKNOWN`.
-PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, GHOST, HINT = range(8)
-STACK, FALLING = 8, 16
 
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
 """Colour of each piece, in the order of their numbers."""
@@ -60,66 +65,26 @@ PALETTE = _palette()
 """Shape (colours, 3), uint8: three for each kind of cell, so index 3 * kind is the inside of a kind."""
 
 
-def board_picture(
-    cells: Cells,
-    cell: int,
-    *,
-    height: int,
-    falling: AfterState | None = None,
-    row: int | None = None,
-    full: Sequence[int] = (),
-    ghost: bool = False,
-    hint: AfterState | None = None,
-) -> Picture:
-    """Return the board and the rows above it.
-
-    Args:
-        cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`, or `UNKNOWN` where a cell's
-            piece is not known. Its rows are the picture's.
-        cell: Size of a cell in pixels, at least 1.
-        height: Rows of the board; those of ``cells`` beyond it are drawn as the space above.
-        falling: A placement whose piece is drawn, brighter than the stack.
-        row: Row of the falling piece's bottom; None: at rest.
-        full: Rows to light up.
-        ghost: Whether to outline the falling piece at rest.
-        hint: A placement to outline, the hint of a controller.
-
-    Returns:
-        Indices into `PALETTE`, shape (rows * cell, width * cell).
-    """
-    kinds = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
-    kinds[height:][cells[height:] == 0] = PAGE
-    if hint is not None:
-        _draw(kinds, hint, hint.landing_row, HINT)
-    if falling is not None:
-        if ghost:
-            _draw(kinds, falling, falling.landing_row, GHOST)
-        _draw(kinds, falling, falling.landing_row if row is None else row, FALLING + falling.shape.piece)
-    for lit in full:
-        kinds[lit] = FULL
-    return _enlarged(kinds[::-1], cell)
-
-
-def scene_board(scene: Scene, cell: int) -> Picture:
-    """Return the board of a scene with the piece at rest and full rows lit up.
-
-    Args:
-        scene: The scene.
-        cell: Size of a cell in pixels.
-    """
-    return board_picture(scene.cells, cell, height=scene.rules.height, falling=scene.after, full=scene.full)
+def board_picture(kinds: Cells, cell: int) -> Picture:
+    """Return `board_kinds` as a picture: indices into `PALETTE`, shape (rows * cell, width * cell)."""
+    edges = np.zeros((cell, cell), dtype=np.uint8)
+    if 1 < cell < _SMALL:
+        edges[0, 0], edges[-1, -1] = 1, 2
+    elif cell > 1:
+        width = max(1, cell // 10)
+        edges[:, -width:] = edges[-width:] = 2
+        edges[:-width, :width] = edges[:width, :-width] = 1
+    enlarged = 3 * kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
+    return enlarged + np.tile(edges, kinds.shape)
 
 
 def piece_picture(piece: int, cell: int) -> Picture:
     """Return a piece as it comes, in the middle of a square of 4 x 4 cells."""
     shape = PIECES[piece][0]
     kinds = np.full((4, 4), PAGE, dtype=np.uint8)
-    left, bottom = (4 - shape.width) // 2, (4 - shape.height) // 2
-    for y, bits in enumerate(shape.rows):
-        for x in range(shape.width):
-            if bits >> x & 1:
-                kinds[bottom + y, left + x] = FALLING + piece
-    return _enlarged(kinds[::-1], cell)
+    for x, y in shape_cells(shape):
+        kinds[(4 - shape.height) // 2 + y, (4 - shape.width) // 2 + x] = FALLING + piece
+    return board_picture(kinds, cell)
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
@@ -134,7 +99,7 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
         Indices into `PALETTE`; width and height are even, as video wants them, and the same for every scene
         under the same rules and title.
     """
-    board = scene_board(scene, cell)
+    board = board_picture(scene_kinds(scene), cell)
     edge, gap, scale = max(2, cell // 4), cell, max(1, cell // 6)
     line = (GLYPH_HEIGHT + 3) * scale
     panel = (GLYPH_WIDTH + 1) * scale * _PANEL_CHARACTERS
@@ -165,24 +130,6 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
         _write(picture, f"{count:,}", x, y + line, scale, TEXT)
         y += 2 * line
     return picture
-
-
-def _draw(kinds: Cells, placement: AfterState, row: int, kind: int) -> None:
-    for x, y in piece_cells(placement):
-        if row + y < len(kinds):
-            kinds[row + y, placement.column + x] = kind
-
-
-def _enlarged(kinds: Cells, cell: int) -> Picture:
-    edges = np.zeros((cell, cell), dtype=np.uint8)
-    if 1 < cell < _SMALL:
-        edges[0, 0], edges[-1, -1] = 1, 2
-    elif cell > 1:
-        width = max(1, cell // 10)
-        edges[:, -width:] = edges[-width:] = 2
-        edges[:-width, :width] = edges[:width, :-width] = 1
-    enlarged = 3 * kinds.repeat(cell, axis=0).repeat(cell, axis=1)
-    return enlarged + np.tile(edges, kinds.shape)
 
 
 def _write(picture: Picture, text: str, x: int, y: int, scale: int, kind: int) -> None:

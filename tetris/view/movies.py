@@ -50,17 +50,7 @@ def check_mp4() -> None:
 
 
 def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> None:
-    """Write a looping GIF animation, a picture a piece.
-
-    Args:
-        path: The file to write, atomically.
-        scenes: The scenes, at least one.
-        title: The title.
-        speed: Pieces a second, at most 50: viewers slow down faster ones.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Write a looping GIF, a picture a piece, atomically; ``speed`` is in pieces per second, at most 50."""
     from PIL import Image
 
     def images() -> Iterator[Image.Image]:

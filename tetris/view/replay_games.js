@@ -3,15 +3,6 @@
 const HEADROOM = 4; // rows above the board: a piece that ends the game comes to rest there
 const SNAPSHOT = 256; // pieces between two boards that are kept, to go back from
 
-/** Every placement on a board, in the order of its number: by shape, then by column. */
-function placements(shapes, width) {
-  const all = [];
-  for (const shape of shapes) {
-    for (let column = 0; column <= width - shape.width; column++) all.push({ shape, column });
-  }
-  return all;
-}
-
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -26,7 +17,9 @@ class Games {
     this.first = []; // orientation of each piece
     for (const shape of replay.shapes) this.first[shape.piece] ??= shape;
     this.numbers = numbers;
-    this.all = placements(replay.shapes, replay.width);
+    // Every placement, in the order of its number.
+    this.all = replay.shapes.flatMap((shape) =>
+      Array.from({ length: replay.width - shape.width + 1 }, (_, column) => ({ shape, column })));
     this.snapshots = [];
     this.state = {
       index: 0, lines: 0, gameLines: 0, games: 0,
@@ -35,18 +28,8 @@ class Games {
   }
 
   goTo(index) {
-    if (index < this.state.index) {
-      const kept = this.snapshots[Math.floor(index / SNAPSHOT)];
-      this.state = { ...kept, cells: kept.cells.slice() };
-    }
+    if (index < this.state.index) this.state = this.snapshots[Math.floor(index / SNAPSHOT)];
     while (this.state.index < index) this.carryOut();
-    this.keep();
-  }
-
-  keep() {
-    const { index, cells } = this.state;
-    if (index % SNAPSHOT) return;
-    this.snapshots[index / SNAPSHOT] ??= { ...this.state, cells: cells.slice() };
   }
 
   /** What placement `index` does: where the piece rests, which rows it fills, if it ends the game. */
@@ -67,7 +50,7 @@ class Games {
       for (let x = 0; x < this.width; x++) count += cells[y * this.width + x] > 0;
       if (count === this.width) full.push(y);
     }
-    const placed = { shape, column, row, full, piece: shape.piece };
+    const placed = { shape, column, row, full };
     return { ...placed, over: row + shape.height - full.length > this.height || this.blocks(placed) };
   }
 
@@ -82,9 +65,9 @@ class Games {
   }
 
   /** The cells after a placement. */
-  after({ shape, column, row, full, piece }) {
+  after({ shape, column, row, full }) {
     const { width } = this, cells = this.state.cells.slice();
-    for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = piece + 1;
+    for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = shape.piece + 1;
     for (const y of [...full].reverse()) {
       cells.copyWithin(y * width, (y + 1) * width);
       cells.fill(0, -width);
@@ -93,18 +76,15 @@ class Games {
   }
 
   carryOut() {
-    this.keep();
-    const { state } = this;
+    const { index, lines, gameLines, games, cells } = this.state;
+    if (index % SNAPSHOT === 0) this.snapshots[index / SNAPSHOT] = this.state;
     const placed = this.look(), { full, over } = placed;
-    state.index++;
-    state.lines += full.length;
-    state.gameLines += full.length;
-    if (over) {
-      state.games++;
-      state.gameLines = 0;
-      state.cells.fill(0);
-      return;
-    }
-    state.cells = this.after(placed);
+    this.state = {
+      index: index + 1,
+      lines: lines + full.length,
+      gameLines: over ? 0 : gameLines + full.length,
+      games: games + over,
+      cells: over ? new Uint8Array(cells.length) : this.after(placed),
+    };
   }
 }

@@ -3,6 +3,7 @@
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const FASTEST_FALL = 12; // pieces a second; beyond, a fall would be two frames
 const FALL = 0.6; // share of a piece's time in which it falls
+const PIECES = Array.from({ length: 7 }, (_, piece) => `piece-${piece}`); // their colours
 const PLAY_ICON = "M4 2v12l9-6z";
 const PAUSE_ICON = "M3 2h4v12H3zM9 2h4v12H9z";
 
@@ -116,12 +117,9 @@ class TetrisPlayer extends HTMLElement {
     const rows = this.replay.height + HEADROOM;
     const room = Math.min(this.clientWidth * 0.58 / this.replay.width, innerHeight * 0.72 / rows, 26);
     this.cell = Math.max(6, Math.floor(room));
-    this.colors = Object.fromEntries(
-      ["page", "empty", "line", "frame", "full", "full-edge", ...Array(7).keys()].map((name) => {
-        const variable = typeof name === "number" ? `--piece-${name}` : `--${name}`;
-        return [name, getComputedStyle(this).getPropertyValue(variable).trim()];
-      }),
-    );
+    const style = getComputedStyle(this);
+    const names = ["empty", "line", "frame", "full", "full-edge", ...PIECES];
+    this.colors = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
     this.draw();
   }
 
@@ -149,8 +147,7 @@ class TetrisPlayer extends HTMLElement {
     const rows = replay.height + HEADROOM;
     const { context, cell } = this.painter(this.find(".board"), replay.width, rows, edge);
     context.fillStyle = colors.frame;
-    const [width, height] = [replay.width * this.cell + 2 * edge, replay.height * this.cell + edge];
-    context.fillRect(0, HEADROOM * this.cell, width, height);
+    context.fillRect(0, HEADROOM * this.cell, replay.width * this.cell + 2 * edge, replay.height * this.cell + edge);
     const now = games.look();
     const falls = !this.still.matches && this.speed <= FASTEST_FALL && this.progress < FALL;
     const down = falls && now.row < replay.height ? this.progress / FALL : 1;
@@ -162,11 +159,11 @@ class TetrisPlayer extends HTMLElement {
           cell(x, y, colors.line, 0);
           cell(x, y, colors.empty, 1);
         }
-        if (value) cell(x, y, colors[value - 1], 1, 0.78);
+        if (value) cell(x, y, colors[PIECES[value - 1]], 1, 0.78);
       }
     }
     for (const [x, y] of now.shape.cells) {
-      if (row + y < rows) cell(now.column + x, row + y, colors[now.piece], 1);
+      if (row + y < rows) cell(now.column + x, row + y, colors[PIECES[now.shape.piece]], 1);
     }
     for (const y of down === 1 ? now.full : []) {
       for (let x = 0; x < replay.width; x++) {
@@ -178,7 +175,7 @@ class TetrisPlayer extends HTMLElement {
   }
 
   tell(now) {
-    const { state, all, numbers } = this.games;
+    const { state, all, numbers, first } = this.games;
     const counts = {
       lines: state.lines + now.full.length,
       game: state.gameLines + now.full.length,
@@ -192,10 +189,9 @@ class TetrisPlayer extends HTMLElement {
     const { cell } = this.painter(this.find(".next"), 4, 4, 0);
     const coming = numbers[state.index + 1];
     if (coming === undefined) return;
-    const { piece } = all[coming].shape;
-    const shape = this.replay.shapes.find((each) => each.piece === piece);
+    const shape = first[all[coming].shape.piece];
     const bottom = Math.floor((4 - shape.height) / 2);
-    for (const [x, y] of shape.cells) cell(x, bottom + y, this.colors[piece], 1);
+    for (const [x, y] of shape.cells) cell(x, bottom + y, this.colors[PIECES[shape.piece]], 1);
   }
 }
 

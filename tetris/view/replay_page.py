@@ -16,6 +16,7 @@ from pathlib import Path
 from kernels.support.printable import printable
 from tetris.game.pieces import PIECES
 from tetris.record.replay import Replay
+from tetris.view.game_view import shape_cells
 
 DEFAULT_SPEED = 5.0
 """Default speed of a player, in pieces a second."""
@@ -106,7 +107,7 @@ def _shapes() -> list[dict[str, object]]:
             "piece": shape.piece,
             "width": shape.width,
             "height": shape.height,
-            "cells": [[x, y] for y, row in enumerate(shape.rows) for x in range(shape.width) if row >> x & 1],
+            "cells": shape_cells(shape),
         }
         for shapes in PIECES
         for shape in shapes

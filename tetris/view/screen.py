@@ -6,14 +6,12 @@ import math
 import os
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kernels.support.printable import printable
-from tetris.game.features import AfterState
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.record.explanation import Explanation
-from tetris.view.game_view import HEADROOM, Cells, Scene
-from tetris.view.images import Picture, board_picture, piece_picture
+from tetris.view.game_view import HEADROOM, Cells
+from tetris.view.images import board_picture, piece_picture
 from tetris.view.text import board_lines, half_blocks
 
 PANEL = 39
@@ -34,77 +32,50 @@ _LEAST_HEADROOM, _LEAST_PLAIN_HEADROOM = 2, 1  # rows, in which a waiting piece 
 _LARGEST_CELL = 8
 
 
-@dataclass(frozen=True)
-class Look:
-    """How to draw a scene.
-
-    Attributes:
-        row: Row of the falling piece's bottom; None: at rest.
-        ghost: Whether to outline the falling piece at rest.
-        hint: A placement to outline.
-    """
-
-    row: int | None = None
-    ghost: bool = False
-    hint: AfterState | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Race:
-    """A second board beside that of the scene.
-
-    Attributes:
-        names: What stands below the boards.
-        cells: The stack of the second one, as in `Scene`.
-    """
-
-    names: tuple[str, str]
-    cells: Cells
-
-
 def screen(
-    scene: Scene,
-    look: Look,
+    rules: Rules,
+    boards: Sequence[Cells],
+    next_piece: int | None,
     panel: Sequence[str],
     footer: str,
     size: os.terminal_size,
     depth: int,
-    race: Race | None = None,
+    names: tuple[str, str] = ("", ""),
 ) -> list[str]:
-    """Return the lines of the screen, scene beside panel above the footer, for a size and a colour depth.
+    """Return the lines of the screen, boards beside panel above the footer, for a size and a colour depth.
 
-    A race has its second board between the two, where there is room.
+    Args:
+        rules: The rules of the games.
+        boards: What each board shows: `board_kinds`. A second one is shown where there is room.
+        next_piece: Number of the next piece; None where it is not known.
+        panel: Lines of text.
+        footer: The last line.
+        size: Columns and lines of the window.
+        depth: Bits of colour, 24, 8 or 0.
+        names: What stands below two boards.
     """
-    fit = None if race is None else _fit(scene.rules, size, depth, boards=2, panels=(RACE_PANEL,))
+    fit = _fit(rules, size, depth, boards=2, panels=(RACE_PANEL,)) if len(boards) > 1 else None
     if fit is None:
-        race, fit = None, _fit(scene.rules, size, depth)
+        boards, names, fit = boards[:1], ("", ""), _fit(rules, size, depth)
     if fit is None:
-        least = least_size(scene.rules, depth)
+        least = least_size(rules, depth)
         told = f"the window is too small: {least.columns} x {least.lines} needed, q quits"
         return textwrap.wrap(told, size.columns)[: size.lines]
     cell, headroom = fit
-    rows = scene.rules.height + headroom
-    name, other = ("", "") if race is None else map(printable, race.names)
-    board = _colored(scene, look, cell, rows, depth, name) if depth else _plain(scene, look, rows, name)
-    if race is not None:
-        stack = race.cells[:rows]
-        second = (
-            _colored_stack(scene, stack, cell, depth, other) if depth else _plain_stack(scene, stack, other)
-        )
-        board = [left + _GAP + right for left, right in zip(board, second, strict=True)]
-    next_piece = _next_piece(scene, depth)
-    width = (1 if race is None else 2) * (_board_width(scene.rules, cell) + len(_GAP))
+    drawn = [
+        _board(rules, kinds[: rules.height + headroom], cell, depth, printable(name))
+        for kinds, name in zip(boards, names, strict=False)
+    ]
+    board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
+    width = len(boards) * (_board_width(rules, cell) + len(_GAP))
     room = size.columns - width
-    lines = [*next_piece, *map(printable, panel)] if room >= 8 else []
-    lines = lines[: size.lines - 1]
-    joined = []
-    for index in range(max(len(board), len(lines))):
-        left = board[index] if index < len(board) else " " * (width - len(_GAP))
-        right = lines[index] if index < len(lines) else ""
-        # The lines of the next piece hold escape sequences; they are eight columns wide, which is there.
-        joined.append(left + _GAP + (right if index < len(next_piece) else right[:room]))
-    joined += [""] * (size.lines - 1 - len(joined))
-    return [*joined, footer[: size.columns - 1]]
+    # The lines of the next piece are eight columns wide, and not cut: they hold escape sequences.
+    text = [*_next_piece(next_piece, depth), *(printable(line)[:room] for line in panel)] if room >= 8 else []
+    text = text[: size.lines - 1]
+    board += [" " * (width - len(_GAP))] * (len(text) - len(board))
+    text += [""] * (len(board) - len(text))
+    joined = [left + _GAP + right for left, right in zip(board, text, strict=True)]
+    return [*joined, *[""] * (size.lines - 1 - len(joined)), footer[: size.columns - 1]]
 
 
 def least_size(rules: Rules, depth: int) -> os.terminal_size:
@@ -121,12 +92,7 @@ def is_shown(rules: Rules, size: os.terminal_size, depth: int) -> bool:
 
 
 def explanation_lines(explanation: Explanation, room: int) -> list[str]:
-    """Return a table: the margin of a placement, its value, its features, the most decisive ones first.
-
-    Args:
-        explanation: The explanation of the placement.
-        room: Lines available.
-    """
+    """Return a table of at most ``room`` lines: margin, value, and features, the most decisive ones first."""
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
     lines = [f"{'margin':<{_NAME}}{margin:>15}", f"{'value':<{_NAME}}{explanation.value:>15.2f}"]
     columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)
@@ -163,56 +129,21 @@ def _board_width(rules: Rules, cell: int) -> int:
     return rules.width * cell + 2
 
 
-def _colored(scene: Scene, look: Look, cell: int, rows: int, depth: int, name: str) -> list[str]:
-    picture = board_picture(
-        scene.cells[:rows],
-        cell,
-        height=scene.rules.height,
-        falling=scene.after,
-        row=look.row,
-        full=scene.full if look.row in (None, scene.after.landing_row) else (),
-        ghost=look.ghost,
-        hint=look.hint,
-    )
-    return _walled(scene, picture, cell, depth, name)
-
-
-def _colored_stack(scene: Scene, stack: Cells, cell: int, depth: int, name: str) -> list[str]:
-    return _walled(scene, board_picture(stack, cell, height=scene.rules.height), cell, depth, name)
-
-
-def _walled(scene: Scene, picture: Picture, cell: int, depth: int, name: str) -> list[str]:
-    lines = half_blocks(picture, depth == 24)
-    above = len(lines) - math.ceil(scene.rules.height * cell / 2)
+def _board(rules: Rules, kinds: Cells, cell: int, depth: int, name: str) -> list[str]:
+    """A board within its walls, all lines of one width, a name in its floor."""
+    width = rules.width * cell
+    if not depth:
+        lines = board_lines(kinds, rules.height)[:-1]
+        floor = f"+{name[:width].center(width, '-')}+"
+        return [*(line.ljust(width + 2) for line in lines), floor]
+    lines = half_blocks(board_picture(kinds, cell), depth == 24)
+    above = len(lines) - math.ceil(rules.height * cell / 2)
     sides = [" " if index < above else "│" for index in range(len(lines))]
     walled = [f"{side}{line}{side}" for side, line in zip(sides, lines, strict=True)]
-    width = scene.rules.width * cell
     return [*walled, f"└{name[:width].center(width, '─')}┘"]
 
 
-def _plain(scene: Scene, look: Look, rows: int, name: str) -> list[str]:
-    lines = board_lines(
-        scene.cells[:rows],
-        scene.rules.height,
-        falling=scene.after,
-        row=look.row,
-        full=scene.full if look.row in (None, scene.after.landing_row) else (),
-        hint=look.hint,
-    )
-    return _named(scene, lines, name)
-
-
-def _plain_stack(scene: Scene, stack: Cells, name: str) -> list[str]:
-    return _named(scene, board_lines(stack, scene.rules.height), name)
-
-
-def _named(scene: Scene, lines: Sequence[str], name: str) -> list[str]:
-    width = 2 * scene.rules.width
-    floor = f"+{name[:width].center(width, '-')}+"
-    return [*(line.ljust(_board_width(scene.rules, 2)) for line in lines[:-1]), floor]
-
-
-def _next_piece(scene: Scene, depth: int) -> list[str]:
-    if scene.next_piece is None or not depth:
-        return ["next: -" if scene.next_piece is None else f"next: {PIECE_LETTERS[scene.next_piece]}", ""]
-    return ["next", *half_blocks(piece_picture(scene.next_piece, 2), depth == 24)]
+def _next_piece(piece: int | None, depth: int) -> list[str]:
+    if piece is None or not depth:
+        return [f"next: {'-' if piece is None else PIECE_LETTERS[piece]}", ""]
+    return ["next", *half_blocks(piece_picture(piece, 2), depth == 24)]

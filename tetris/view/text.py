@@ -8,62 +8,34 @@ from itertools import groupby
 
 import numpy as np
 
-from tetris.game.features import AfterState
 from tetris.game.rules import PIECE_LETTERS
-from tetris.view.game_view import Cells, Scene, piece_cells
-from tetris.view.images import PAGE, PALETTE, Picture
+from tetris.view.game_view import EMPTY, FALLING, FULL, HINT, PAGE, STACK, Cells, Scene, scene_kinds
+from tetris.view.images import PALETTE, Picture
 
-NOTHING, STACK, FALLING, FULL, SUGGESTED = " .", "[]", "##", "==", "<>"
-"""The cells of a plain board, two characters each, so that a cell is about square."""
+# Two characters each, so that a cell is about square; the pieces have one look.
+_CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", HINT: "<>", STACK: "[]", FALLING: "##"}
 
 RESET = "\x1b[0m"
 
 _LEVELS = np.array([0, 95, 135, 175, 215, 255])  # of each colour in the 6 x 6 x 6 cube of 256 colours
 
 
-def board_lines(
-    cells: Cells,
-    height: int,
-    *,
-    falling: AfterState | None = None,
-    row: int | None = None,
-    full: Iterable[int] = (),
-    hint: AfterState | None = None,
-) -> list[str]:
-    """Return the board in plain characters, a line a row, the topmost first, and the floor.
+def board_lines(kinds: Cells, height: int) -> list[str]:
+    """Return `board_kinds` in plain characters, a line a row, the topmost first, and the floor.
 
-    Args:
-        cells: The stack, shape (rows, width), row 0 at the bottom, as in `Scene`.
-        height: Rows of the board; those of ``cells`` beyond it have no side walls.
-        falling: A placement whose piece is drawn.
-        row: Row of the falling piece's bottom; None: at rest.
-        full: Rows to mark.
-        hint: A placement to mark, the hint of a controller.
+    Rows from ``height`` on have no side walls.
     """
-    grid = [[STACK if cell else NOTHING for cell in line] for line in cells]
-    grid[height:] = [[STACK if cell else "  " for cell in line] for line in cells[height:]]
-    for placement, at, mark in ((hint, None, SUGGESTED), (falling, row, FALLING)):
-        if placement is not None:
-            bottom = placement.landing_row if at is None else at
-            for x, y in piece_cells(placement):
-                if bottom + y < len(grid):
-                    grid[bottom + y][placement.column + x] = mark
-    for lit in full:
-        grid[lit] = [FULL] * len(grid[lit])
-    sides = ["|" if y < height else " " for y in range(len(grid))]
-    lines = [f"{side}{''.join(line)}{side}".rstrip() for side, line in zip(sides, grid, strict=True)]
-    return [*reversed(lines), f"+{'--' * cells.shape[1]}+"]
+    looks = np.where(kinds >= STACK, kinds - kinds % 8, kinds)  # of any piece, that of the first
+    lines = ["".join(_CHARACTERS[kind] for kind in row) for row in looks.tolist()]
+    walled = [f"|{line}|" if y < height else f" {line}".rstrip() for y, line in enumerate(lines)]
+    return [*reversed(walled), f"+{'--' * kinds.shape[1]}+"]
 
 
 def scene_text(scene: Scene) -> str:
     """Return a scene in plain text: the counts, the board with the piece at rest, full rows marked."""
-    top = max(scene.rules.height, scene.after.landing_row + scene.after.shape.height)
-    return "\n".join(
-        [
-            counts_line(scene),
-            *board_lines(scene.cells[:top], scene.rules.height, falling=scene.after, full=scene.full),
-        ]
-    )
+    height = scene.rules.height
+    top = max(height, scene.after.landing_row + scene.after.shape.height)
+    return "\n".join([counts_line(scene), *board_lines(scene_kinds(scene)[:top], height)])
 
 
 def counts_line(scene: Scene) -> str:
@@ -79,10 +51,8 @@ def counts_line(scene: Scene) -> str:
 def half_blocks(picture: Picture, true_color: bool) -> list[str]:
     """Return a picture as lines for a terminal, two rows of pixels a line.
 
-    Args:
-        picture: Indices into the palette, shape (height, width). The page around the board is left in the
-            terminal's own background.
-        true_color: Whether the terminal has 24-bit colours; otherwise the nearest of 256.
+    The page around the board is left in the terminal's own background. Without ``true_color`` colours are the
+    nearest of 256.
     """
     if len(picture) % 2:
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from tetris import LinearController, Lookahead
 from tetris.record.explanation import Explanation, explain
-from tetris.view.game_view import Scene
-from tetris.view.screen import IDLE, PANEL_HEAD, Look, explanation_lines, screen
+from tetris.view.game_view import Scene, scene_kinds
+from tetris.view.screen import IDLE, PANEL_HEAD, explanation_lines, screen
 from tetris.view.terminal import Terminal
 
 SPEEDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, math.inf)
@@ -118,10 +118,9 @@ class Watcher:
         return scene if following is None else following
 
     def _draw(self, scene: Scene) -> None:
-        look = Look(row=self._row(scene))
         size, depth = self.terminal.size, self.terminal.depth
-        panel = self._panel(scene, size.lines)
-        self.terminal.draw(screen(scene, look, panel, FOOTER, size, depth))
+        boards, panel = [scene_kinds(scene, self._row(scene))], self._panel(scene, size.lines)
+        self.terminal.draw(screen(scene.rules, boards, scene.next_piece, panel, FOOTER, size, depth))
 
     def _row(self, scene: Scene) -> int:
         """The row of the piece in the picture: it falls from just above the board."""

@@ -18,7 +18,7 @@ from tetris.training.run_record import load_run
 
 pytestmark = pytest.mark.slow
 
-READY = "document.querySelector('.told')?.textContent"
+READY = "document.querySelector('.plot')?.ariaValueText"
 LONG = {"curriculum": "5x6:8:20,5x7:4:20"}
 SCREENS = [(390, True), (1280, False)]
 
@@ -35,15 +35,14 @@ def at(page: Page, chart: str, *shares: float) -> list[tuple[float, float]]:
     frame = "requestAnimationFrame"
     page.evaluate(f"new Promise((done) => {frame}(() => {frame}(() => setTimeout(done, 100))))")
     box = page.evaluate(
-        f"(() => {{ const box = document.querySelector('{chart} .plot').getBoundingClientRect();"
-        f" const axis = document.querySelector('{chart} .plot .axis').getBBox();"
-        " return [box.left + axis.x, axis.width, box.top + box.height / 2]; })()"
+        f"(() => {{ const box = document.querySelector('{chart} .u-over').getBoundingClientRect();"
+        " return [box.left, box.width, box.top + box.height / 2]; })()"
     )
     return [(box[0] + share * box[1], box[2]) for share in shares]
 
 
 def told(page: Page, chart: str) -> str:
-    return str(page.evaluate(f"document.querySelector('{chart} .told').textContent"))
+    return str(page.evaluate(f"document.querySelector('{chart} .plot').ariaValueText"))
 
 
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
@@ -56,14 +55,14 @@ def test_a_tap_reads_a_swipe_zooms_and_a_button_shows_all(
     page.open(tmp_path / "page.html", READY)
     for chart, begin in (
         ("[data-chart=learning]", "generation 1 ("),
-        ("[data-chart=weights]", "generation 1:"),
+        ("[data-chart=weights]", "generation 1\n"),
     ):
         page.touch(*at(page, chart, 0.01))
         assert told(page, chart).startswith(begin)
     chart = "[data-chart=learning]"
     page.touch(*at(page, chart, 0.3, 0.35, 0.5, 0.7))
     assert told(page, chart).startswith("generation 8 (")  # the last one in sight
-    assert told(page, "[data-chart=weights]").startswith("generation 8:")
+    assert told(page, "[data-chart=weights]").startswith("generation 8\n")
     whole = f"document.querySelector('{chart} .whole')"
     assert page.evaluate(f"{whole}.hidden") is False
     page.evaluate(f"{whole}.click()")
@@ -91,10 +90,10 @@ def test_seeds_are_compared_by_median_and_range(tmp_path: Path, browser_page: Pa
     chart = "[data-chart=curves]"
     values = sorted(each.metrics[-1]["elite_mean"] for each in runs)
     low, median, high = (f"{float(f'{value:.4g}'):g}" for value in values)
-    assert told(page, chart).split("\n")[1] == (f"seed1 and 2 more: {median} lines per game ({low} – {high})")
-    assert page.evaluate(f"document.querySelectorAll('{chart} .plot .curve').length") == 1
+    assert told(page, chart).split("\n")[1] == (f"seed1 and 2 more: {median} ({low} – {high})")
+    assert len(told(page, chart).split("\n")) == 1 + 1
     page.evaluate("document.querySelector('[name=bands]').click()")
-    assert page.evaluate(f"document.querySelectorAll('{chart} .plot .curve').length") == 3
+    assert len(told(page, chart).split("\n")) == 1 + 3
 
 
 @pytest.mark.parametrize("across", ["generation", "seconds"])

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from sample_scenes import sample_scenes
 
 from tetris import Rules, Streams, published, rollout
-from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
-from tetris.view.game_view import Scene, scenes, with_piece
-
-
-def seen(rules: Rules, count: int, seed: int = 5, *, stream: bool = True) -> list[Scene]:
-    pieces = PieceStream(rules, seed, 0)
-    played = islice(decisions(published("dt20"), rules, PieceStream(rules, seed, 0)), count)
-    return list(scenes(rules, played, pieces if stream else None))
+from tetris.view.game_view import with_piece
 
 
 def as_rows(cells: np.ndarray) -> tuple[int, ...]:
@@ -28,7 +21,7 @@ def as_rows(cells: np.ndarray) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("rules", [Rules(6, 6), Rules(5, 7, clear_on_overflow=True, pieces="bag")])
 def test_cells_are_those_of_the_game(rules: Rules) -> None:
-    shown = seen(rules, 250)
+    shown = sample_scenes(rules, 250)
     assert all(as_rows(scene.cells) == scene.rows for scene in shown)
     for scene, following in pairwise(shown):
         assert following.rows == (() if scene.after.game_over else scene.after.rows)
@@ -39,15 +32,15 @@ def test_cells_are_those_of_the_game(rules: Rules) -> None:
 
 def test_counts_are_those_of_the_engine() -> None:
     rules = Rules(6, 6)
-    last = seen(rules, 250)[-1]
-    played = rollout(published("dt20").policy(), Streams(rules, seed=5), 250)
+    last = sample_scenes(rules, 250)[-1]
+    played = rollout(published("dt20").policy(), Streams(rules, seed=3), 250)
     assert (last.lines, last.games + last.after.game_over) == (played.lines.item(), played.games.item())
     assert 0 < last.game_lines < last.lines
 
 
 def test_a_cell_remembers_its_piece() -> None:
     rules = Rules(10, 20)
-    first, second = seen(rules, 2)
+    first, second = sample_scenes(rules, 2)
     assert (first.cells == 0).all()
     assert (np.unique(second.cells) == [0, first.after.shape.piece + 1]).all()
     assert (second.cells > 0).sum() == 4
@@ -57,10 +50,10 @@ def test_a_cell_remembers_its_piece() -> None:
 
 def test_the_next_piece_is_that_of_the_next_placement_where_no_stream_is_known() -> None:
     rules = Rules(6, 6)
-    with_stream, without = seen(rules, 40), seen(rules, 40, stream=False)
+    with_stream, without = sample_scenes(rules, 40), sample_scenes(rules, 40, stream=False)
     expected = [scene.next_piece for scene in with_stream]
     assert [scene.next_piece for scene in without] == [*expected[:-1], None]
 
 
 def test_nothing_played_is_nothing_to_see() -> None:
-    assert seen(Rules(), 0) == seen(Rules(), 0, stream=False) == []
+    assert sample_scenes(Rules(), 0) == sample_scenes(Rules(), 0, stream=False) == []

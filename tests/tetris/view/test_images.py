@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pytest
+from sample_scenes import sample_scenes
 
-from tetris import Rules, published
-from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
-from tetris.view.game_view import HEADROOM, UNKNOWN, Scene, scenes
-from tetris.view.glyphs import text_pixels
-from tetris.view.images import (
+from tetris import Rules
+from tetris.view.game_view import (
     EMPTY,
     FALLING,
     FULL,
+    HEADROOM,
     PAGE,
-    PALETTE,
     STACK,
     TEXT,
-    board_picture,
-    frame,
-    piece_picture,
-    scene_board,
+    UNKNOWN,
+    Scene,
+    board_kinds,
+    scene_kinds,
 )
+from tetris.view.glyphs import text_pixels
+from tetris.view.images import PALETTE, board_picture, frame, piece_picture
 
 RULES = Rules(6, 8)
 
 
 @pytest.fixture(scope="module")
 def shown() -> list[Scene]:
-    pieces = PieceStream(RULES, 2, 0)
-    return list(scenes(RULES, islice(decisions(published("dt20"), RULES, pieces), 60), pieces))
+    return sample_scenes(RULES, 60)
 
 
-def kinds(picture: np.ndarray) -> np.ndarray:
-    """What each cell is, of a picture with a pixel a cell; row 0 is the bottom."""
-    return picture[::-1] // 3
-
-
-def test_a_pixel_a_cell_shows_wall_and_falling_piece(shown: list[Scene]) -> None:
+def test_a_board_shows_stack_and_falling_piece(shown: list[Scene]) -> None:
     scene = next(scene for scene in shown if scene.pieces > 5 and not scene.full)
-    drawn = kinds(scene_board(scene, 1))
+    drawn = scene_kinds(scene)
     assert drawn.shape == (8 + HEADROOM, 6)
     assert ((drawn >= STACK) & (drawn < FALLING)).sum() == (scene.cells > 0).sum()
     assert (drawn == FALLING + scene.after.shape.piece).sum() == 4
@@ -52,26 +43,24 @@ def test_a_pixel_a_cell_shows_wall_and_falling_piece(shown: list[Scene]) -> None
 
 def test_rows_that_will_go_are_lit(shown: list[Scene]) -> None:
     scene = next(scene for scene in shown if scene.full)
-    drawn = kinds(scene_board(scene, 1))
+    drawn = scene_kinds(scene)
     assert tuple(np.flatnonzero((drawn == FULL).all(axis=1))) == scene.full
 
 
-@pytest.mark.parametrize("cell", [2, 5, 12])
+@pytest.mark.parametrize("cell", [1, 5, 12])
 def test_a_cell_keeps_its_kind_at_every_size(shown: list[Scene], cell: int) -> None:
-    small, large = scene_board(shown[-1], 1), scene_board(shown[-1], cell)
-    assert large.shape == (small.shape[0] * cell, small.shape[1] * cell)
-    assert (large[::cell, ::cell] // 3 == small // 3).all()
-    assert (large[cell - 1 :: cell, cell - 1 :: cell] // 3 == small // 3).all()
+    kinds = scene_kinds(shown[-1])
+    picture = board_picture(kinds, cell)
+    assert picture.shape == (kinds.shape[0] * cell, kinds.shape[1] * cell)
+    for corner in (0, cell - 1):
+        assert (picture[corner::cell, corner::cell][::-1] // 3 == kinds).all()
 
 
 @pytest.mark.parametrize(("board", "cell"), [((4, 4), 6), ((10, 20), 12), ((10, 24), 13)])
 def test_frames_of_a_game_are_of_one_even_size(board: tuple[int, int], cell: int) -> None:
     rules = Rules(*board)
-    pieces = PieceStream(rules, 1, 0)
-    played = islice(decisions(published("dt20"), rules, pieces), 15)
-    frames = [
-        frame(scene, "a name that is much too long for the panel", cell) for scene in scenes(rules, played)
-    ]
+    title = "a name that is much too long for the panel"
+    frames = [frame(scene, title, cell) for scene in sample_scenes(rules, 15)]
     (shape,) = {each.shape for each in frames}
     assert (shape[0] % 2, shape[1] % 2) == (0, 0)
     assert frames[0].dtype == np.uint8
@@ -88,8 +77,7 @@ def test_every_piece_is_drawn_in_its_own_colour() -> None:
 
 def test_a_cell_of_an_unknown_piece_looks_like_no_piece() -> None:
     cells = np.array([[UNKNOWN, 1, 7, 0]], dtype=np.uint8)
-    drawn = kinds(board_picture(cells, 1, height=1))[0]
-    assert drawn.tolist() == [FALLING - 1, STACK, STACK + 6, EMPTY]
+    assert board_kinds(cells, 1)[0].tolist() == [FALLING - 1, STACK, STACK + 6, EMPTY]
     assert len({tuple(PALETTE[3 * kind]) for kind in range(EMPTY, FALLING + 7)}) == FALLING + 7 - EMPTY
 
 

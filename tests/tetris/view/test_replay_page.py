@@ -6,13 +6,13 @@ import base64
 import json
 import re
 import zlib
-from html.parser import HTMLParser
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chromium import Page
+from elements import Elements
 
 from tetris import LinearController, Rules, published
 from tetris.game.piece_stream import PieceStream
@@ -39,32 +39,11 @@ def data(fragment: str) -> dict[str, Any]:
     return values
 
 
-class Tags(HTMLParser):
-    """Notes what a page opens and closes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.links += [str(value) for name, value in attrs if name in ("src", "href")]
-        if tag not in ("meta", "input"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
 def test_page_is_whole_and_asks_nothing_of_a_network() -> None:
     page = player_page(recorded(), "mine")
-    tags = Tags()
-    tags.feed(page)
-    assert tags.open == []
-    assert tags.links == []
-    assert tags.seen.count("tetris-player") == 1
+    elements = Elements(page)
+    assert elements.links == []
+    assert elements.names.count("tetris-player") == 1
     assert not re.search(r"https?:|fetch\(|import\s", page)
     assert "<title>mine</title>" in page
     assert "prefers-color-scheme: dark" in page

@@ -16,14 +16,15 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from sample_scenes import sample_scenes
 
 from tetris import Rules, published
 from tetris.game.decisions import appears
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
-from tetris.view.game_view import GameTracker, Scene, scenes
+from tetris.view.game_view import GameTracker, scene_kinds
 from tetris.view.human_player import HumanPlayer
-from tetris.view.screen import Look, Race, is_shown, least_size, screen
+from tetris.view.screen import is_shown, least_size, screen
 from tetris.view.terminal import Terminal, is_interactive, parse_keys
 from tetris.view.watcher import Watcher
 
@@ -90,11 +91,6 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pty]:
     ends.close()
 
 
-def shown(count: int) -> Iterator[Scene]:
-    pieces = PieceStream(RULES, 3, 0)
-    return scenes(RULES, islice(decisions(DT20, RULES, pieces), count), pieces)
-
-
 def typed(person: Pty, *steps: tuple[str, str]) -> None:
     """Type, in a thread: each time a text is seen, the keys that follow it."""
 
@@ -121,7 +117,7 @@ def test_keys_are_told_apart(sent: str, keys: list[str]) -> None:
 def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> None:
     typed(person, ("pieces 1 ", " "), ("paused", ".."), ("pieces 2 ", "q"))
     with Terminal(person.output, person.side) as terminal:
-        watcher = Watcher(terminal, shown(50), DT20, ["dt20"], 1.0)
+        watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20, ["dt20"], 1.0)
         watcher.run()
         assert termios.tcgetattr(person.side) != person.before
     assert termios.tcgetattr(person.side) == person.before
@@ -142,7 +138,7 @@ def test_a_new_size_is_drawn_anew(person: Pty) -> None:
     threading.Thread(target=resize, daemon=True).start()
     typed(person, ("pieces 1 ", " "))
     with Terminal(person.output, person.side) as terminal:
-        Watcher(terminal, shown(9), DT20, [], 1.0).run()
+        Watcher(terminal, iter(sample_scenes(RULES, 9)), DT20, [], 1.0).run()
     person.wait_for("the window")
 
 
@@ -233,38 +229,31 @@ def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
 
 @pytest.mark.parametrize("depth", [24, 0])
 @pytest.mark.parametrize("size", [(80, 24), (20, 9), (1, 1)])
-def test_a_race_fits_its_terminal_and_is_shown_where_there_is_room(size: tuple[int, int], depth: int) -> None:
-    *_, scene = shown(40)
-    race = Race(("you", "a controller of a long name"), scene.cells)
-    panel = ["a long line of text " * 5] * 50
-    lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth, race)
-    assert len(lines) <= size[1]
-    assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
-    floors = [line for line in lines if "you" in line]
-    assert len(floors) == (size[0] >= 80)
-    assert all("a contr" in floor for floor in floors)
-
-
-@pytest.mark.parametrize("depth", [24, 0])
-@pytest.mark.parametrize("size", [(80, 24), (20, 9), (1, 1)])
-def test_a_screen_fits_its_terminal(size: tuple[int, int], depth: int) -> None:
-    for scene in shown(40):
-        panel = ["a long line of text " * 5] * 50
-        lines = screen(scene, Look(), panel, "keys " * 30, os.terminal_size(size), depth)
-        assert len(lines) <= size[1]
-        assert max(len(ESCAPES.sub("", line)) for line in lines) <= size[0]
+def test_a_screen_fits_its_terminal_with_a_second_board_where_there_is_room(
+    size: tuple[int, int], depth: int
+) -> None:
+    names = ("you", "a controller of a long name")
+    for scene in sample_scenes(RULES, 40):
+        for boards in ([scene_kinds(scene)], [scene_kinds(scene)] * 2):
+            panel, footer = ["a long line of text " * 5] * 50, "keys " * 30
+            drawn = screen(
+                RULES, boards, scene.next_piece, panel, footer, os.terminal_size(size), depth, names
+            )
+            assert len(drawn) <= size[1]
+            assert max(len(ESCAPES.sub("", line)) for line in drawn) <= size[0]
+            floors = [line for line in drawn if "you" in line]
+            assert len(floors) == (len(boards) == 2 and size[0] >= 80)
+            assert all("a contr" in floor for floor in floors)
 
 
 @pytest.mark.parametrize("depth", [24, 0])
 @pytest.mark.parametrize("rules", [Rules(10, 20), Rules(4, 7)])
 def test_a_window_that_is_too_small_is_told_the_size_that_is_enough(rules: Rules, depth: int) -> None:
-    pieces = PieceStream(rules, 3, 0)
-    placed = islice(decisions(published("anywidth" if rules.width != 10 else "dt20"), rules, pieces), 1)
-    (scene,) = scenes(rules, placed, pieces)
+    (scene,) = sample_scenes(rules, 1)
     least = least_size(rules, depth)
     for columns, lines in ((0, 0), (-1, 0), (0, -1)):
         size = os.terminal_size((least.columns + columns, least.lines + lines))
-        drawn = screen(scene, Look(row=rules.height), [], "keys", size, depth)
+        drawn = screen(rules, [scene_kinds(scene, rules.height)], None, [], "keys", size, depth)
         assert is_shown(rules, size, depth) == (columns == lines == 0) == (drawn[-1] == "keys")
         told = f"{least.columns} x {least.lines} needed"
         assert (told in " ".join(drawn)) != is_shown(rules, size, depth)

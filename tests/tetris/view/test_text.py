@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 import numpy as np
+from sample_scenes import sample_scenes
 
-from tetris import Rules, published
-from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
-from tetris.view.game_view import Scene, scenes
-from tetris.view.images import FALLING, PALETTE, STACK, piece_picture
+from tetris import Rules
+from tetris.view.game_view import FALLING, STACK, scene_kinds
+from tetris.view.images import PALETTE, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
 
 RULES = Rules(6, 5)
@@ -25,17 +23,12 @@ piece 4 J, next Z, lines 1, games over 0
 +------------+"""
 
 
-def seen(count: int) -> list[Scene]:
-    pieces = PieceStream(RULES, 9, 0)
-    return list(scenes(RULES, islice(decisions(published("dt20"), RULES, pieces), count), pieces))
-
-
 def test_a_scene_in_plain_text() -> None:
-    assert scene_text(seen(4)[3]) == FOURTH
+    assert scene_text(sample_scenes(RULES, 4, 9)[3]) == FOURTH
 
 
 def test_full_rows_and_the_end_of_a_game_are_told() -> None:
-    shown = seen(60)
+    shown = sample_scenes(RULES, 60, 9)
     clearing = next(scene for scene in shown if scene.full)
     assert scene_text(clearing).count("|============|") == len(clearing.full)
     ended = next(scene for scene in shown if scene.after.game_over)
@@ -46,8 +39,8 @@ def test_full_rows_and_the_end_of_a_game_are_told() -> None:
 
 
 def test_a_suggestion_is_marked() -> None:
-    first, *others = seen(20)
-    lines = board_lines(first.cells, 5, falling=first.after, row=5, hint=others[0].after)
+    first, *others = sample_scenes(RULES, 20, 9)
+    lines = board_lines(scene_kinds(first, 5, hint=others[0].after), 5)
     assert sum(line.count("##") for line in lines) == 4
     assert sum(line.count("<>") for line in lines) == 4
 
