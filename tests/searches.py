@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from cem import CrossEntropyMethod
+from cem import Callback, CrossEntropyMethod, GenerationRecord
 
 CLASSIC: dict[str, Any] = {
     "weights": "equal",
@@ -18,9 +19,41 @@ CLASSIC: dict[str, Any] = {
 
 
 def bits(state: Any) -> dict[str, Any]:
-    """Returns the state of an optimizer, or one given as a dict, in a form that compares bit for bit."""
+    """Return the state of an optimizer, or one given as a dict, in a form that compares bit for bit."""
     if isinstance(state, CrossEntropyMethod):
         state = state.state_dict()
     return {
         name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
     }
+
+
+def sphere(candidates: Tensor, generation: Any = 0) -> Tensor:
+    """Return |x|^2, as the fitness of an optimizer or as the objective of a trainer."""
+    return candidates.square().sum(-1)
+
+
+class Recorder(Callback):
+    """Keeps the records of a run, the states it saves, and the order of all calls.
+
+    Args:
+        events: The list of calls, to which others may append, too.
+    """
+
+    def __init__(self, events: list[Any] | None = None) -> None:
+        self.calls = [] if events is None else events
+        self.records: list[GenerationRecord] = []
+        self.states: dict[int, dict[str, Any]] = {}
+
+    def on_start(self, plan: Any) -> None:
+        self.calls.append(("start", plan.generation, plan.generations, plan.time_limit_s))
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        self.calls.append(("generation", record.generation))
+        self.records.append(record)
+
+    def on_checkpoint(self, generation: int, state: Any) -> None:
+        self.calls.append(("checkpoint", generation))
+        self.states[generation] = bits(state)
+
+    def on_end(self) -> None:
+        self.calls.append(("end",))
