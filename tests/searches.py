@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from cem import Callback, CrossEntropyMethod, GenerationRecord
+
+ON_A_GPU = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 CLASSIC: dict[str, Any] = {
     "weights": "equal",
