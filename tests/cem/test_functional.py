@@ -112,6 +112,7 @@ def test_batches_have_any_number_of_dimensions():
     assert nested.ask().shape == (3, 1, 23, 4)
     assert torch.equal(nested.mean[:, 0], flat.mean)
     assert nested.statistics() == flat.statistics()
+    assert flat.statistics()["best_fitness"] == float(flat.best_fitness.min())
 
 
 @pytest.mark.parametrize("options", ["classic", "full paths"])
