@@ -1,4 +1,4 @@
-"""Full covariance and evolution paths: what they learn. Their formula without paths is in test_optimizer.py."""
+"""Full covariance and evolution paths: what they learn. Without paths: test_optimizer.py."""
 
 import math
 

@@ -112,7 +112,7 @@ class TestFile:
         run = {"board": "10x10", "seed": 1, "sizes": (1, 2)}
         write_checkpoint(path, 1, {}, run)
         read_checkpoint(path, run)
-        with pytest.raises(CheckpointError, match=r"c\.json: belongs to another run: expected seed = 2, got 1"):
+        with pytest.raises(CheckpointError, match=r"c\.json: belongs to another run: .* seed = 2, got 1"):
             read_checkpoint(path, {**run, "seed": 2})
         with pytest.raises(CheckpointError, match=r"another run: expected board = None, got '10x10'"):
             read_checkpoint(path, {"seed": 1, "sizes": (1, 2)})
@@ -131,7 +131,7 @@ class TestCheckpointer:
         ]
         assert checkpointer.load_latest().state == {"step": 1_000_000}
 
-    def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_what_was_there(self, tmp_path, monkeypatch):
+    def test_a_full_disk_is_named_with_the_file_and_leaves_what_was_there(self, tmp_path, monkeypatch):
         checkpointer = Checkpointer(tmp_path)
         save_steps(checkpointer, 1)
 

@@ -245,7 +245,9 @@ def test_ctrl_c_ends_a_run_within_two_seconds_though_the_device_is_busy(device, 
     began = time.monotonic()
     assert training.run() == ("signal", INT, EVENT)
     assert time.monotonic() - began < 2.0
-    assert training.optimizer.generation == len(training.lines()) == max(training.checkpointer.paths()) == EVENT
+    assert (
+        training.optimizer.generation == len(training.lines()) == max(training.checkpointer.paths()) == EVENT
+    )
     device.clear()
     assert_goes_on(tmp_path, "run")
 

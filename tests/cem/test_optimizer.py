@@ -131,7 +131,9 @@ def test_a_candidate_that_is_not_finite_has_failed(coordinate, fitness):
         tell_rows(optimizer, torch.full((3, 2), coordinate), fitness)
 
 
-@pytest.mark.parametrize(("population", "fraction", "expected"), [(100, 0.07, 7), (10, 0.01, 2), (16, None, 4)])
+@pytest.mark.parametrize(
+    ("population", "fraction", "expected"), [(100, 0.07, 7), (10, 0.01, 2), (16, None, 4)]
+)
 def test_a_fraction_of_elites_is_rounded_up_to_at_least_two(population, fraction, expected):
     optimizer = CrossEntropyMethod([0.0], 1.0, population, maximize=True, elite_fraction=fraction)
     assert optimizer.num_elites == expected
@@ -210,7 +212,11 @@ class TestFitness:
         [
             (torch.zeros(5), ValueError, r"expected fitness of shape \(6,\), got \(5,\)"),
             (torch.zeros(6, 1), ValueError, r"expected fitness of shape \(6,\), got \(6, 1\)"),
-            (torch.zeros(6, dtype=torch.bool), TypeError, "expected real numbers for fitness of .*, got torch"),
+            (
+                torch.zeros(6, dtype=torch.bool),
+                TypeError,
+                "expected real numbers for fitness of .*, got torch",
+            ),
         ],
     )
     def test_what_cannot_be_ranked_is_refused(self, fitness, error, message):

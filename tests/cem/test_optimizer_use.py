@@ -153,7 +153,11 @@ class TestState:
     @pytest.mark.parametrize("options", SEARCHES)
     @pytest.mark.parametrize(
         "continued",
-        [loaded, lambda search, _: copy.deepcopy(search), lambda search, _: pickle.loads(pickle.dumps(search))],
+        [
+            loaded,
+            lambda search, _: copy.deepcopy(search),
+            lambda search, _: pickle.loads(pickle.dumps(search)),
+        ],
         ids=["loaded", "copied", "pickled"],
     )
     def test_a_search_that_is_loaded_or_copied_goes_on_on_its_own_bit_for_bit(self, options, continued):

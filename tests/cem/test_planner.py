@@ -16,7 +16,6 @@ from torch import Tensor
 from cem import Planner, rollout_cost
 from cem.colored_noise import coloring_matrix
 
-
 GOAL = torch.tensor([0.5, -0.5])
 
 
