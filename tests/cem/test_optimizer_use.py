@@ -149,19 +149,19 @@ def loaded(search, options):
     return other
 
 
+def copied(search, options):
+    return copy.deepcopy(search)
+
+
+def pickled(search, options):
+    return pickle.loads(pickle.dumps(search))
+
+
 class TestState:
     @pytest.mark.parametrize("options", SEARCHES)
-    @pytest.mark.parametrize(
-        "continued",
-        [
-            loaded,
-            lambda search, _: copy.deepcopy(search),
-            lambda search, _: pickle.loads(pickle.dumps(search)),
-        ],
-        ids=["loaded", "copied", "pickled"],
-    )
+    @pytest.mark.parametrize("continued", [loaded, copied, pickled])
     def test_a_search_that_is_loaded_or_copied_goes_on_on_its_own_bit_for_bit(self, options, continued):
-        # What is given to the start, and is no part of a state, is the same: no floor relative to the first std.
+        # A floor relative to the first std is no part of a state, and there that is another one.
         options = {"relative_std_floor": 0.0, **SEARCHES[options]}
         search = make(**options)
         step(search, 4)
