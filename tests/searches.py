@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +25,22 @@ CLASSIC: dict[str, Any] = {
 }
 """Options for the formulas of the literature: means and variances of the elites, all of one weight."""
 
+KINDS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "classic": {
+        **CLASSIC,
+        "variance_about": "new_mean_unbiased",
+        "extra_variance": "linear:0.5,20",
+        "smoothing": 0.8,
+        "std_smoothing": 0.5,
+        "mean_averaging": 0.3,
+    },
+    "paths": {"paths": True},
+    "transform": {"bounds": (-6.0, 5.0), "bound_handling": "transform"},
+    "full paths": {"covariance": "full", "paths": True, "bounds": (-6.0, 5.0), "bound_handling": "reflect"},
+}
+"""Searches that run through different code."""
+
 
 def bits(state: Any) -> dict[str, Any]:
     """Return the state of an optimizer, or one given as a dict, in a form that compares bit for bit."""
@@ -31,6 +49,16 @@ def bits(state: Any) -> dict[str, Any]:
     return {
         name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
     }
+
+
+@contextlib.contextmanager
+def nobody_waits() -> Iterator[None]:
+    """Let it be an error that the host waits for the GPU."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def sphere(candidates: Tensor, generation: Any = 0) -> Tensor:

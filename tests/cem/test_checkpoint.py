@@ -1,6 +1,4 @@
 import errno
-import hashlib
-import json
 import math
 import os
 import pickle
@@ -10,13 +8,6 @@ import torch
 
 from cem import Checkpointer, CheckpointError
 from cem.checkpoint import read_checkpoint, write_checkpoint
-
-
-def forge(path, **changes):
-    """Write a checkpoint with parts exchanged and the digest made to match."""
-    body = {"format": "cem-checkpoint", "version": 1, "step": 1, "fingerprint": {}, "state": {}, **changes}
-    digest = hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-    path.write_text(json.dumps({**body, "sha256": digest}))
 
 
 def save_steps(checkpointer, *steps):
@@ -90,22 +81,6 @@ class TestFile:
     def test_a_file_of_something_else_is_refused_with_the_reason(self, path, content, reason):
         path.write_text(content)
         with pytest.raises(CheckpointError, match=rf"c\.json: {reason}"):
-            read_checkpoint(path)
-
-    @pytest.mark.parametrize(
-        ("changes", "reason"),
-        [
-            ({"step": "1"}, "expected a step and a state, got '1'"),
-            ({"state": {"x": {"tensor": "float16"}}}, "expected a tensor of float32.*, got 'float16'"),
-            (
-                {"state": {"x": {"tensor": "float32", "shape": [9], "base64": "AAAAAA=="}}},
-                "9 numbers .* got 4 bytes",
-            ),
-        ],
-    )
-    def test_a_forged_file_with_a_right_digest_is_refused(self, path, changes, reason):
-        forge(path, **changes)
-        with pytest.raises(CheckpointError, match=rf"c\.json: .*{reason}"):
             read_checkpoint(path)
 
     def test_another_run_is_refused_with_the_setting_that_differs(self, path):

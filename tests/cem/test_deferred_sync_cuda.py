@@ -1,13 +1,12 @@
 """Deferred host sync on a GPU: the host never waits, the device is never idle."""
 
-import contextlib
 import json
 import math
 import time
 
 import pytest
 import torch
-from searches import ON_A_GPU, bits
+from searches import ON_A_GPU, bits, nobody_waits
 
 from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, StopRequest, Trainer
 from cem.host_copy import HostCopy
@@ -45,15 +44,6 @@ def sleep():
     torch.cuda.synchronize()
     a_second = cycles / (began.elapsed_time(ended) / 1e3)
     return lambda seconds: torch.cuda._sleep(int(seconds * a_second))
-
-
-@contextlib.contextmanager
-def nobody_waits():
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_copy_brings_all_shapes_dtypes_and_devices():

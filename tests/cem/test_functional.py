@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from searches import ON_A_GPU
+from searches import KINDS, ON_A_GPU
 from torch.utils import _pytree as pytree
 
 from cem import CrossEntropyMethod
@@ -13,20 +13,6 @@ from cem.functional import State, ask, init, tell
 MEANS = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0], [-5.0, 3.0, 2.0, 1.0]])
 STDS = torch.tensor([[1.0], [2.0], [0.5]]).expand(3, 4)
 SEEDS = [5, 2**63 + 9, 7]
-OPTIONS = {
-    "default": {},
-    "classic": {
-        "variance_about": "new_mean_unbiased",
-        "weights": "equal",
-        "extra_variance": "linear:1,3",
-        "smoothing": 0.7,
-        "std_smoothing": 0.5,
-        "mean_averaging": 0.3,
-    },
-    "paths": {"paths": True},
-    "transform": {"bounds": (-6.0, 5.0), "bound_handling": "transform"},
-    "full paths": {"covariance": "full", "paths": True, "bounds": (-6.0, 5.0), "bound_handling": "reflect"},
-}
 ROUNDED = ("transform", "full paths")
 """What runs through vectorised operations of torch: a batch differs from single searches in the last bits."""
 
@@ -37,7 +23,7 @@ def quadratic(x):
 
 
 def make(options="default", mean=MEANS, std=STDS, seed=SEEDS, **more):
-    return CrossEntropyMethod(mean, std, 23, maximize=False, seed=seed, **OPTIONS[options], **more)
+    return CrossEntropyMethod(mean, std, 23, maximize=False, seed=seed, **KINDS[options], **more)
 
 
 def generation(state):
@@ -118,7 +104,7 @@ def test_batches_have_any_number_of_dimensions():
 @pytest.mark.parametrize("options", ["classic", "full paths"])
 def test_the_class_is_the_functions_which_change_nothing_in_place(options):
     optimizer = make(options, backend="cpu")
-    state = init(MEANS, STDS, 23, maximize=False, seed=SEEDS, backend="cpu", **OPTIONS[options])
+    state = init(MEANS, STDS, 23, maximize=False, seed=SEEDS, backend="cpu", **KINDS[options])
     for _ in range(4):
         optimizer.tell(quadratic(optimizer.ask()))
         candidates, same = ask(state)

@@ -1,47 +1,23 @@
 """Searches on a GPU: the bits of the CPU, no waiting, and generations in a CUDA graph."""
 
-import contextlib
 import math
 
 import pytest
 import torch
-from searches import ON_A_GPU, bits, sphere
+from searches import KINDS, ON_A_GPU, bits, nobody_waits, sphere
 
 from cem import CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 from cem.functional import ask, init, tell
 from cem.graph import GenerationGraph
 
-OPTIONS = {
-    "default": {},
-    "classic": {
-        "weights": "equal",
-        "variance_about": "new_mean_unbiased",
-        "extra_variance": "linear:0.5,20",
-        "smoothing": 0.8,
-        "mean_averaging": 0.3,
-        "dtype": torch.float64,
-    },
-    "transform": {"bounds": (-3.0, 3.0), "bound_handling": "transform"},
-    "full paths": {"covariance": "full", "paths": True},
-}
-
 
 def make(options="default", mean=(2.0, 2.0, 2.0, 2.0), population_size=48, device="cuda", **more):
-    settings = {"maximize": False, "seed": 3, **OPTIONS[options], **more}
+    settings = {"maximize": False, "seed": 3, **KINDS[options], **more}
     return CrossEntropyMethod(torch.tensor(mean), 1.0, population_size, device=device, **settings)
 
 
 def step(search, objective=sphere):
     search.tell(objective(search.ask(), search.generation))
-
-
-@contextlib.contextmanager
-def nobody_waits():
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_graph_is_refused_on_the_cpu():
@@ -179,9 +155,9 @@ class TestOnAGpu:
                 step(search)
         search.check()
 
-    @pytest.mark.parametrize("options", ["default", "classic"])
-    def test_a_search_has_the_bits_of_the_cpu(self, options):
-        found, expected = make(options), make(options, device="cpu")
+    @pytest.mark.parametrize(("options", "dtype"), [("default", torch.float64), ("classic", torch.float32)])
+    def test_a_search_has_the_bits_of_the_cpu(self, options, dtype):
+        found, expected = make(options, dtype=dtype), make(options, dtype=dtype, device="cpu")
         for _ in range(20):
             candidates = expected.ask()
             torch.testing.assert_close(found.ask().cpu(), candidates, rtol=1e-5, atol=1e-5)

@@ -34,9 +34,8 @@ BAD_VALUES = [
     ({"seed": -1}, "expected seed from 0 to 18446744073709551615, got -1"),
 ]
 BAD_TYPES = [
-    ({"mean": "weights"}, "expected numbers for mean, got str"),
+    ({"std": "wide"}, "expected numbers for std, got str"),
     ({"num_elites": True}, "expected num_elites to be an int, got True"),
-    ({"bounds": 1.0}, r"expected \(low, high\) for bounds, got 1.0"),
     ({"maximize": 1}, "expected maximize to be a bool, got 1"),
     ({"sampler": "normal"}, "expected a function for sampler, got str"),
 ]
