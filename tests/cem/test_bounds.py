@@ -29,24 +29,20 @@ def assert_inside(x, low=LOW, high=HIGH):
     assert bool(((x >= low) & (x <= high)).all())
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+@pytest.mark.parametrize("handling", BOUND_HANDLING)
+def test_all_candidates_and_means_are_inside(handling):
+    for options in (
         {"std": 0.0},
         {"std": 5.0, "covariance": "full", "dtype": torch.float64},
         {"std": 1e4, "backend": "torch"},
-    ],
-)
-@pytest.mark.parametrize("handling", BOUND_HANDLING)
-def test_all_candidates_and_means_are_inside(handling, options):
-    search = make(START, population_size=500, low=LOW, high=HIGH, handling=handling, **options)
-    for _ in range(8):
-        candidates = search.ask()
-        assert_inside(candidates)
-        search.tell((candidates - 3.0).square().sum(-1))
-        for x in (search.mean, search.averaged_mean, search.best):
-            assert_inside(x)
-        assert search.std.isfinite().all()
+    ):
+        search = make(START, population_size=500, low=LOW, high=HIGH, handling=handling, **options)
+        for _ in range(8):
+            candidates = search.ask()
+            search.tell((candidates - 3.0).square().sum(-1))
+            for x in (candidates, search.mean, search.averaged_mean, search.best):
+                assert_inside(x)
+            assert search.std.isfinite().all()
 
 
 @pytest.mark.parametrize("handling", BOUND_HANDLING)

@@ -32,12 +32,10 @@ def test_a_target_is_reached_when_the_best_is_as_good(maximize, reached):
     assert [("target" in each) for each in found] == reached
 
 
-@pytest.mark.parametrize(
-    ("share", "least", "ends"),
-    [(2 * STD, 0.0, False), (0.5 * STD, 0.0, True), (2e-6, 1e-6, False), (1e-6, 1e-6, True)],
-)
-def test_a_search_at_its_floor_or_of_no_width_ends(share, least, ends):
-    assert reasons([1.0], least_std=least, std_share=share) == [("std",) if ends else ()]
+@pytest.mark.parametrize(("least", "goes_on_at", "ends_at"), [(0.0, 2 * STD, 0.5 * STD), (1e-6, 2e-6, 1e-6)])
+def test_a_search_at_its_floor_or_of_no_width_ends(least, goes_on_at, ends_at):
+    assert reasons([1.0], least_std=least, std_share=goes_on_at) == [()]
+    assert reasons([1.0], least_std=least, std_share=ends_at) == [("std",)]
 
 
 @pytest.mark.parametrize(

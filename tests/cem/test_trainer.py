@@ -26,25 +26,6 @@ def make(mean=(2.0, 2.0, 2.0, 2.0), **options):
 
 
 class TestLoop:
-    def test_does_what_ask_and_tell_do_by_hand(self):
-        trained, by_hand = make(), make()
-        result = Trainer(trained, sphere, generations=6).run()
-        for _ in range(6):
-            by_hand.tell(sphere(by_hand.ask()))
-        assert bits(trained) == bits(by_hand)
-        assert (result.reason, result.signum, result.generation) == ("finished", None, 6)
-
-    def test_callbacks_hear_of_everything_in_order(self, tmp_path):
-        recorder, checkpointer = Recorder(), Checkpointer(tmp_path)
-        Trainer(
-            make(), sphere, generations=2, callbacks=[recorder], checkpointer=checkpointer, time_limit_s=60
-        ).run()
-        assert recorder.calls == [
-            ("start", 0, 2, 60.0),
-            *(("generation", 1), ("checkpoint", 1), ("generation", 2), ("checkpoint", 2)),
-            ("end",),
-        ]
-
     def test_records_hold_the_statistics_and_the_metrics(self):
         optimizer, recorder = make(), Recorder()
 
