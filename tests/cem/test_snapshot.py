@@ -1,3 +1,5 @@
+"""Snapshots of a search. That each has the state of its generation is in test_deferred_sync.py."""
+
 import math
 
 import pytest
@@ -30,24 +32,6 @@ class NothingRead(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-def test_says_what_the_search_said_then_and_hands_out_copies():
-    optimizer = make()
-    said, snapshots = [], []
-    for _ in range(3):
-        step(optimizer)
-        said.append((optimizer.statistics(), bits(optimizer)))
-        snapshots.append(optimizer.snapshot())
-    for generation, (snapshot, before) in enumerate(zip(snapshots, said, strict=True), 1):
-        assert (snapshot.generation, snapshot.ready) == (generation, True)
-        for _ in range(2):
-            state = snapshot.state_dict()
-            assert (snapshot.statistics(), bits(state)) == before
-            for name in ("mean", "std", "best", "best_fitness", "elite_fitness"):
-                state[name].zero_()
-            state["settings"]["seed"] = 5
-    assert bits(optimizer) == said[-1][1]
-
-
 def test_a_generation_reads_nothing_from_the_device():
     optimizer = make(like_a_gpu=True, extra_variance="linear", bounds=(-3.0, 3.0), std_floor=0.1)
     with NothingRead():
@@ -58,31 +42,16 @@ def test_a_generation_reads_nothing_from_the_device():
     assert snapshot.statistics()["best_fitness"] > 0
 
 
-class TestRefused:
-    def test_is_said_by_the_next_snapshot_once_with_its_number(self):
+@pytest.mark.parametrize("look", ["check", "statistics", "state_dict"])
+def test_a_refused_generation_is_said_once_at_any_look_at_a_snapshot_or_the_search(look):
+    for of_the_search in (False, True):
         optimizer = make(like_a_gpu=True)
-        step(optimizer)
-        before = bits(optimizer)
         step(optimizer, math.nan)
-        refused = optimizer.snapshot()
-        step(optimizer)
-        optimizer.snapshot().check()
-        with pytest.raises(ValueError, match="usable fitness, got none in generation 2, counted from 1"):
-            refused.statistics()
-        state = bits(refused.state_dict())
-        assert all(state[name] == before[name] for name in ("mean", "std", "best", "best_fitness"))
-        optimizer.check()
-
-    @pytest.mark.parametrize("look", ["check", "statistics", "state_dict"])
-    def test_is_said_at_any_look_at_a_snapshot_or_the_search(self, look):
-        for of_the_search in (False, True):
-            optimizer = make(like_a_gpu=True)
-            step(optimizer, math.nan)
-            looked_at = optimizer if of_the_search else optimizer.snapshot()
-            with pytest.raises(ValueError, match="in generation 1"):
-                getattr(looked_at, look)()
+        looked_at = optimizer if of_the_search else optimizer.snapshot()
+        with pytest.raises(ValueError, match="usable fitness, got none in generation 1, counted from 1"):
             getattr(looked_at, look)()
-            getattr(optimizer, look)()
+        getattr(looked_at, look)()
+        getattr(optimizer, look)()
 
 
 class TestRewind:
