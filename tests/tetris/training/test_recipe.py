@@ -44,8 +44,6 @@ def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) 
     [
         ("cuda", {}, "cuda"),
         ("cuda", {"backend": "torch"}, "torch"),
-        ("cpu", {}, "cpu"),
-        ("python", {}, "torch"),
     ],
 )
 def test_backend_auto_draws_where_the_engine_plays(engine: str, layer: dict[str, Any], backend: str) -> None:
@@ -81,10 +79,6 @@ def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch)
     assert make_recipe("cuda", {"streams": 7}).streams == 7
     small.multi_processor_count = 20
     assert make_recipe("cuda").streams == 128  # fewer tell little apart
-
-
-def test_no_preset_is_the_quick_one() -> None:
-    assert make_recipe("cpu") == make_recipe("cpu", {"preset": "quick"})
 
 
 def test_quick_preset_is_cut_down_for_the_python_engine() -> None:
@@ -134,11 +128,6 @@ def test_board_cuts_the_curriculum_of_a_preset() -> None:
     assert recipe.total_generations == make_recipe("cpu").total_generations
 
 
-def test_board_leaves_a_given_curriculum_alone() -> None:
-    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9"}, {"board": "8x9"})
-    assert [board for board, _, _ in _stages(recipe)] == ["10x10"]
-
-
 def test_population_keeps_the_share_of_elites() -> None:
     quick = PRESETS["quick"]
     half = make_recipe("cpu", {"population": int(quick["population"]) // 2})
@@ -165,10 +154,6 @@ def test_stage_of_a_generation() -> None:
     assert [recipe.stage_at(generation) for generation in range(3)] == [(0, small), (0, small), (1, high)]
     with pytest.raises(ValueError, match="below 3, got 3"):
         recipe.stage_at(3)
-
-
-def test_cut_curriculum() -> None:
-    assert cut_to_board("10x10:2:9,10x16:3", 6, 12) == "6x10:2:9,6x12:3"
 
 
 def test_a_stage_with_splitting_says_so() -> None:
@@ -198,14 +183,12 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"features": "dtt"}, "got 'dtt'; did you mean 'dt'"),
         ({"noise": "loud"}, "expected a noise schedule of the form"),
         ({"noise": "constant:nan"}, "finite"),
-        ({"population": 10**400}, "population x streams to be at most"),
         ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
         ({"board": "30x3"}, "width from 4 to 10, got 30"),
         (
             {"curriculum": "10x10:1:9,10x12:1:212:split", "streams": 16},
             "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
         ),
-        ({"curriculum": "10x12:1:300:split", "streams": 1}, "streams, got 300 on 1"),
         ({"population": 1}, "population >= 2, got 1"),
         (
             {"population": 10**6, "streams": 10**6, "curriculum": "10x10:2"},
@@ -226,7 +209,6 @@ def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
     ("settings", "message"),
     [
         ({"population": "20"}, "population to be an int, got '20'"),
-        ({"population": True}, "population to be an int, got True"),
         ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
     ],
 )
@@ -248,7 +230,6 @@ def test_config_file_gives_the_same_recipe_again(tmp_path: Path) -> None:
         ("[]", "expected an object with settings, got list"),
         ("{", "config.json: Expecting"),
         ('{"format": "cem-checkpoint"}', "of format cem-tetris-run"),
-        ("[" * 100_000, "config.json: "),
     ],
 )
 def test_config_file_that_is_none(tmp_path: Path, text: str, message: str) -> None:
@@ -265,9 +246,8 @@ def test_fingerprint_leaves_out_what_changes_nothing() -> None:
     assert Recipe(**{**same, "seed": 2}).fingerprint() != first.fingerprint()
 
 
-@pytest.mark.parametrize("preset", ["standard"])
-def test_a_preset_may_know_the_next_piece(preset: str) -> None:
-    recipe = make_recipe("cpu", {"preset": preset, "pieces_known": 2})
+def test_a_preset_may_know_the_next_piece() -> None:
+    recipe = make_recipe("cpu", {"preset": "standard", "pieces_known": 2})
     assert recipe.pieces_known == 2
     assert any(stage.split for stage in recipe.stages)
 

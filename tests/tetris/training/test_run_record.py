@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -39,13 +38,10 @@ def _resumed(path: Path) -> Training:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda line: '{"generation": 2}',
         lambda line: line.replace('"lines"', '"lanes"'),
         lambda line: line.replace('"mean": [', '"mean": [1.0, '),
-        lambda line: line.replace('"std": [', '"std": [null, '),
-        lambda line: "\ufeff" + line,
     ],
-    ids=["bare", "name", "mean", "std", "mark"],
+    ids=["name", "mean"],
 )
 def test_what_resuming_keeps_of_the_metrics_can_be_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[str], str]
@@ -66,7 +62,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "mine")
 
 
-@pytest.mark.parametrize("name", ["starts.jsonl", "report.html", "checkpoints", "checkpoints/x.json"])
+@pytest.mark.parametrize("name", ["report.html", "checkpoints/x.json"])
 def test_a_link_in_a_run_is_neither_read_nor_written_through(
     script: Script, sound: Path, tmp_path: Path, name: str
 ) -> None:
@@ -83,22 +79,11 @@ def test_a_link_in_a_run_is_neither_read_nor_written_through(
     assert _content(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", ["watch_tetris", "evaluate_tetris", "estimate_tetris"])
-def test_a_run_whose_controller_is_a_link_is_not_played(
-    script: Script, sound: Path, tmp_path: Path, command: str
-) -> None:
+def test_a_run_whose_controller_is_a_link_is_not_played(script: Script, sound: Path, tmp_path: Path) -> None:
     (tmp_path / "controller.json").symlink_to(sound / "controller.json")
-    ended = script(command, tmp_path)
+    ended = script("watch_tetris", tmp_path)
     assert (ended.status, ended.err.count("\n")) == (2, 1)
     assert "controller.json: expected a file of its own, got a link" in ended.err
-
-
-def test_a_pipe_in_a_run_is_refused_and_not_waited_for(script: Script, sound: Path, tmp_path: Path) -> None:
-    shutil.copytree(sound, tmp_path / "run")
-    os.mkfifo(tmp_path / "run" / "report.html")
-    ended = script("train_tetris", "--resume", tmp_path / "run")
-    assert (ended.status, ended.err.count("\n")) == (2, 1)
-    assert "report.html: expected a file of its own, got a pipe, socket or device" in ended.err
 
 
 def _content(folder: Path) -> dict[Path, bytes]:

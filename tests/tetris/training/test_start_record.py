@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
 from pathlib import Path
 
 import pytest
 from sample_runs import make_run
 
 from tetris.report.page import report_page
-from tetris.training import start_record as module
 from tetris.training.run_folder import RunFolder
 from tetris.training.run_record import load_run
 from tetris.training.start_record import add_start, read_starts, start_record
@@ -69,22 +67,3 @@ def test_a_torn_last_line_costs_no_later_start(tmp_path: Path) -> None:
     add_start(path, "cpu")
     assert len(path.read_text().splitlines()) == 4
     assert [record["command"] for record in read_starts(path)] == [first["command"]] * 3
-
-
-def test_errors_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "starts.jsonl"
-    path.write_text("x" * 11)
-    with monkeypatch.context() as changed:
-        changed.setattr(module, "_MOST_BYTES", 10)
-        with pytest.raises(ValueError, match=r"starts\.jsonl: expected at most 10 bytes, got more"):
-            read_starts(path)
-
-
-def test_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Path, mode: str) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(module, "start_record", lambda device: {})
-    monkeypatch.setattr(Path, "open", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*/starts\.jsonl'"):
-        add_start(tmp_path / "starts.jsonl", "cpu")

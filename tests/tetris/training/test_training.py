@@ -254,11 +254,6 @@ def test_lines_per_game_refuses_what_splitting_cannot_do(options: dict[str, int]
         LinesPerGame("dt", Rules(10, 20), split=True, **{"streams": 4, "decisions": 1000, **options})
 
 
-def test_lines_per_game_refuses_a_text_for_a_flag() -> None:
-    with pytest.raises(TypeError, match="split"):
-        LinesPerGame("dt", split="no")  # type: ignore[arg-type]
-
-
 def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -301,9 +296,3 @@ def test_lines_per_game_refuses_candidates_of_another_shape(shape: tuple[int, ..
     objective = LinesPerGame("holes,max_height", Rules(5, 6), device="python")
     with pytest.raises(ValueError, match=rf"candidates of shape \(N, 2\), got {re.escape(str(shape))}"):
         objective(torch.zeros(shape))
-
-
-@pytest.mark.parametrize(("name", "value"), [("streams", 0), ("decisions", 1.5), ("rules", "5x6")])
-def test_lines_per_game_refuses_wrong_arguments(name: str, value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=name):
-        LinesPerGame("holes", **{name: value})
