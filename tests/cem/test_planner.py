@@ -101,6 +101,8 @@ def test_the_search_begins_at_the_shifted_mean_with_the_first_std() -> None:
     steps(planner)
     drawn = recorder.plans[1][1:]  # the first one is the mean
     assert torch.equal(recorder.plans[1][0], torch.cat([mean[1:], mean[-1:]]))
+    first, second = (plans[1:] - plans[0] for plans in recorder.plans)
+    assert not torch.allclose(first, second, atol=0.01)  # the noise of each step is its own
     # Means of 3,999 numbers with a standard deviation of 0.1: five standard errors are 0.008. The error
     # probability of the ten means is 6e-6, that of the ten standard deviations as small.
     assert torch.allclose(drawn.mean(0), recorder.plans[1][0], atol=0.008)
