@@ -55,6 +55,7 @@ class TestResult:
         assert (result.std < 1.0).all()
         assert result.restarts == 0
         assert list(result.history) == COLUMNS
+        assert result.history["best_fitness"][-1] == result.fun
         assert "history" not in repr(result)
 
     def test_the_history_has_an_entry_for_each_generation_or_every_third(self):
