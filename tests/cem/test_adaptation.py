@@ -94,6 +94,19 @@ def test_failures_are_no_elites_and_maximising_is_minimising_the_negative(kind):
     assert torch.equal(one.covariance, other.covariance)
 
 
+@pytest.mark.parametrize("kind", ["full", "paths", "full paths"])
+def test_where_failures_lie_changes_nothing(kind):
+    one, other = make(kind), make(kind)
+    for _ in range(5):
+        candidates = one.ask()
+        failed = candidates[:, 0] > candidates[:, 0].median()
+        fitness = sphere(candidates).masked_fill(failed, math.nan)
+        one.tell(fitness, candidates)
+        other.tell(fitness, candidates.masked_fill(failed.unsqueeze(-1), 7.0))
+    assert torch.equal(one.mean, other.mean)
+    assert torch.equal(one.covariance, other.covariance)
+
+
 def test_one_success_and_a_refused_generation_leave_a_search_that_goes_on():
     search = minimised(make("full paths", population_size=20), sphere, 3)
     candidates, before = search.ask(), [search.mean, search.std, search.covariance]
