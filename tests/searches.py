@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import torch
+from torch import Tensor
 
-from cem import CrossEntropyMethod
+from cem import Callback, CrossEntropyMethod, GenerationRecord
+
+ON_A_GPU = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 CLASSIC: dict[str, Any] = {
     "weights": "equal",
@@ -16,11 +25,69 @@ CLASSIC: dict[str, Any] = {
 }
 """Options for the formulas of the literature: means and variances of the elites, all of one weight."""
 
+KINDS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "classic": {
+        **CLASSIC,
+        "variance_about": "new_mean_unbiased",
+        "extra_variance": "linear:0.5,20",
+        "smoothing": 0.8,
+        "std_smoothing": 0.5,
+        "mean_averaging": 0.3,
+    },
+    "paths": {"paths": True},
+    "transform": {"bounds": (-6.0, 5.0), "bound_handling": "transform"},
+    "full paths": {"covariance": "full", "paths": True, "bounds": (-6.0, 5.0), "bound_handling": "reflect"},
+}
+"""Searches that run through different code."""
+
 
 def bits(state: Any) -> dict[str, Any]:
-    """Returns the state of an optimizer, or one given as a dict, in a form that compares bit for bit."""
+    """Return the state of an optimizer, or one given as a dict, in a form that compares bit for bit."""
     if isinstance(state, CrossEntropyMethod):
         state = state.state_dict()
     return {
         name: value.numpy().tobytes() if torch.is_tensor(value) else value for name, value in state.items()
     }
+
+
+@contextlib.contextmanager
+def nobody_waits() -> Iterator[None]:
+    """Let it be an error that the host waits for the GPU."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def sphere(candidates: Tensor, generation: Any = 0) -> Tensor:
+    """Return |x|^2, as the fitness of an optimizer or as the objective of a trainer."""
+    return candidates.square().sum(-1)
+
+
+class Recorder(Callback):
+    """Keeps the records of a run, the states it saves, and the order of all calls.
+
+    Args:
+        events: The list of calls, to which others may append, too.
+    """
+
+    def __init__(self, events: list[Any] | None = None) -> None:
+        self.calls = [] if events is None else events
+        self.records: list[GenerationRecord] = []
+        self.states: dict[int, dict[str, Any]] = {}
+
+    def on_start(self, plan: Any) -> None:
+        self.calls.append(("start", plan.generation, plan.generations, plan.time_limit_s))
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        self.calls.append(("generation", record.generation))
+        self.records.append(record)
+
+    def on_checkpoint(self, generation: int, state: Any) -> None:
+        self.calls.append(("checkpoint", generation))
+        self.states[generation] = bits(state)
+
+    def on_end(self) -> None:
+        self.calls.append(("end",))

@@ -3,7 +3,6 @@ import io
 import json
 import math
 import os
-from dataclasses import replace
 
 import pytest
 import torch
@@ -17,15 +16,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def record(generation, best=1.0, **metrics):
-    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, 2.0, 2.0 * generation, metrics)
+def record(generation, best=1.0, distribution=None, **metrics):
+    seconds = 2.0, 2.0 * generation
+    return GenerationRecord(generation, best, best, best / 2, best / 4, 0.1, *seconds, metrics, distribution)
 
 
-def write(path, generations, start=0):
-    writer = MetricsWriter(path)
+def write(path, *records, start=0, **options):
+    writer = MetricsWriter(path, **options)
     writer.on_start(RunPlan(start, None, None))
-    for generation in generations:
-        writer.on_generation(record(generation, games=generation * 10))
+    for each in records:
+        writer.on_generation(record(each) if isinstance(each, int) else each)
     writer.on_end()
 
 
@@ -34,87 +34,63 @@ def generations(path):
 
 
 class TestMetricsWriter:
-    def test_a_line_holds_the_record_and_the_metrics(self, tmp_path):
-        write(tmp_path / "m.jsonl", [1])
-        assert json.loads((tmp_path / "m.jsonl").read_text()) == {
-            "generation": 1,
-            "best_fitness": 1.0,
-            "generation_best": 1.0,
-            "elite_mean": 0.5,
-            "elite_threshold": 0.25,
-            "std_mean": 0.1,
-            "seconds": 2.0,
-            "elapsed_s": 2.0,
-            "games": 10,
+    @pytest.fixture
+    def path(self, tmp_path):
+        return tmp_path / "m.jsonl"
+
+    def test_a_line_holds_the_record_the_metrics_and_the_distribution_if_asked_for(self, path):
+        whole = record(1, distribution=(torch.tensor([1.0, -2.0]), torch.tensor([0.5, 0.0])), games=10)
+        write(path, whole)
+        plain = {
+            **{"generation": 1, "best_fitness": 1.0, "generation_best": 1.0, "elite_mean": 0.5},
+            **{"elite_threshold": 0.25, "std_mean": 0.1, "seconds": 2.0, "elapsed_s": 2.0, "games": 10},
         }
+        assert json.loads(path.read_text()) == plain
+        write(path, whole, distribution=True)
+        assert json.loads(path.read_text()) == {**plain, "mean": [1.0, -2.0], "std": [0.5, 0.0]}
 
-    def test_a_line_ends_with_the_distribution_where_that_is_asked_for(self, tmp_path):
-        distribution = (torch.tensor([1.0, -2.0]), torch.tensor([0.5, 0.0]))
-        told = replace(record(1), distribution=distribution)
-        for asked, name in ((True, "with.jsonl"), (False, "without.jsonl")):
-            writer = MetricsWriter(tmp_path / name, distribution=asked)
-            writer.on_start(RunPlan(0, None, None))
-            writer.on_generation(told)
-            writer.on_end()
-        plain, whole = (json.loads((tmp_path / f"{name}.jsonl").read_text()) for name in ("without", "with"))
-        assert whole == {**plain, "mean": [1.0, -2.0], "std": [0.5, 0.0]}
-
-    def test_a_resumed_run_cuts_off_what_it_will_write_again(self, tmp_path):
-        write(tmp_path / "m.jsonl", [1, 2, 3, 4, 5])
-        write(tmp_path / "m.jsonl", [4, 5, 6], start=3)
-        assert generations(tmp_path / "m.jsonl") == [1, 2, 3, 4, 5, 6]
+    def test_a_resumed_run_cuts_off_what_it_will_write_again(self, path):
+        write(path, 1, 2, 3, 4, 5)
+        write(path, 4, 5, 6, start=3)
+        assert generations(path) == [1, 2, 3, 4, 5, 6]
 
     @pytest.mark.parametrize("torn", ['{"generation": 3, "be', "\xff"])
-    def test_a_torn_last_line_is_dropped(self, tmp_path, torn, recwarn):
-        write(tmp_path / "m.jsonl", [1, 2])
-        with (tmp_path / "m.jsonl").open("a", encoding="latin-1") as file:
+    def test_a_torn_last_line_is_dropped(self, path, torn, recwarn):
+        write(path, 1, 2)
+        with path.open("a", encoding="latin-1") as file:
             file.write(torn)
-        write(tmp_path / "m.jsonl", [3], start=2)
-        assert generations(tmp_path / "m.jsonl") == [1, 2, 3]
-        assert [path.name for path in tmp_path.iterdir()] == ["m.jsonl"]
+        write(path, 3, start=2)
+        assert generations(path) == [1, 2, 3]
+        assert list(path.parent.iterdir()) == [path]
         assert not recwarn.list
 
     @pytest.mark.parametrize("line", ["[]", '{"generation": 2, "be', '{"generation": 9}'])
-    def test_of_a_damaged_file_all_readable_lines_are_kept(self, tmp_path, line):
-        path = tmp_path / "m.jsonl"
-        write(path, [1, 2, 3, 4, 5, 6])
+    def test_of_a_damaged_file_all_readable_lines_are_kept(self, path, line):
+        write(path, 1, 2, 3, 4, 5, 6)
         lines = path.read_text().splitlines()
-        damaged = "\n".join([lines[0], line, *lines[2:], ""]).encode("latin-1")
-        path.write_bytes(damaged)
-        with pytest.warns(RuntimeWarning) as told:
-            write(path, [6], start=5)
+        damaged = "\n".join([lines[0], line, *lines[2:], ""])
+        path.write_text(damaged)
+        aside = path.with_name("m.jsonl.damaged")
+        with pytest.warns(RuntimeWarning) as warned:
+            write(path, 6, start=5)
         assert generations(path) == [1, 3, 4, 5, 6]
-        aside = tmp_path / "m.jsonl.damaged"
-        assert aside.read_bytes() == damaged
-        (warning,) = told
-        assert str(warning.message) == f"{path}: line 2 is damaged; the old file is {aside}"
+        assert aside.read_text() == damaged
+        assert [str(each.message) for each in warned] == [
+            f"{path}: line 2 is damaged; the old file is {aside}"
+        ]
 
-    def test_a_link_is_not_written_through(self, tmp_path):
-        (tmp_path / "m.jsonl").symlink_to("mine")
-        with pytest.raises(OSError, match=r"of its own, got a link: '.*/m\.jsonl'"):
-            write(tmp_path / "m.jsonl", [1])
-        assert not (tmp_path / "mine").exists()
-
-    def test_a_file_that_is_gone_is_warned_of(self, tmp_path):
+    def test_a_file_that_is_gone_is_warned_of(self, path):
         with pytest.warns(RuntimeWarning, match="m.jsonl: the lines after generation 0 are missing"):
-            write(tmp_path / "m.jsonl", [8], start=7)
-        assert generations(tmp_path / "m.jsonl") == [8]
+            write(path, 8, start=7)
+        assert generations(path) == [8]
 
-    def test_numbers_that_json_has_not_become_null(self, tmp_path):
-        writer = MetricsWriter(tmp_path / "m.jsonl")
-        writer.on_start(RunPlan(0, None, None))
-        writer.on_generation(record(1, best=math.inf, rate=math.nan))
-        writer.on_end()
+    def test_numbers_that_json_has_not_become_null(self, path):
+        write(path, record(1, best=math.inf, rate=math.nan))
+        line = json.loads(path.read_text(), parse_constant=pytest.fail)
+        assert line["best_fitness"] is line["rate"] is None
 
-        def refuse(constant):
-            raise AssertionError(constant)
-
-        line = json.loads((tmp_path / "m.jsonl").read_text(), parse_constant=refuse)
-        assert line["best_fitness"] is None
-        assert line["rate"] is None
-
-    def test_a_full_disk_leaves_whole_lines_and_names_the_file(self, tmp_path, monkeypatch):
-        writer = MetricsWriter(tmp_path / "m.jsonl")
+    def test_a_full_disk_leaves_whole_lines_and_names_the_file(self, path, monkeypatch):
+        writer = MetricsWriter(path)
         writer.on_start(RunPlan(0, None, None))
         writer.on_generation(record(1))
         real_write, calls = os.write, []
@@ -129,19 +105,19 @@ class TestMetricsWriter:
         with pytest.raises(OSError, match=r"No space left on device: '.*m.jsonl'"):
             writer.on_generation(record(2))
         monkeypatch.undo()
-        assert generations(tmp_path / "m.jsonl") == [1]
+        assert generations(path) == [1]
         writer.on_generation(record(2))
         writer.on_end()
-        assert generations(tmp_path / "m.jsonl") == [1, 2]
+        assert generations(path) == [1, 2]
 
-    def test_a_checkpoint_waits_for_the_disk(self, tmp_path, monkeypatch):
-        writer = MetricsWriter(tmp_path / "m.jsonl")
+    def test_a_checkpoint_brings_the_lines_before_it_to_the_disk(self, path, monkeypatch):
+        writer = MetricsWriter(path)
         writer.on_start(RunPlan(0, None, None))
         synchronised = []
         monkeypatch.setattr(os, "fsync", lambda descriptor: synchronised.append(os.fstat(descriptor).st_ino))
         writer.on_checkpoint(1, {})
         writer.on_end()
-        assert synchronised == [(tmp_path / "m.jsonl").stat().st_ino]
+        assert synchronised == [path.stat().st_ino]
 
     def test_a_metric_with_the_name_of_a_field_is_refused(self):
         with pytest.raises(ValueError, match="expected metrics under names of their own, got seconds"):
@@ -149,10 +125,10 @@ class TestMetricsWriter:
 
 
 class TestProgressBar:
-    def play(self, file, plan, count, every=1, **options):
+    def play(self, file, plan, count, **options):
         bar = ProgressBar(("lines/s",), file=file, **options)
         bar.on_start(plan)
-        for generation in range(plan.generation + every, plan.generation + count + 1, every):
+        for generation in range(plan.generation + 1, plan.generation + count + 1):
             bar.on_generation(record(generation, best=1234.5, **{"lines/s": 12_345_678.0, "other": 1.0}))
         bar.on_end()
         return file.getvalue()
@@ -169,11 +145,9 @@ class TestProgressBar:
         assert [line.split(",")[0] for line in text.splitlines()] == [f"generation {g}" for g in (4, 5, 6, 7)]
         assert "left" not in text
 
-    def test_the_time_left_is_the_nearer_of_the_two_ends(self):
+    def test_the_time_left_is_the_nearer_of_the_two_ends_and_weighs_generations_by_their_costs(self):
         assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)
         assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 3, 10.0), 2, interval_s=0.0)
-
-    def test_the_time_left_weighs_generations_by_what_they_cost(self):
         plan = RunPlan(0, 10, None, (1.0,) * 5 + (3.0,) * 5)
         # 2 s a generation; the first of a run says nothing of the others.
         assert "left" not in self.play(io.StringIO(), plan, 1)
@@ -190,9 +164,8 @@ class TestProgressBar:
         monkeypatch.setenv("TERM", "xterm")
         text = self.play(Terminal(), RunPlan(2, 10, None), 3)
         assert "\r" in text
-        last = text.split("\r")[-1]
-        assert "5/10" in last
-        assert "best 1234.5, elites 617.25, 12.3M lines/s" in last
+        assert "5/10" in text.split("\r")[-1]
+        assert "best 1234.5, elites 617.25, 12.3M lines/s" in text.split("\r")[-1]
 
     @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
     def test_a_terminal_that_was_closed_does_not_end_the_run(self, monkeypatch, kind):

@@ -1,28 +1,23 @@
 """Deferred host sync on a GPU: the host never waits, the device is never idle."""
 
-import contextlib
 import json
 import math
 import time
 
 import pytest
 import torch
-from searches import bits
+from searches import ON_A_GPU, bits, nobody_waits
 
 from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, StopRequest, Trainer
 from cem.host_copy import HostCopy
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-
+pytestmark = ON_A_GPU
 TIMES = ("seconds", "elapsed_s", "evaluated/s")
 
 
-def make(dim=4, population_size=40, **options):
+def make(**options):
     return CrossEntropyMethod(
-        torch.full((dim,), 2.0), 1.0, population_size, maximize=False, seed=3, device="cuda", **options
+        torch.full((4,), 2.0), 1.0, 40, maximize=False, seed=3, device="cuda", **options
     )
 
 
@@ -51,15 +46,6 @@ def sleep():
     return lambda seconds: torch.cuda._sleep(int(seconds * a_second))
 
 
-@contextlib.contextmanager
-def nobody_waits():
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
 def test_a_copy_brings_all_shapes_dtypes_and_devices():
     tensors = {
         "matrix": torch.arange(6.0, device="cuda").view(2, 3).t(),
@@ -77,11 +63,12 @@ def test_a_copy_brings_all_shapes_dtypes_and_devices():
 
 
 @pytest.mark.timing
-def test_a_snapshot_does_not_wait_and_is_read_before_what_is_queued_behind_it(sleep):
-    optimizer = make(bounds=(-3.0, 3.0))
+def test_snapshot_and_rewind_do_not_wait_and_a_snapshot_is_read_before_what_is_queued_behind_it(sleep):
+    expected, rewound = make(bounds=(-3.0, 3.0)), make(bounds=(-3.0, 3.0))
     with nobody_waits():
-        step(optimizer)
-        snapshot = optimizer.snapshot()
+        for optimizer in (expected, rewound):
+            step(optimizer)
+        snapshot = rewound.snapshot()
         sleep(1.0)
     behind = torch.cuda.Event()
     behind.record()
@@ -89,19 +76,12 @@ def test_a_snapshot_does_not_wait_and_is_read_before_what_is_queued_behind_it(sl
     assert snapshot.statistics()["std_mean"] > 0
     assert snapshot.ready
     assert not behind.query()
-
-
-def test_a_rewound_search_goes_on_bit_for_bit_without_waiting():
-    expected, rewound = make(), make()
     with nobody_waits():
-        for optimizer in (expected, rewound):
-            step(optimizer)
-        snapshot = rewound.snapshot()
         step(rewound)
         rewound.rewind(snapshot)
         for optimizer in (expected, rewound):
             step(optimizer)
-    assert bits(rewound.state_dict()) == bits(expected.state_dict())
+    assert bits(rewound) == bits(expected)
 
 
 def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch):
@@ -110,23 +90,13 @@ def test_deferred_and_immediate_sync_leave_the_same_files(tmp_path, monkeypatch)
         monkeypatch.setattr("cem.trainer.defers_sync", lambda device, deferred=deferred: deferred)
         folder = tmp_path / str(deferred)
         folder.mkdir()
-        optimizer = make(extra_variance="linear:0.5,20", smoothing=0.8)
-        checkpointer = Checkpointer(folder)
-        Trainer(
-            optimizer,
-            sphere,
-            generations=7,
-            callbacks=[MetricsWriter(folder / "metrics.jsonl")],
-            checkpointer=checkpointer,
-        ).run()
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        outcomes.append(
-            (
-                [{name: line[name] for name in line if name not in TIMES} for line in lines],
-                bits(checkpointer.load_latest().state["optimizer"]),
-                bits(optimizer.state_dict()),
-            )
-        )
+        optimizer, checkpointer = make(extra_variance="linear:0.5,20", smoothing=0.8), Checkpointer(folder)
+        metrics = MetricsWriter(folder / "metrics.jsonl")
+        Trainer(optimizer, sphere, generations=7, callbacks=[metrics], checkpointer=checkpointer).run()
+        lines = [json.loads(line) for line in metrics.path.read_text().splitlines()]
+        timeless = [{name: line[name] for name in line if name not in TIMES} for line in lines]
+        saved = checkpointer.load_latest().state["optimizer"]
+        outcomes.append((timeless, bits(saved), bits(optimizer)))
     assert outcomes[0] == outcomes[1]
 
 
@@ -198,7 +168,7 @@ def test_a_stop_drops_results_that_do_not_come_in_time(sleep):
     state = optimizer.state_dict()
     assert time.monotonic() - began < 2.0
     assert (result.reason, result.generation) == ("requested", 2)
-    assert bits(state) == bits(untouched.state_dict())
+    assert bits(state) == bits(untouched)
     torch.cuda.synchronize()
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from searches import KINDS, ON_A_GPU
 from torch.utils import _pytree as pytree
 
 from cem import CrossEntropyMethod
@@ -12,20 +13,6 @@ from cem.functional import State, ask, init, tell
 MEANS = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0], [-5.0, 3.0, 2.0, 1.0]])
 STDS = torch.tensor([[1.0], [2.0], [0.5]]).expand(3, 4)
 SEEDS = [5, 2**63 + 9, 7]
-OPTIONS = {
-    "default": {},
-    "classic": {
-        "variance_about": "new_mean_unbiased",
-        "weights": "equal",
-        "extra_variance": "linear:1,3",
-        "smoothing": 0.7,
-        "std_smoothing": 0.5,
-        "mean_averaging": 0.3,
-    },
-    "paths": {"paths": True},
-    "transform": {"bounds": (-6.0, 5.0), "bound_handling": "transform"},
-    "full paths": {"covariance": "full", "paths": True, "bounds": (-6.0, 5.0), "bound_handling": "reflect"},
-}
 ROUNDED = ("transform", "full paths")
 """What runs through vectorised operations of torch: a batch differs from single searches in the last bits."""
 
@@ -36,7 +23,7 @@ def quadratic(x):
 
 
 def make(options="default", mean=MEANS, std=STDS, seed=SEEDS, **more):
-    return CrossEntropyMethod(mean, std, 23, maximize=False, seed=seed, **OPTIONS[options], **more)
+    return CrossEntropyMethod(mean, std, 23, maximize=False, seed=seed, **KINDS[options], **more)
 
 
 def generation(state):
@@ -55,21 +42,19 @@ def assert_equal(found, expected, **tolerances):
 
 
 @pytest.mark.parametrize(
-    ("options", "backend", "dtype"),
+    ("options", "backend"),
     [
-        ("default", "cpu", torch.float32),
-        ("classic", "cpu", torch.float64),
-        ("paths", "cpu", torch.float32),
-        ("full paths", "cpu", torch.float32),
-        ("classic", "torch", torch.float64),
-        ("transform", "torch", torch.float32),
+        *(("classic", "cpu"), ("paths", "cpu"), ("full paths", "cpu"), ("classic", "torch")),
+        ("transform", "torch"),
+        pytest.param("classic", "cuda", marks=ON_A_GPU),
+        pytest.param("full paths", "cuda", marks=ON_A_GPU),
     ],
 )
-def test_problems_of_a_batch_are_searches_of_their_own(options, backend, dtype):
-    batch = make(options, backend=backend, dtype=dtype)
+def test_problems_of_a_batch_are_searches_of_their_own(options, backend):
+    where = {"backend": backend, "device": "cuda" if backend == "cuda" else "cpu"}
+    batch = make(options, **where)
     singles = [
-        make(options, mean, std, seed, backend=backend, dtype=dtype)
-        for mean, std, seed in zip(MEANS, STDS, SEEDS, strict=True)
+        make(options, mean, std, seed, **where) for mean, std, seed in zip(MEANS, STDS, SEEDS, strict=True)
     ]
     for _ in range(6):
         for search in (batch, *singles):
@@ -77,7 +62,7 @@ def test_problems_of_a_batch_are_searches_of_their_own(options, backend, dtype):
     tolerances = {"rtol": 1e-3, "atol": 1e-3} if options in ROUNDED else {"rtol": 0, "atol": 0}
     for name in ("mean", "std", "averaged_mean", "best", "best_fitness", "elite_fitness", "covariance"):
         found = getattr(batch, name)
-        expected = [torch.as_tensor(getattr(single, name), dtype=found.dtype) for single in singles]
+        expected = [torch.as_tensor(getattr(single, name)).to(found) for single in singles]
         torch.testing.assert_close(found, torch.stack(expected), **tolerances)
 
 
@@ -113,37 +98,25 @@ def test_batches_have_any_number_of_dimensions():
     assert nested.ask().shape == (3, 1, 23, 4)
     assert torch.equal(nested.mean[:, 0], flat.mean)
     assert nested.statistics() == flat.statistics()
+    assert flat.statistics()["best_fitness"] == float(flat.best_fitness.min())
 
 
 @pytest.mark.parametrize("options", ["classic", "full paths"])
-def test_the_class_is_the_functions(options):
+def test_the_class_is_the_functions_which_change_nothing_in_place(options):
     optimizer = make(options, backend="cpu")
-    state = init(MEANS, STDS, 23, maximize=False, seed=SEEDS, backend="cpu", **OPTIONS[options])
+    state = init(MEANS, STDS, 23, maximize=False, seed=SEEDS, backend="cpu", **KINDS[options])
     for _ in range(4):
         optimizer.tell(quadratic(optimizer.ask()))
-        state = generation(state)
+        candidates, same = ask(state)
+        assert same is state
+        inputs = [*tensors(state), candidates, quadratic(candidates)]
+        copies = [tensor.clone() for tensor in inputs]
+        after = tell(state, candidates, inputs[-1])
+        torch.testing.assert_close(inputs, copies, rtol=0, atol=0, equal_nan=True)
+        assert after.distribution.data_ptr() != state.distribution.data_ptr()
+        state = after
     assert_equal(state._replace(extra_variance=None), optimizer.state._replace(extra_variance=None))
     assert torch.equal(state.mean, optimizer.mean)
-
-
-@pytest.mark.parametrize("backend", ["cpu", "torch"])
-@pytest.mark.parametrize("options", ["classic", "full paths"])
-def test_nothing_is_changed_in_place(options, backend):
-    state = generation(make(options, backend=backend).state)
-    candidates, same = ask(state)
-    fitness = quadratic(candidates)
-    assert same is state
-    inputs = [*tensors(state), candidates, fitness]
-    copies = [tensor.clone() for tensor in inputs]
-    after = tell(state, candidates, fitness)
-    torch.testing.assert_close(inputs, copies, rtol=0, atol=0, equal_nan=True)
-    memory = {tensor.data_ptr() for tensor in (state.distribution, state.record, state.generation)}
-    assert not memory & {tensor.data_ptr() for tensor in (after.distribution, after.record, after.generation)}
-
-
-def test_a_sampler_is_refused_as_it_would_not_be_used():
-    with pytest.raises(TypeError, match="expected no sampler"):
-        init([0.0], 1.0, 4, maximize=True, sampler=torch.randn)
 
 
 def test_a_state_is_a_structure_of_tensors():
@@ -154,12 +127,23 @@ def test_a_state_is_a_structure_of_tensors():
     moved = pytree.tree_map_only(torch.Tensor, torch.clone, state)
     assert isinstance(moved, State)
     assert moved.settings == state.settings
+    with pytest.raises(TypeError, match="expected no sampler"):  # it would not be used
+        init([0.0], 1.0, 4, maximize=True, sampler=torch.randn)
 
 
-def check_compiles(options, backend, compiler):
+@pytest.mark.parametrize(
+    ("options", "backend", "compiler"),
+    [
+        ("default", "cpu", "aot_eager"),
+        ("full paths", "torch", "aot_eager"),
+        pytest.param("full paths", "cpu", "inductor", marks=pytest.mark.slow),
+        pytest.param("full paths", "cuda", "inductor", marks=[*ON_A_GPU, pytest.mark.slow]),
+    ],
+)
+def test_a_generation_is_one_graph_for_the_compiler(options, backend, compiler):
     torch.compiler.reset()
     compiled = torch.compile(generation, fullgraph=True, backend=compiler)
-    state = make(options, backend=backend).state
+    state = make(options, backend=backend, device="cuda" if backend == "cuda" else "cpu").state
     found = expected = state
     torch.manual_seed(0)
     for _ in range(3):
@@ -172,16 +156,6 @@ def check_compiles(options, backend, compiler):
     assert_equal(found, expected, **tolerances)
 
 
-@pytest.mark.parametrize(("options", "backend"), [("default", "cpu"), ("full paths", "torch")])
-def test_a_generation_is_one_graph_for_the_compiler(options, backend):
-    check_compiles(options, backend, "aot_eager")
-
-
-@pytest.mark.slow
-def test_a_generation_compiles():
-    check_compiles("full paths", "cpu", "inductor")
-
-
 def mapped_dims(state):
     """The dimensions to map for ``vmap``: the first of what each problem has of its own."""
     shared = ("generation", "weights", "all_weights", "extra_variance", "settings")
@@ -189,20 +163,16 @@ def mapped_dims(state):
     return State(*(None if value is None or name in shared else 0 for name, value in named))
 
 
-@pytest.mark.parametrize("options", ["default", "full paths"])
-def test_a_generation_of_the_operators_is_mapped_over_problems(options):
-    state = generation(make(options, backend="cpu").state)
-    dims = mapped_dims(state)
-    mapped = torch.func.vmap(generation, in_dims=(dims,), out_dims=dims)(state)
-    assert_equal(mapped, generation(state), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("options", ["classic", "full paths"])
-def test_tell_of_backend_torch_is_mapped_over_problems(options):
-    state = make(options, backend="torch").state
+@pytest.mark.parametrize(
+    ("options", "backend"), [("default", "cpu"), ("full paths", "cpu"), ("full paths", "torch")]
+)
+def test_tell_and_a_generation_of_the_operators_are_mapped_over_problems(options, backend):
+    state = generation(make(options, backend=backend).state)
     candidates, state = ask(state)
-    fitness = quadratic(candidates)
-    dims = mapped_dims(state)
+    fitness, dims = quadratic(candidates), mapped_dims(state)
     mapped = torch.func.vmap(tell, in_dims=(dims, 0, 0), out_dims=dims)(state, candidates, fitness)
     assert isinstance(mapped, State)
-    assert_equal(mapped, tell(state, candidates, fitness), rtol=1e-6, atol=1e-6)
+    assert_equal(mapped, tell(state, candidates, fitness), rtol=1e-5, atol=1e-5)
+    if backend == "cpu":  # the noise of torch is that of its global generator
+        mapped = torch.func.vmap(generation, in_dims=(dims,), out_dims=dims)(state)
+        assert_equal(mapped, generation(state), rtol=1e-5, atol=1e-5)

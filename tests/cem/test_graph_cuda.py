@@ -1,52 +1,23 @@
-"""Generations in a CUDA graph: what the functions do, bit for bit; batches on a GPU."""
+"""Searches on a GPU: the bits of the CPU, no waiting, and generations in a CUDA graph."""
 
 import math
 
 import pytest
 import torch
-from searches import bits
+from searches import KINDS, ON_A_GPU, bits, nobody_waits, sphere
 
 from cem import CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 from cem.functional import ask, init, tell
 from cem.graph import GenerationGraph
 
-cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-OPTIONS = {
-    "default": {},
-    "double": {"dtype": torch.float64},
-    "classic": {
-        "weights": "equal",
-        "variance_about": "new_mean_unbiased",
-        "extra_variance": "linear:0.5,20",
-        "smoothing": 0.8,
-        "mean_averaging": 0.3,
-    },
-    "transform": {"bounds": (-3.0, 3.0), "bound_handling": "transform"},
-    "full paths": {"covariance": "full", "paths": True},
-}
-
 
 def make(options="default", mean=(2.0, 2.0, 2.0, 2.0), population_size=48, device="cuda", **more):
-    settings = {"maximize": False, "seed": 3, **OPTIONS[options], **more}
+    settings = {"maximize": False, "seed": 3, **KINDS[options], **more}
     return CrossEntropyMethod(torch.tensor(mean), 1.0, population_size, device=device, **settings)
-
-
-def sphere(candidates, generation):
-    return candidates.square().sum(-1)
 
 
 def step(search, objective=sphere):
     search.tell(objective(search.ask(), search.generation))
-
-
-class NoWait:
-    """Raises where the host waits for the device."""
-
-    def __enter__(self):
-        torch.cuda.set_sync_debug_mode("error")
-
-    def __exit__(self, *_):
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_graph_is_refused_on_the_cpu():
@@ -59,9 +30,9 @@ def test_a_graph_is_refused_on_the_cpu():
         Trainer(search, sphere, generations=1, graph=True).run()
 
 
-@pytest.mark.cuda
-@cuda
 class TestGraph:
+    pytestmark = ON_A_GPU
+
     @pytest.mark.parametrize(
         ("options", "count"), [("default", 1), ("classic", 7), ("transform", 7), ("full paths", 7)]
     )
@@ -76,33 +47,23 @@ class TestGraph:
         assert bits(graph) == bits(eager)
         assert torch.equal(graph.ask(), eager.ask())
 
-    def test_of_a_batch_is_the_generations_of_each_problem(self):
-        mean = torch.arange(12.0).view(3, 4)
-        eager, graph = (make(mean=mean.tolist(), seed=[1, 2, 3]) for _ in range(2))
-        captured = graph.capture(sphere, 5)
-        for _ in range(2):
-            captured()
-        for _ in range(10):
-            step(eager)
-        assert bits(graph) == bits(eager)
-
-    def test_an_evaluation_has_metrics_and_other_candidates(self):
+    def test_of_a_batch_with_metrics_and_other_candidates_is_the_generations_one_by_one(self):
         def objective(candidates, generation):
             repaired = candidates.round(decimals=1)
-            return Evaluation(
-                sphere(repaired, generation), {"mean": repaired.mean(), "t": generation}, repaired
-            )
+            return Evaluation(sphere(repaired), {"mean": repaired.mean(), "t": generation}, repaired)
 
-        eager, graph = make(), make()
+        mean = torch.arange(12.0).view(3, 4).tolist()
+        eager, graph = (make(mean=mean, seed=[1, 2, 3]) for _ in range(2))
         captured = graph.capture(objective, 3)
+        captured()
         evaluation = captured()
-        for _ in range(3):
+        for _ in range(6):
             found = objective(eager.ask(), torch.tensor(eager.generation))
             eager.tell(found.fitness, found.candidates)
         assert bits(graph) == bits(eager)
         assert torch.equal(evaluation.fitness, found.fitness)
         assert torch.equal(evaluation.candidates, found.candidates)
-        assert evaluation.metrics["t"].item() == 2
+        assert evaluation.metrics["t"].item() == 5
         assert evaluation.metrics["mean"].item() == found.metrics["mean"].item()
 
     def test_steps_may_be_mixed_with_generations_resets_and_loading(self):
@@ -128,19 +89,16 @@ class TestGraph:
                     search.load_state_dict(state)
         assert bits(graph) == bits(eager)
 
-    def test_a_replay_does_not_wait(self):
+    def test_a_replay_does_not_wait_and_a_refused_generation_is_told_of_later(self):
         search = make()
         captured = search.capture(sphere, 2)
         captured()
-        with NoWait():
+        with nobody_waits():
             captured()
             search.snapshot()
         assert search.statistics()["best_fitness"] >= 0.0
-
-    def test_a_refused_generation_is_told_of_later(self):
         search = make()
-        captured = search.capture(lambda x, t: torch.full_like(x[:, 0], math.nan))
-        captured()
+        search.capture(lambda x, t: torch.full_like(x[:, 0], math.nan))()
         with pytest.raises(ValueError, match="got none in generation 1, counted from 1"):
             search.check()
         assert search.mean.tolist() == [2.0] * 4
@@ -156,7 +114,7 @@ class TestGraph:
             if generation == 4:
                 assert torch.equal(once.distribution, expected.distribution)
             candidates, expected = ask(expected)
-            expected = tell(expected, candidates, sphere(candidates, generation))
+            expected = tell(expected, candidates, sphere(candidates))
         assert torch.equal(twice.distribution, expected.distribution)
         assert torch.equal(twice.record, expected.record)
         assert torch.equal(graph(state, replays=2).distribution, expected.distribution)
@@ -171,7 +129,7 @@ class TestGraph:
             search = make("classic")
             result = Trainer(
                 search,
-                lambda x, t: Evaluation(sphere(x, t), {"worst": sphere(x, t).max()}),
+                lambda x, t: Evaluation(sphere(x), {"worst": sphere(x).max()}),
                 generations=30,
                 callbacks=[MetricsWriter(folder / "metrics.jsonl")],
                 record_every=4,
@@ -185,28 +143,25 @@ class TestGraph:
         assert len(outcomes[0][1]) == 8
 
 
-@pytest.mark.cuda
-@cuda
 class TestOnAGpu:
+    pytestmark = ON_A_GPU
+
     @pytest.mark.parametrize("options", ["classic", "transform", "full paths"])
     def test_ask_and_tell_do_not_wait(self, options):
         search = make(options)
         step(search)
-        with NoWait():
+        with nobody_waits():
             for _ in range(70):  # beyond the first table of extra variances
                 step(search)
         search.check()
 
-    @pytest.mark.parametrize("options", ["double", "classic"])
-    def test_a_search_has_the_bits_of_the_cpu(self, options):
-        def objective(x, generation):
-            return sum((x[..., i] - i).abs() for i in range(x.shape[-1]))
-
-        found, expected = make(options), make(options, device="cpu")
+    @pytest.mark.parametrize(("options", "dtype"), [("default", torch.float64), ("classic", torch.float32)])
+    def test_a_search_has_the_bits_of_the_cpu(self, options, dtype):
+        found, expected = make(options, dtype=dtype), make(options, dtype=dtype, device="cpu")
         for _ in range(20):
             candidates = expected.ask()
             torch.testing.assert_close(found.ask().cpu(), candidates, rtol=1e-5, atol=1e-5)
-            fitness = objective(candidates, 0)
+            fitness = sum((candidates[..., i] - i).abs() for i in range(4))
             fitness[3] = math.nan
             expected.tell(fitness, candidates)
             found.tell(fitness.cuda(), candidates.cuda())
@@ -214,28 +169,19 @@ class TestOnAGpu:
             assert torch.equal(found.std.cpu(), expected.std)
             assert torch.equal(found.averaged_mean.cpu(), expected.averaged_mean)
 
-    @pytest.mark.parametrize("options", ["classic", "full paths"])
-    def test_problems_of_a_batch_are_searches_of_their_own(self, options):
-        mean, seeds = torch.arange(12.0).view(3, 4) / 4, [5, 2**63 + 9, 7]
-        batch = make(options, mean=mean.tolist(), seed=seeds)
-        singles = [make(options, mean=row.tolist(), seed=seed) for row, seed in zip(mean, seeds, strict=True)]
-        for _ in range(6):
-            for search in (batch, *singles):
-                step(search, lambda x, t: sum((x[..., i] - i).square() for i in range(4)))
-        tolerance = 1e-3 if options == "full paths" else 0.0
-        for name in ("mean", "std", "best"):
-            expected = torch.stack([getattr(single, name) for single in singles])
-            torch.testing.assert_close(getattr(batch, name), expected, rtol=tolerance, atol=tolerance)
+    def test_candidates_are_the_operators_and_a_resumed_search_draws_the_same(self):
+        from kernels.ops.normal import sample_normal
 
-    @pytest.mark.slow
-    def test_a_generation_compiles(self):
-        def generation(state):
-            candidates, state = ask(state)
-            return tell(state, candidates, sphere(candidates, state.generation))
-
-        state = make("full paths").state
-        compiled = torch.compile(generation, fullgraph=True)
-        found = expected = state
-        for _ in range(3):
-            found, expected = compiled(found), generation(expected)
-        torch.testing.assert_close(found.distribution, expected.distribution, rtol=1e-3, atol=1e-3)
+        search, other = make(seed=7), make(seed=7)
+        assert search.backend == "cuda"
+        first, again = search.ask(), search.ask()
+        expected = sample_normal(search.mean, search.std, 48, seed=7, generation=0, dim_first=False)
+        assert torch.equal(first, expected)
+        assert torch.equal(first, again)
+        assert first.data_ptr() != again.data_ptr()
+        step(search)
+        other.load_state_dict(search.state_dict())
+        assert not torch.equal(search.ask(), first)
+        for each in (search, other):
+            step(each)
+        assert bits(search) == bits(other)

@@ -11,13 +11,12 @@ import torch
 from cem import CrossEntropyMethod
 
 CLASSIC = {
-    **{
-        "weights": "equal",
-        "variance_about": "new_mean",
-        "smoothing": 0.7,
-        "extra_variance": "hyperbolic:0.1",
-    },
-    **{"bounds": (-2.0, 5.0), "mean_averaging": 0.5},
+    "weights": "equal",
+    "variance_about": "new_mean",
+    "smoothing": 0.7,
+    "extra_variance": "hyperbolic:0.1",
+    "bounds": (-2.0, 5.0),
+    "mean_averaging": 0.5,
 }
 DIGESTS = [
     "d1ba42197cab934e784c081fe8bbe6d0a406e8abb6decba989ca83bff029a33a",

@@ -7,8 +7,6 @@ import pytest
 
 from cem import Interrupted, StopRequest
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
 
 @pytest.fixture(autouse=True)
 def _sighup_is_not_ignored():
@@ -17,14 +15,13 @@ def _sighup_is_not_ignored():
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_raises_the_flag_and_nothing_else(number):
     with StopRequest() as stop:
         assert not stop.requested
         stop.check()
         os.kill(os.getpid(), number)
-        assert stop.requested
-        assert stop.signum == number
+        assert (stop.requested, stop.signum) == (True, number)
         with pytest.raises(Interrupted):
             stop.check()
 
@@ -51,21 +48,18 @@ def test_a_deadline_interrupts_without_a_request():
     stop.deadline = time.monotonic() + 1000
     stop.check()
     stop.deadline = time.monotonic()
-    assert stop.expired
-    assert not stop.requested
+    assert (stop.expired, stop.requested) == (True, False)
     with pytest.raises(Interrupted):
         stop.check()
 
 
 def test_outside_the_main_thread_signals_are_left_alone():
-    seen = []
+    before, seen = signal.getsignal(signal.SIGINT), []
 
     def work():
         with StopRequest() as stop:
-            seen.append(signal.getsignal(signal.SIGINT))
-            seen.append(stop.requested)
+            seen.extend([signal.getsignal(signal.SIGINT), stop.requested])
 
-    before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()

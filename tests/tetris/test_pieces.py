@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tetris.game.pieces import PIECES, Shape
 
 
@@ -22,22 +20,6 @@ def test_every_orientation_is_that_of_the_reference_simulator(golden: Path) -> N
         for shape in shapes
     ]
     assert ours == expected
-
-
-def test_orientation_counts() -> None:
-    assert [len(shapes) for shapes in PIECES] == [2, 1, 4, 2, 2, 4, 4]
-
-
-def test_first_orientations() -> None:
-    drawings = [_drawing(shapes[0]) for shapes in PIECES]
-    assert drawings == ["X/X/X/X", "XX/XX", "X./XX/X.", "X./XX/.X", ".X/XX/X.", "XXX/X..", "X../XXX"]
-
-
-@pytest.mark.parametrize(
-    ("width", "placements"), [(10, [17, 9, 34, 17, 17, 34, 34]), (4, [5, 3, 10, 5, 5, 10, 10])]
-)
-def test_placement_counts(width: int, placements: list[int]) -> None:
-    assert [sum(width - shape.width + 1 for shape in shapes) for shapes in PIECES] == placements
 
 
 def test_turning_the_last_orientation_gives_the_first() -> None:

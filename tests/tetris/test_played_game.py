@@ -53,11 +53,6 @@ def test_a_controller_may_be_the_folder_of_a_run(tmp_path: Path) -> None:
     assert all(play_game(each).steps == game.steps for each in (str(tmp_path), tmp_path, game))
 
 
-def test_a_folder_without_a_controller_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected the run folder .* to hold controller.json, found none"):
-        LinearController.load(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -69,8 +64,3 @@ def test_a_folder_without_a_controller_is_named(tmp_path: Path) -> None:
 def test_wrong_arguments_are_named(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         play_game(**{"controller": SHORT, **arguments})
-
-
-def test_published_knows_the_learned_controllers() -> None:
-    assert published("best").name == "best"
-    assert published("Any-Width").rules.width

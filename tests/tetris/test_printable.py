@@ -6,7 +6,6 @@ import doctest
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -120,16 +119,6 @@ def test_a_replay_page_holds_names_as_text() -> None:
     page.encode()
     assert "<b>" not in page
     assert not CONTROL.search(page)
-
-
-def test_a_path_of_any_bytes_is_no_traceback(tmp_path: Path) -> None:
-    path = os.fsencode(tmp_path) + b"/\xff\x1b[31mred\n\xc3\xa9.json"
-    published("dt20").save(os.fsdecode(path))
-    words: list[Any] = [sys.executable, ROOT / "scripts" / "evaluate_tetris.py", path]
-    words += ["--device", "python", "--board", "6x6", "--decisions", "50"]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, env=environment, capture_output=True, check=False)
-    assert (done.returncode, b"\x1b" in done.stdout + done.stderr) == (0, False), done.stderr
 
 
 def test_a_replay_of_a_hostile_name_is_watched(tmp_path: Path, script: Callable[..., Any]) -> None:

