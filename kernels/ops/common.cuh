@@ -21,11 +21,15 @@ namespace cem_tetris {
 
 using torch::stable::accelerator::DeviceGuard;
 
-// The stream that PyTorch's own operators would use for this tensor now.
-inline cudaStream_t current_stream(const torch::stable::Tensor& tensor) {
+// The stream that PyTorch's own operators would use now on a device.
+inline cudaStream_t current_stream(int32_t device) {
   void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
   return static_cast<cudaStream_t>(stream);
+}
+
+inline cudaStream_t current_stream(const torch::stable::Tensor& tensor) {
+  return current_stream(tensor.get_device_index());
 }
 
 // The number of streaming multiprocessors; the driver is asked once a device.

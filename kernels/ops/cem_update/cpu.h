@@ -137,15 +137,11 @@ void update(const Work& job) {
 }
 
 // The whole operator.
-void run(const Arguments& arguments) {
-  Work job(make_job(arguments));
+void run(const Job& given, ScalarType type, Device) {
+  Work job(given);
   *job.new_generation = *job.generation + 1;
-  visit_fitness(arguments.fitness_type, [&](auto type) { select<decltype(type)>(job); });
-  if (arguments.type == ScalarType::Float) {
-    update<float>(job);
-  } else {
-    update<double>(job);
-  }
+  visit_fitness(job.type, [&](auto kind) { select<decltype(kind)>(job); });
+  (type == ScalarType::Float ? update<float> : update<double>)(job);
 }
 
 }  // namespace

@@ -143,10 +143,9 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
 
 // The whole operator; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
 template <typename Gpu>
-void launch(const Gpu& device, const Arguments& arguments) {
-  const Job job = make_job(arguments);
+void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
   const Settings& settings = job.settings;
-  const bool wide = is_wide(job), doubles = arguments.type == ScalarType::Double;
+  const bool wide = is_wide(job), doubles = type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&
@@ -158,7 +157,7 @@ void launch(const Gpu& device, const Arguments& arguments) {
              : (doubles ? launch_single<uint32_t, double, Gpu> : launch_single<uint32_t, float, Gpu>);
     launch(device, job);
   } else {
-    (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, Device(arguments.fitness));
+    (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, where);
   }
 }
 
