@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #ifdef __AVX__
 #include <immintrin.h>
@@ -54,6 +55,19 @@ using Vector = typename Format<A>::Vector;
 
 template <typename A>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(A));
+
+// `lanes` neighbours in memory; the lanes beyond them are 0.
+template <typename A>
+inline Vector<A> load_lanes(const A* from, int lanes) {
+  Vector<A> values = {};
+  std::memcpy(&values, from, lanes == kLanes<A> ? sizeof values : static_cast<size_t>(lanes) * sizeof(A));
+  return values;
+}
+
+template <typename V, typename A>
+inline void store_lanes(const V& values, A* to, int lanes) {
+  std::memcpy(to, &values, lanes == kLanes<A> ? sizeof values : static_cast<size_t>(lanes) * sizeof(A));
+}
 
 // a * b + c, with one rounding where the processor can do that at once.
 template <typename V>
