@@ -152,14 +152,14 @@ def test_empty_results_have_zero_gradients(device, size):
 @pytest.mark.parametrize(
     ("position", "value", "error", "message"),
     [
-        (0, torch.zeros(4), ValueError, r"input: expected the shape \(batch, inputs\), got \(4,\)"),
-        (0, 1.0, TypeError, "input: expected a tensor, got float"),
-        (1, torch.zeros(12, 6), ValueError, r"weights: expected the shape \(12, 7\), got \(12, 6\)"),
-        (2, torch.zeros(1, 12), ValueError, r"bias: expected the shape \(12,\), got \(1, 12\)"),
-        (3, torch.zeros(3, 4), ValueError, r"old_h: expected the shape \(2, states\), got \(3, 4\)"),
-        (4, torch.zeros(2, 5), ValueError, r"old_cell: expected the shape \(2, 4\), got \(2, 5\)"),
-        (1, torch.zeros(12, 7).double(), TypeError, "weights: expected torch.float32, .*, got torch.float64"),
-        (4, torch.zeros(2, 4, device="meta"), ValueError, "old_cell: expected cpu, .*, got meta"),
+        (0, torch.zeros(4), ValueError, r"input of shape \(batch, inputs\), got \(4,\)"),
+        (0, 1.0, TypeError, "input to be a tensor, got float"),
+        (1, torch.zeros(12, 6), ValueError, r"weights of shape \(12, 7\), got \(12, 6\)"),
+        (2, torch.zeros(1, 12), ValueError, r"bias of shape \(12,\), got \(1, 12\)"),
+        (3, torch.zeros(3, 4), ValueError, r"old_h of shape \(2, states\), got \(3, 4\)"),
+        (4, torch.zeros(2, 5), ValueError, r"old_cell of shape \(2, 4\), got \(2, 5\)"),
+        (1, torch.zeros(12, 7).double(), TypeError, "weights of float32, got float64"),
+        (4, torch.zeros(2, 4, device="meta"), ValueError, "old_cell on cpu, got meta"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_refused(position, value, error, message):
@@ -213,7 +213,7 @@ def test_a_direct_call_with_another_device_is_refused():
 def test_tensors_of_two_devices_are_refused():
     inputs = cell_inputs((2, 3, 4), "cuda")
     inputs[1] = inputs[1].cpu()
-    with pytest.raises(ValueError, match="expected cuda:0, the device of input, got cpu"):
+    with pytest.raises(ValueError, match="weights on cuda:0, got cpu"):
         lltm(*inputs)
 
 

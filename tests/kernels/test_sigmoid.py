@@ -97,9 +97,9 @@ def test_the_derivative_at_zero_is_a_quarter_in_transforms_too() -> None:
 
 
 def test_what_is_no_floating_tensor_is_refused() -> None:
-    with pytest.raises(TypeError, match="expected a tensor, got list"):
+    with pytest.raises(TypeError, match="expected x to be a tensor, got list"):
         sigmoid([1.0])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"expected a tensor of float16, .*, got int64"):
+    with pytest.raises(TypeError, match=r"expected x of float16, .*, got int64"):
         sigmoid(torch.arange(3))
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from kernels.ops.library import Library, is_transformed
+from kernels.ops.library import Library, check_tensor, is_transformed
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -106,33 +106,19 @@ def _check(
     old_cell: Tensor,
 ) -> None:
     """Raise what ``lltm`` says it raises."""
-    arguments = {"input": input, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
-    for name, value in arguments.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
-    if input.dtype not in _DTYPES:
-        raise TypeError(f"input: expected float32, float64, float16 or bfloat16, got {input.dtype}")
-    if input.device.type not in ("cpu", "cuda", "meta"):
-        raise ValueError(f"input: expected a tensor on a CPU or a CUDA device, got {input.device}")
+    check_tensor("input", input, _DTYPES)
+    check_tensor("old_h", old_h, (input.dtype,), input.device)
     if input.dim() != 2:
-        raise ValueError(f"input: expected the shape (batch, inputs), got {tuple(input.shape)}")
+        raise ValueError(f"expected input of shape (batch, inputs), got {tuple(input.shape)}")
     if old_h.dim() != 2 or old_h.shape[0] != input.shape[0]:
-        raise ValueError(f"old_h: expected the shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
+        raise ValueError(f"expected old_h of shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
     (batch, inputs), states = input.shape, old_h.shape[1]
-    shapes = {
-        "weights": (3 * states, states + inputs),
-        "bias": (3 * states,),
-        "old_h": (batch, states),
-        "old_cell": (batch, states),
-    }
-    for name, shape in shapes.items():
-        value = arguments[name]
-        if value.shape != shape:
-            raise ValueError(f"{name}: expected the shape {shape}, got {tuple(value.shape)}")
-        if value.dtype != input.dtype:
-            raise TypeError(f"{name}: expected {input.dtype}, the type of input, got {value.dtype}")
-        if value.device != input.device:
-            raise ValueError(f"{name}: expected {input.device}, the device of input, got {value.device}")
+    for name, value, shape in (
+        ("weights", weights, (3 * states, states + inputs)),
+        ("bias", bias, (3 * states,)),
+        ("old_cell", old_cell, (batch, states)),
+    ):
+        check_tensor(name, value, (input.dtype,), input.device, [shape])
 
 
 def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
