@@ -14,7 +14,7 @@ Operations Research 134, 2005; the extra variance: I. Szita and A. Lorincz, Lear
 Cross-Entropy Method, Neural Computation 18(12), 2006; the variance about the old mean: N. Hansen, The CMA
 Evolution Strategy: A Tutorial, arXiv:1604.00772, section 3.1.
 
-Sums are float64 and added in the order that update.h tells: CPU and CUDA give the same bits.
+Sums are float64 and added in the order of update.h: CPU and CUDA give the same bits.
 """
 
 from __future__ import annotations
@@ -31,28 +31,12 @@ from kernels.support.checks import check_flags
 
 Updated = tuple[Tensor, Tensor, Tensor, Tensor]
 
-_FITNESS = frozenset(
-    {
-        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-        *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
-    }
+_FITNESS = (
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
+    *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 )
 _MAX_POPULATION = 2**31
 _ROWS, _FIGURES = 4, 5
-_ARGUMENTS = (  # of the operator
-    *(
-        "fitness",
-        "candidates",
-        "distribution",
-        "record",
-        "generation",
-        "extra_variance",
-        "weights",
-        "std_floor",
-    ),
-    *("num_elites", "maximize", "variance_about", "smoothing", "std_smoothing", "mean_averaging", "ranked"),
-)
-_TENSORS, _ABOUT = 8, 10  # those before them are tensors; where ``variance_about`` is
 
 
 def cem_update(
@@ -81,7 +65,7 @@ def cem_update(
     The ranking is stable and in the fitness' own dtype: of equal fitness, -0 and 0 among them, the lower
     index wins. NaN and the infinity on the bad side have failed: they rank last and are never among the
     elites. Where fewer than K candidates are usable, these are the elites, with the first of the weights. A
-    generation without a usable candidate is refused: distribution and best fitness stay, and it counts.
+    generation without a usable candidate fails: distribution and best fitness stay, and it counts.
 
     A dimension in which the mean or the variance of the elites is not finite keeps its marginal. Results too
     large for the dtype become its largest number. Where ``1 - sum (w_k / W)^2`` is 0, as for one elite, the
@@ -107,7 +91,7 @@ def cem_update(
             candidate so far.
         record: shape (..., 5), float64: best fitness so far (NaN: none yet); of the last generation the best
             fitness, the mean of the elites' and the worst elite's; the number, from 1, of the last
-            generation that was refused, 0 if there is none.
+            generation that failed, 0 if there is none.
         generation: shape (), int64: t, the number of generations before this one.
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
@@ -118,7 +102,7 @@ def cem_update(
         variance_about: ``"new_mean"``, ``"new_mean_unbiased"`` or ``"old_mean"``.
         smoothing: in (0, 1]; 1 gives the elites' mean itself.
         std_smoothing: in (0, 1].
-        mean_averaging: At least 0; 0 gives mean' itself.
+        mean_averaging: at least 0; 0 gives mean' itself.
         ranked: whether ``elites`` comes in rank order. In index order it costs nothing.
 
     Returns:
@@ -131,20 +115,27 @@ def cem_update(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    if is_transformed():
-        arguments: Any = (
-            *(fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor),
-            *(num_elites, maximize, variance_about, smoothing, std_smoothing, mean_averaging, ranked),
-        )
-        _check(*arguments)
-        with forward_ad._set_fwd_grad_enabled(False):
-            return cem_update_reference(**dict(zip(_ARGUMENTS, arguments, strict=True)))
     # fmt: off
     tensors: Any = (
         fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor
     )
     # fmt: on
     options = (smoothing, std_smoothing, mean_averaging, ranked)
+    if is_transformed():
+        _check(*tensors, num_elites, maximize, variance_about, *options)
+        with forward_ad._set_fwd_grad_enabled(False):
+            return cem_update_reference(
+                *(*tensors[:5], num_elites),
+                maximize=maximize,
+                extra_variance=extra_variance,
+                weights=weights,
+                std_floor=std_floor,
+                variance_about=variance_about,
+                smoothing=smoothing,
+                std_smoothing=std_smoothing,
+                mean_averaging=mean_averaging,
+                ranked=ranked,
+            )
     try:
         if (
             fitness.requires_grad
@@ -218,14 +209,15 @@ def _check(
 
 
 def _fake(*arguments: Any) -> Updated:
-    fitness, candidates, distribution, record, generation, *_ = arguments
-    about = {number: name for name, number in VARIANCES.items()}.get(arguments[_ABOUT], "")
-    _check(*arguments[:_ABOUT], about, *arguments[_ABOUT + 1 :])
+    *tensors, num_elites, maximize, about, smoothing, std_smoothing, mean_averaging, ranked = arguments
+    fitness, candidates, distribution, record, generation, *_ = tensors
+    name = dict(zip(VARIANCES.values(), VARIANCES, strict=True)).get(about, "")
+    _check(*tensors, num_elites, maximize, name, smoothing, std_smoothing, mean_averaging, ranked)
     return (
         candidates.new_empty(distribution.shape),
         record.new_empty(record.shape),
         generation.new_empty(()),
-        generation.new_empty((*fitness.shape[:-1], arguments[_TENSORS])),
+        generation.new_empty((*fitness.shape[:-1], num_elites)),
     )
 
 

@@ -29,7 +29,7 @@ constexpr int kChunk = 512, kResidues = 32;
 constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
 
 enum Row { kMean, kStd, kAveragedMean, kBest };
-enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kRefused };
+enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kFailedGeneration };
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
 // What the update of every problem of a batch shares.
@@ -226,7 +226,7 @@ UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usabl
   record[kGenerationBest] = usable > 0 ? top : nan;
   record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
   record[kEliteThreshold] = usable > 0 ? threshold : nan;
-  record[kRefused] = usable > 0 ? old[kRefused] : static_cast<double>(generation + 1);
+  record[kFailedGeneration] = usable > 0 ? old[kFailedGeneration] : static_cast<double>(generation + 1);
   if (problem == 0) *job.new_generation = generation + 1;
 }
 
