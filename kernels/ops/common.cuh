@@ -1,10 +1,6 @@
-// What the CUDA side of every operator needs: the stream, the device guard, the grid, 16-byte accesses.
-//
-// A launch reads:
-//     const cem_tetris::DeviceGuard guard(x.get_device_index());
-//     kernel<<<blocks, threads, 0, cem_tetris::current_stream(x)>>>(...);
-//     STD_CUDA_KERNEL_LAUNCH_CHECK();
-// It waits for nothing, so it can be captured in a CUDA graph.
+// What the CUDA side of every operator needs: the stream, the device guard, the grid, 16-byte accesses. A
+// launch has a DeviceGuard, current_stream and STD_CUDA_KERNEL_LAUNCH_CHECK; it waits for nothing, so that a
+// CUDA graph can capture it.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -98,8 +98,8 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
 
   const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
-                told_bytes = problems * blocks * 8;
-  Tensor zeros = empty(where, ScalarType::Long, {(search_bytes + told_bytes) / 8});
+                count_bytes = problems * blocks * 8;
+  Tensor zeros = empty(where, ScalarType::Long, {(search_bytes + count_bytes) / 8});
   Tensor sums = empty(where, ScalarType::Double, {problems * chunks * (2 * dimensions + kScalars)});
   std::optional<Tensor> list, weight;
   if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
@@ -115,7 +115,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
                        slice,
                        static_cast<int32_t>(blocks),
                        static_cast<int32_t>(chunks)};
-  device.zero(memory, search_bytes + told_bytes);
+  device.zero(memory, search_bytes + count_bytes);
   const bool wide = is_wide(job);
   for (int top = 64; top > (wide ? 0 : 32); top -= kDigit) {
     const int bits = std::min(kDigit, top - (wide ? 0 : 32));

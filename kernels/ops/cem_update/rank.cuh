@@ -1,7 +1,7 @@
 // The ranks of a list of elites for which a block is too small: a merge sort. A block sorts a tile; a pass
-// merges kMerged tiles. The place of an elite among them is that in its own tile and the number of those
-// before it in each other one, which a binary search finds. The threads of a warp have neighbours of a sorted
-// tile, so they search along the same path.
+// merges kMerged tiles. The place of an elite is that in its own tile plus the number of those before it in
+// each other one, by a binary search; the threads of a warp have neighbours, so they search along the same
+// path.
 #pragma once
 
 #include "search.cuh"

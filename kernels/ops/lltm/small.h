@@ -1,9 +1,6 @@
-// The forward pass of a small cell on the CPU in one go: the products, and then the cell while they are near.
-//
-// A BLAS packs both operands first, and the cell would be a second pass with its own start of the threads.
-// Here the weights are read once, kWide states at a time, and every batch row is multiplied with them while
-// they lie in the first-level cache. kGates x kRows sums fill the registers: a loaded vector serves three or
-// four of them.
+// The forward pass of a small cell on the CPU in one go. A BLAS would pack both operands first, and the cell
+// be a second pass. The weights are read once, kWide states at a time, and multiplied with every batch row
+// while they lie in the first-level cache. kGates x kRows sums fill the registers.
 #pragma once
 
 #include <algorithm>

@@ -4,10 +4,9 @@
 // H200 has 28 issue slots a normal for it. By the disassembly a float32 takes 18 instructions, 2.8 of them 32
 // x 32 -> 64 bit products, which took four slots each where they were measured: 27 slots.
 //
-// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high and width wide times
-// `steps`. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks
-// the other side. What belongs to that other side is computed once and read by all threads from shared
-// memory, what belongs to the thread's own side stays in its registers.
+// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high times `steps`, and width
+// wide. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks the
+// other side, of which a table in shared memory holds what all threads need.
 #pragma once
 
 #include <cuda_bf16.h>
