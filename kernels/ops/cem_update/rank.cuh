@@ -11,7 +11,7 @@ namespace cem_tetris::update {
 constexpr int kTile = 1024, kMerged = 16, kRankThreads = 256;
 
 // Elites in the order of their slots: keys, and places in the list. Slots that are left over have the
-// greatest key and places behind the list.
+// largest key and places behind the list.
 template <typename Key>
 struct Slots {
   Key* key;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
     }
     return;
   }
-  // Equal keys of the tiles before come first; all of them do where the key is the greatest there is.
+  // Equal keys of the tiles before come first; all of them do where the key is the largest there is.
   const int before = mine == ~Key{0} ? (tile - first) * size
                                      : count_below<Key>(from.key, size, first, tile, mine + 1);
   const int rank = before + slot % size + count_below<Key>(from.key, size, tile + 1, last, mine);

@@ -64,7 +64,7 @@ UPDATE_FUNCTION To bit_cast(From from) {
 }
 
 // The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
-// value. A candidate that failed, NaN or the infinity on the bad side, has the greatest key, which no other
+// value. A candidate that failed, NaN or the infinity on the bad side, has the largest key, which no other
 // float has. Integers cannot fail.
 template <typename BitsType, typename KeyType, int kMantissa>
 struct Floating {

@@ -1,5 +1,5 @@
 // The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the others torch's BLAS
-// makes the products, in TF32 only where torch is told so, and one pass over the gates makes the cell.
+// makes the products, in TF32 only where torch allows it, and one pass over the gates makes the cell.
 #pragma once
 
 #include <tuple>

@@ -126,37 +126,23 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, .
     _, new_cell, gates = output
     ctx.mark_non_differentiable(gates)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(input, weights, bias, old_h, new_cell, gates)
+    ctx.save_for_backward(input, weights, old_h, new_cell, gates, bias)
 
 
 def _backward(
-    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _: Tensor | None
+    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _of_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    input, weights, bias, old_h, new_cell, gates = ctx.saved_tensors  # noqa: A001
-    of_input, of_weights, of_bias, of_old_h, of_old_cell = ctx.needs_input_grad
+    *saved, bias = ctx.saved_tensors
+    input, weights, old_h, new_cell, _ = saved  # noqa: A001
+    of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
     if torch.is_grad_enabled():  # create_graph=True
         with _without_autocast(input):
             gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
     else:
-        gradients = torch.ops.cem_tetris.lltm_backward.default(
-            grad_h,
-            grad_cell,
-            input,
-            weights,
-            old_h,
-            new_cell,
-            gates,
-            of_input,
-            of_weights or of_bias,
-            of_old_h,
-        )
-    return (
-        gradients[0] if of_input else None,
-        gradients[1] if of_weights else None,
-        gradients[2] if of_bias else None,
-        gradients[3] if of_old_h else None,
-        gradients[4] if of_old_cell else None,
-    )
+        wanted = (of_input, of_weights or of_bias, of_old_h)
+        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved, *wanted)
+    pairs = zip(gradients, ctx.needs_input_grad, strict=True)
+    return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
 
 
 def _differentiable_backward(
