@@ -126,7 +126,7 @@ def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
 NOT_RUN = {"cuda", "docs", "prototype"}
 """The extras of which the suite needs nothing, for what uses them skips itself."""
 
-LINTERS = {"mypy", "ruff"}
+LINTERS = {"clang-format", "mypy", "ruff"}
 
 
 def lower_bounds(pyproject: dict[str, Any]) -> dict[str, str]:

@@ -122,7 +122,7 @@ def cem_update(
     # fmt: on
     options = (smoothing, std_smoothing, mean_averaging, ranked)
     if is_transformed():
-        _check(*tensors, num_elites, maximize, variance_about, *options)
+        _check(tensors, num_elites, maximize, variance_about, options)
         with forward_ad._set_fwd_grad_enabled(False):
             return cem_update_reference(
                 *(*tensors[:5], num_elites),
@@ -155,25 +155,13 @@ def cem_update(
         return result
     except (RuntimeError, TypeError, AttributeError, KeyError):
         # The operator checks too: only a call that it refuses pays for this.
-        _check(*tensors, num_elites, maximize, variance_about, *options)
+        _check(tensors, num_elites, maximize, variance_about, options)
         raise
 
 
-def _check(
-    fitness: Tensor,
-    candidates: Tensor,
-    distribution: Tensor,
-    record: Tensor,
-    generation: Tensor,
-    extra_variance: Tensor | None,
-    weights: Tensor | None,
-    std_floor: Tensor | None,
-    num_elites: int,
-    maximize: bool,
-    variance_about: str,
-    *options: Any,
-) -> None:
+def _check(tensors: Any, num_elites: int, maximize: bool, variance_about: str, options: Any) -> None:
     """Raise what ``cem_update`` says it raises."""
+    fitness, candidates, distribution, record, generation, extra_variance, weights, std_floor = tensors
     check_tensor("fitness", fitness, _FITNESS)
     check_tensor("candidates", candidates, (torch.float32, torch.float64))
     if fitness.dim() < 1 or not 1 <= fitness.shape[-1] < _MAX_POPULATION:
@@ -209,10 +197,10 @@ def _check(
 
 
 def _fake(*arguments: Any) -> Updated:
-    *tensors, num_elites, maximize, about, smoothing, std_smoothing, mean_averaging, ranked = arguments
+    tensors, (num_elites, maximize, about, *options) = arguments[:8], arguments[8:]
     fitness, candidates, distribution, record, generation, *_ = tensors
-    name = dict(zip(VARIANCES.values(), VARIANCES, strict=True)).get(about, "")
-    _check(*tensors, num_elites, maximize, name, smoothing, std_smoothing, mean_averaging, ranked)
+    name = {number: name for name, number in VARIANCES.items()}.get(about, "")
+    _check(tensors, num_elites, maximize, name, options)
     return (
         candidates.new_empty(distribution.shape),
         record.new_empty(record.shape),

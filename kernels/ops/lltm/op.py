@@ -49,7 +49,7 @@ def lltm(
     Raises:
         ValueError: a size or a device does not fit.
         TypeError: an argument is no tensor, or a type does not fit.
-        BuildError: the operator could not be built.
+        kernels.BuildError: the operator has to be built, and cannot be.
     """
     if is_transformed():
         _check(input, weights, bias, old_h, old_cell)
@@ -98,14 +98,9 @@ def lltm_reference(
     return new_h, new_cell
 
 
-def _check(
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    bias: Tensor,
-    old_h: Tensor,
-    old_cell: Tensor,
-) -> None:
+def _check(*tensors: Tensor) -> None:
     """Raise what ``lltm`` says it raises."""
+    input, weights, bias, old_h, old_cell = tensors  # noqa: A001
     check_tensor("input", input, _DTYPES)
     check_tensor("old_h", old_h, (input.dtype,), input.device)
     if input.dim() != 2:
@@ -132,29 +127,23 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, .
 def _backward(
     ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _of_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    *saved, bias = ctx.saved_tensors
-    input, weights, old_h, new_cell, _ = saved  # noqa: A001
+    saved = ctx.saved_tensors
     of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
     if torch.is_grad_enabled():  # create_graph=True
-        with _without_autocast(input):
-            gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
+        with _without_autocast(saved[0]):
+            gradients = _differentiable_backward(grad_h, grad_cell, *saved)
     else:
         wanted = (of_input, of_weights or of_bias, of_old_h)
-        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved, *wanted)
+        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved[:-1], *wanted)
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
 
 
 def _differentiable_backward(
-    grad_h: Tensor | None,
-    grad_cell: Tensor | None,
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    bias: Tensor,
-    old_h: Tensor,
-    new_cell: Tensor,
+    grad_h: Tensor | None, grad_cell: Tensor | None, *saved: Tensor
 ) -> tuple[Tensor, ...]:
     """Compute what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
+    input, weights, old_h, new_cell, _, bias = saved  # noqa: A001
     grad_h = torch.zeros_like(new_cell) if grad_h is None else grad_h
     grad_cell = torch.zeros_like(new_cell) if grad_cell is None else grad_cell
     joined = torch.cat([old_h, input], dim=1)
