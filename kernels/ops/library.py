@@ -29,12 +29,7 @@ def operators() -> tuple[str, ...]:
 
 
 def extension(name: str, device_type: str) -> Extension:
-    """Return what is compiled for an operator.
-
-    Args:
-        name: one of ``operators()``.
-        device_type: ``"cpu"`` for the schema and the CPU kernel, ``"cuda"`` for the CUDA kernel.
-    """
+    """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
     folder = _HERE / name
     if device_type == "cuda":
         return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
@@ -104,7 +99,6 @@ class Library:
         ...     return torch.ops.cem_tetris.sigmoid(x)
 
     Attributes:
-        name: the folder's name.
         ready: of ``tensor.is_cuda``, those for which the operators are loaded.
     """
 
@@ -113,7 +107,7 @@ class Library:
 
         Args:
             name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
-            register: called once, when the schemas are known: registers fake kernels and autograd formulas.
+            register: called once, when the schemas are known, for fake kernels and autograd formulas.
         """
         self.name = name
         self.ready: set[bool] = set()
