@@ -78,8 +78,8 @@ Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
                                   shaped(given_candidates, population, dimensions)),
                distribution = check(given_distribution, "the distribution", type,
                                     shaped(given_distribution, kRows, dimensions)),
-               record = check(given_record, "the record", ScalarType::Double,
-                              shaped(given_record, kFigures, -1));
+               record =
+                   check(given_record, "the record", ScalarType::Double, shaped(given_record, kFigures, -1));
   check(generation, "the generation", ScalarType::Long, generation.dim() == 0);
   if (extra_variance.has_value()) {
     extra_variance = check(*extra_variance, "the extra variance", ScalarType::Double,
@@ -101,10 +101,18 @@ Outputs cem_update(const Tensor& given_fitness, const Tensor& given_candidates,
                     empty(device, ScalarType::Long, {}),
                     empty(device, ScalarType::Long, sizes, batch, {num_elites})};
   const auto& [new_distribution, new_record, new_generation, elites] = out;
-  const Settings settings{problems, population, dimensions, num_elites,
+  const Settings settings{problems,
+                          population,
+                          dimensions,
+                          num_elites,
                           extra_variance.has_value() ? extra_variance->numel() : 0,
-                          floor_of_all ? 0 : dimensions, smoothing, std_smoothing, mean_averaging,
-                          static_cast<int32_t>(variance_about), maximize, ranked};
+                          floor_of_all ? 0 : dimensions,
+                          smoothing,
+                          std_smoothing,
+                          mean_averaging,
+                          static_cast<int32_t>(variance_about),
+                          maximize,
+                          ranked};
   run({settings, fitness_type, can_fail, const_data<void>(fitness), const_data<void>(candidates),
        const_data<void>(distribution), const_data<void>(std_floor), const_data<double>(record),
        const_data<double>(extra_variance), const_data<double>(weights), const_data<int64_t>(generation),

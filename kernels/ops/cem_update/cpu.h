@@ -124,9 +124,9 @@ void update(const Work& job) {
             for (int j = 0; j < width; ++j) {
               const Marginal known{old[kMean * dimensions + j], old[kStd * dimensions + j],
                                    old[kAveragedMean * dimensions + j]};
-              const Marginal found = updated(
-                  settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
-                  floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
+              const Marginal found =
+                  updated(settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
+                          floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
               next[kMean * dimensions + j] = rounded<T>(found.mean);
               next[kStd * dimensions + j] = rounded<T>(found.std);
               next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);

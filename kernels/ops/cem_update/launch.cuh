@@ -13,8 +13,7 @@ namespace cem_tetris::update {
 
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
 template <typename Key, typename Gpu>
-void launch_ranks(const Gpu& device, const Job& job, const int64_t* index,
-                  Device where, double* weight) {
+void launch_ranks(const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   const int64_t problems = job.settings.problems, elites = job.settings.elites;
   int64_t largest = kTile;  // slots of the tiles that the last pass merges
   while (largest * kMerged < elites) largest *= kMerged;
@@ -125,7 +124,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   if (settings.ranked || weight.has_value()) {
     // The list is in job.elites itself where nobody wants it ranked.
     (wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>)(device, job, work.index, where,
-                                                                             work.weight);
+                                                                       work.weight);
   }
   constexpr int kPack = 16 / sizeof(T);
   const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&

@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
     return;
   }
   // Equal keys of the tiles before come first; all of them do where the key is the largest there is.
-  const int before = mine == ~Key{0} ? (tile - first) * size
-                                     : count_below<Key>(from.key, size, first, tile, mine + 1);
+  const int before =
+      mine == ~Key{0} ? (tile - first) * size : count_below<Key>(from.key, size, first, tile, mine + 1);
   const int rank = before + slot % size + count_below<Key>(from.key, size, tile + 1, last, mine);
   if (!all) {
     to.key[first * size + rank] = mine;

@@ -215,8 +215,8 @@ UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
 }
 
 // Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
-UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top,
-                                             double sum, double threshold, int64_t generation) {
+UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top, double sum,
+                                  double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
   top += 0.0;  // -0 becomes 0: equals may stand in for each other

@@ -137,10 +137,16 @@ template <typename T>
 void forward_small(const Place&, const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
-    const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
-                            const_data<T>(pass.weights), const_data<T>(pass.bias),
-                            const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h),
-                            mutable_data<T>(pass.new_cell), mutable_data<T>(pass.gates)};
+    const SmallCell<T> cell{sizes.batch,
+                            sizes.columns(),
+                            sizes.states,
+                            const_data<T>(joined),
+                            const_data<T>(pass.weights),
+                            const_data<T>(pass.bias),
+                            const_data<T>(pass.old_cell),
+                            mutable_data<T>(pass.new_h),
+                            mutable_data<T>(pass.new_cell),
+                            mutable_data<T>(pass.gates)};
     const int64_t blocks = divide_up(sizes.states, kLanes<T>);
     share(blocks, sizes.multiply_adds() / blocks,
           [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });

@@ -87,7 +87,7 @@ Pointers<T> pointers_of(const Backward& pass) {
     return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
   };
-  return {gradient(pass.grad_h), gradient(pass.grad_cell), const_data<T>(pass.gates),
+  return {gradient(pass.grad_h),        gradient(pass.grad_cell),      const_data<T>(pass.gates),
           const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates), mutable_data<T>(pass.d_old_cell)};
 }
 
@@ -95,8 +95,8 @@ template <typename T>
 void backward_elements(const Place& place, const CellSizes& sizes, const Backward& pass) {
   if (sizes.batch * sizes.states == 0) return;
   const Pointers<T> p = pointers_of<T>(pass);
-  const bool wide = p.grad_h.is_expanded_or_packed(sizes.states, 16) &&
-                    p.grad_cell.is_expanded_or_packed(sizes.states, 16);
+  const bool wide =
+      p.grad_h.is_expanded_or_packed(sizes.states, 16) && p.grad_cell.is_expanded_or_packed(sizes.states, 16);
   in_packs<T>(
       place, sizes, wide,
       [&](auto pack, int64_t groups, unsigned blocks) {
@@ -122,8 +122,8 @@ void backward_small(const Place& place, const CellSizes& sizes, const Backward& 
   if (first >= last) return;
   const dim3 grid = tiles(last - first, kResultColumns, sizes.batch, kTileRows);
   small_inputs<T><<<grid, kTileRows * kResultColumns, 0, place.stream>>>(
-      const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states, first,
-      pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
+      const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states,
+      first, pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
       pass.of_input ? mutable_data<T>(pass.d_input) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
