@@ -1,8 +1,4 @@
-"""Builds the operators before they are needed: for containers, and for machines without compilers.
-
-What it builds lies in the cache like everything else. A machine without tools, or with other GPUs, takes it
-from there: `kernels.loader.extension.Extension.find`.
-"""
+"""Builds the operators before they are needed, for containers and for machines without compilers."""
 
 from __future__ import annotations
 
@@ -19,18 +15,7 @@ from kernels.support.names import unknown_name
 
 
 def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool) -> Report:
-    """Build operators, as many at once as there are processors.
-
-    Args:
-        names: the operators' folders; all where it is empty.
-        device: ``"cpu"``, ``"cuda"`` or ``"all"``; None: what the installed torch was built for.
-        archs: the GPUs to compile for, see `Extension`.
-        portable: build the CPU side for any processor of this kind of machine, not for this very one.
-
-    Raises:
-        ValueError: there is no such operator.
-        BuildError: torch is too old, or no CUDA build where CUDA was asked for; or an architecture is none.
-    """
+    """Build the libraries that are wanted, as many at once as there are processors."""
     outcomes = []
     for each in build_together(wanted(names, device, tuple(archs), portable=portable)):
         result = FAILED if each.error else each.outcome
@@ -41,7 +26,7 @@ def run(names: Sequence[str], device: str | None, archs: Sequence[str], *, porta
 def wanted(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
-    """Return the libraries that `run` builds."""
+    """Return libraries; without names of all operators, without a device for all that torch was built for."""
     known = operators()
     for name in names:
         if name not in known:

@@ -1,8 +1,8 @@
 """Walk operators through the workflow in which they are written, and compare every stage with the first.
 
 A formula in PyTorch, its derivative checked by finite differences, the kernels in Numba, in C++, in CUDA, and
-the derivative of the finished operator: ``python -m kernels check``. docs/writing_a_kernel.md walks the same
-way by hand. What to compare stands in ``check.py`` of each operator's folder; this file knows no operator.
+the derivative of the finished operator: ``python -m kernels check``. What to compare stands in an operator's
+``check.py``; docs/writing_a_kernel.md walks the same way by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kernels.support.names import unknown_name
 Tensors = tuple[Tensor, ...]
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
-_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+_TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of |difference| / (1 + |expected|)
 _SEED = 1
 
 
@@ -40,7 +40,6 @@ class Case:
         small: the size for finite differences and for Numba's simulator, which is slow.
         large: the size for C++ and CUDA.
         arguments: what all of them, the prototype too, get by name beside the tensors.
-        tolerance: the largest |difference| / (1 + |expected|), for each type that is checked.
         gradients: whether the operator has a derivative; without one, results alone are compared.
     """
 
@@ -50,7 +49,6 @@ class Case:
     small: tuple[int, ...]
     large: tuple[int, ...]
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    tolerance: Mapping[torch.dtype, float] = field(default_factory=lambda: dict(_TOLERANCE))
     gradients: bool = True
 
 
@@ -59,13 +57,7 @@ class Mismatch(Exception):  # noqa: N818  (a finding)
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Walk operators, all where no names are given, through all steps.
-
-    A step may want for Numba or a GPU; with the device ``"cuda"`` it then fails.
-
-    Raises:
-        ValueError: there is no such operator.
-    """
+    """Walk operators, all where no names are given; only for ``"cuda"`` does a step need Numba and a GPU."""
     known = {
         name: (case, folder)
         for folder in operators()
@@ -114,7 +106,6 @@ def _gradcheck(case: Case, function: Callable[..., Any], devices: Sequence[str])
 
 
 def _operator(case: Case, device: str) -> tuple[float, str]:
-    """Compare the operator's results and gradients on a device with the reference's on the CPU."""
     if device == "cuda" and not torch.cuda.is_available():
         raise Unavailable("torch sees no GPU: see what python -m kernels doctor --device cuda says")
     actual = partial(_evaluate, case.operator, case, case.large, device=device)
@@ -123,7 +114,6 @@ def _operator(case: Case, device: str) -> tuple[float, str]:
 
 
 def _numba(case: Case, module: str, name: str) -> tuple[float, str]:
-    """Compare the prototype's results and gradients with the reference's."""
     where = load_numba()
     found = vars(importlib.import_module(module))
     prefix = "" if "forward" in found else f"{name}_"
@@ -132,21 +122,20 @@ def _numba(case: Case, module: str, name: str) -> tuple[float, str]:
         arrays = [tensor.detach().numpy() for tensor in _inputs(case, case.small, dtype, "cpu")]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Grid size")  # small on purpose
-            outputs = _tuple(found[f"{prefix}forward"](*arrays, **case.arguments))
-            gradients: Any = ()
+            results = _tuple(found[f"{prefix}forward"](*arrays, **case.arguments))
             if case.gradients:
-                weights = [weight.numpy() for weight in _weights(list(map(torch.from_numpy, outputs)))]
-                gradients = found[f"{prefix}backward"](*weights, *arrays, **case.arguments)
-        return tuple(torch.from_numpy(array) for array in (*outputs, *_tuple(gradients)))
+                weights = [weight.numpy() for weight in _weights(list(map(torch.from_numpy, results)))]
+                results += _tuple(found[f"{prefix}backward"](*weights, *arrays, **case.arguments))
+        return tuple(map(torch.from_numpy, results))
 
     return _compare(case, case.small, actual), where
 
 
 def load_numba() -> str:
-    """Import Numba: for the GPU where torch sees one, else for its simulator; return what kernels run on.
+    """Import Numba, for its simulator where torch sees no GPU; return what kernels run on.
 
-    Numba chooses when ``numba.cuda`` is first imported, so this has to come before. A person who sets
-    ``NUMBA_ENABLE_CUDASIM`` chooses for it.
+    Numba chooses when ``numba.cuda`` is first imported, so this has to come before. ``NUMBA_ENABLE_CUDASIM``
+    goes before it.
 
     Raises:
         Unavailable: Numba is not installed, does not import, or cannot use the GPU.
@@ -199,7 +188,7 @@ def _tuple(results: Any) -> tuple[Any, ...]:
 def _compare(case: Case, size: tuple[int, ...], actual: Callable[[torch.dtype], Tensors]) -> float:
     """Return the largest difference from the reference, over all types; raise where one is too large."""
     largest = 0.0
-    for dtype, tolerance in case.tolerance.items():
+    for dtype, tolerance in _TOLERANCE.items():
         expected = _evaluate(case.reference, case, size, dtype, "cpu")
         results = actual(dtype)
         found, wanted = ([(tuple(each.shape), each.dtype) for each in side] for side in (results, expected))

@@ -1,10 +1,6 @@
-// What the CUDA side of every operator needs: the stream, the device guard, the grid, 16-byte accesses.
-//
-// A launch reads:
-//     const cem_tetris::DeviceGuard guard(x.get_device_index());
-//     kernel<<<blocks, threads, 0, cem_tetris::current_stream(x)>>>(...);
-//     STD_CUDA_KERNEL_LAUNCH_CHECK();
-// It waits for nothing, so it can be captured in a CUDA graph.
+// What the CUDA side of every operator needs: the stream, the device guard, the grid, 16-byte accesses. A
+// launch has a DeviceGuard, current_stream and STD_CUDA_KERNEL_LAUNCH_CHECK; it waits for nothing, so that a
+// CUDA graph can capture it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,11 +17,15 @@ namespace cem_tetris {
 
 using torch::stable::accelerator::DeviceGuard;
 
-// The stream that PyTorch's own operators would use for this tensor now.
-inline cudaStream_t current_stream(const torch::stable::Tensor& tensor) {
+// The stream that PyTorch's own operators would use now on a device.
+inline cudaStream_t current_stream(int32_t device) {
   void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(tensor.get_device_index(), &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
   return static_cast<cudaStream_t>(stream);
+}
+
+inline cudaStream_t current_stream(const torch::stable::Tensor& tensor) {
+  return current_stream(tensor.get_device_index());
 }
 
 // The number of streaming multiprocessors; the driver is asked once a device.

@@ -1,9 +1,7 @@
 // Programmatic dependent launch (CUDA C++ Programming Guide, section 4.5): a kernel that is launched early is
-// set up while the kernel before it in the stream still runs, which saves most of the microsecond between
-// them.
-//
-// Such a kernel begins with wait_for_kernel_before(), ahead of all that it reads and writes; there it loses
-// no time where it was launched as usual. Needs compute capability 9.0; code for less is launched as usual.
+// set up while the one before it in the stream runs, which saves most of the microsecond between them. It
+// calls wait_for_kernel_before() ahead of all that it reads and writes. Code for less than compute capability
+// 9.0 is launched as usual.
 #pragma once
 
 namespace cem_tetris {

@@ -1,4 +1,4 @@
-"""The native side of an operator: its two libraries, loaded on first use, and what torch is told of them.
+"""What all operators share: their two libraries, loaded on first use, and the check of a tensor argument.
 
 An operator is a folder of this package. Its ``op.cpp`` is the schema and the CPU side, its ``op.cu`` the CUDA
 side, ``op.h`` the host half of both. They are two libraries, so that the CPU side works where there is no
@@ -8,8 +8,9 @@ nvcc, and CUDA is compiled for only when a CUDA tensor comes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,16 +29,45 @@ def operators() -> tuple[str, ...]:
 
 
 def extension(name: str, device_type: str) -> Extension:
-    """Return what is compiled for an operator.
-
-    Args:
-        name: one of ``operators()``.
-        device_type: ``"cpu"`` for the schema and the CPU kernel, ``"cuda"`` for the CUDA kernel.
-    """
+    """Return what is compiled of one of the operators for ``"cpu"``, schema included, or for ``"cuda"``."""
     folder = _HERE / name
     if device_type == "cuda":
         return Extension(f"{name}_cuda", (folder / "op.cu",), (_HERE,), reason="operator, CUDA", cuda=True)
     return Extension(name, (folder / "op.cpp",), (_HERE,), native=True, reason="operator, CPU")
+
+
+def check_tensor(
+    name: str,
+    value: Any,
+    dtypes: Collection[torch.dtype],
+    device: torch.device | None = None,
+    shapes: Collection[tuple[int, ...]] = (),
+) -> None:
+    """Check an argument: nothing is broadcast, promoted or moved.
+
+    Args:
+        name: the argument's.
+        value: what has to be a dense tensor.
+        dtypes: those that it may have.
+        device: where it has to be; None: on a CPU, a CUDA or the meta device.
+        shapes: those that it may have; any if there are none.
+
+    Raises:
+        TypeError: it is no tensor, not dense, or of another dtype.
+        ValueError: it has another shape, or is elsewhere.
+    """
+    if not isinstance(value, Tensor):
+        raise TypeError(f"expected {name} to be a tensor, got {type(value).__name__}")
+    if shapes and value.shape not in shapes:
+        wanted = " or ".join(str(tuple(shape)) for shape in shapes)
+        raise ValueError(f"expected {name} of shape {wanted}, got {tuple(value.shape)}")
+    if value.layout is not torch.strided:
+        raise TypeError(f"expected {name} dense, got {value.layout}")
+    if value.dtype not in dtypes:
+        wanted = ", ".join(map(str, dtypes))
+        raise TypeError(f"expected {name} of {wanted}, got {value.dtype}".replace("torch.", ""))
+    if value.device != device if device is not None else value.device.type not in ("cpu", "cuda", "meta"):
+        raise ValueError(f"expected {name} on {device or 'CPU or CUDA'}, got {value.device}")
 
 
 def is_transformed() -> bool:
@@ -69,7 +99,6 @@ class Library:
         ...     return torch.ops.cem_tetris.sigmoid(x)
 
     Attributes:
-        name: the folder's name.
         ready: of ``tensor.is_cuda``, those for which the operators are loaded.
     """
 
@@ -78,7 +107,7 @@ class Library:
 
         Args:
             name: the folder in this package that holds ``op.cpp`` and ``op.cu``.
-            register: called once, when the schemas are known: registers fake kernels and autograd formulas.
+            register: called once, when the schemas are known, for fake kernels and autograd formulas.
         """
         self.name = name
         self.ready: set[bool] = set()

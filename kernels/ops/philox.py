@@ -1,4 +1,4 @@
-"""Philox4x32-10 in plain Python: the readable twin of ``philox.h``.
+"""Philox4x32-10 in plain Python: the reference of ``philox.h``.
 
 A counter-based generator has no state: four random words are a pure function of a 128-bit counter and a
 64-bit key, so any number of any stream can be computed anywhere, in any order. Constants and rounds follow
@@ -18,11 +18,7 @@ WORD = 0xFFFFFFFF
 
 
 def split64(value: int) -> tuple[int, int]:
-    """Split an unsigned 64-bit integer into its low and its high 32 bits.
-
-    Raises:
-        ValueError: If the value is outside 0..2^64 - 1.
-    """
+    """Split an unsigned 64-bit integer into its low and its high 32 bits."""
     if not 0 <= value < 1 << 64:
         raise ValueError(f"expected an unsigned 64-bit integer (0..2^64 - 1), got {value}")
     return value & WORD, value >> 32
@@ -34,18 +30,7 @@ def signed64(value: int) -> int:
 
 
 def philox4x32(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return the four random 32-bit words of a counter under a key.
-
-    Args:
-        counter: Four unsigned 32-bit words.
-        key: Two unsigned 32-bit words.
-
-    Returns:
-        Four unsigned 32-bit words, each uniform on 0..2^32 - 1.
-
-    Raises:
-        ValueError: If a word of the counter or of the key is no unsigned 32-bit integer.
-    """
+    """Return the four random words of a counter under a key; all words are unsigned, of 32 bits."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     if (c0 | c1 | c2 | c3 | k0 | k1) & ~WORD:

@@ -56,9 +56,9 @@ def ask(
     needed: bool = True,
     excused: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
 ) -> Outcome:
-    """Turn a question's answer, a note or the largest difference and a note, or its error into an outcome.
+    """Return an outcome: the answer, which is a note or the largest difference and a note, or the error.
 
-    It fails after any error if it is needed; otherwise it is absent after one that is excused.
+    An error is a failure, but for one that is excused where the answer is not needed.
     """
     began, result, difference = time.perf_counter(), OK, None
     try:

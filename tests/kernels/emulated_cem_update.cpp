@@ -77,16 +77,21 @@ struct Emulated {
   void zero(void* memory, int64_t bytes) const { std::memset(memory, 0, static_cast<size_t>(bytes)); }
 };
 
+int multiprocessors_of_call;
+
+void run_emulated(const Job& job, ScalarType type, cem_tetris::Device device) {
+  launch(Emulated{multiprocessors_of_call}, job, type, device);
+}
+
 Outputs emulated(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
                  const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,
                  std::optional<Tensor> weights, std::optional<Tensor> std_floor, int64_t num_elites,
                  bool maximize, int64_t variance_about, double smoothing, double std_smoothing,
                  double mean_averaging, bool ranked, int64_t multiprocessors) {
-  Arguments arguments = make_arguments(fitness, candidates, distribution, record, generation, extra_variance,
-                                       weights, std_floor, num_elites, maximize, variance_about, smoothing,
-                                       std_smoothing, mean_averaging, ranked);
-  launch(Emulated{static_cast<int>(multiprocessors)}, arguments);
-  return {arguments.new_distribution, arguments.new_record, arguments.new_generation, arguments.elites};
+  multiprocessors_of_call = static_cast<int>(multiprocessors);
+  return cem_update<run_emulated>(fitness, candidates, distribution, record, generation, extra_variance,
+                                  weights, std_floor, num_elites, maximize, variance_about, smoothing,
+                                  std_smoothing, mean_averaging, ranked);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ Updated = tuple[Tensor, ...]
 
 
 def _first(update: Callable[..., Updated]) -> Callable[..., Updated]:
-    """Returns an update as a function of floating tensors alone: record and generation are the first ones."""
+    """Return an update as a function of floating tensors alone: record and generation are the first ones."""
 
     def first(fitness: Tensor, candidates: Tensor, distribution: Tensor, num_elites: int) -> Updated:
         record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)

@@ -124,9 +124,9 @@ void update(const Work& job) {
             for (int j = 0; j < width; ++j) {
               const Marginal known{old[kMean * dimensions + j], old[kStd * dimensions + j],
                                    old[kAveragedMean * dimensions + j]};
-              const Marginal found = updated(
-                  settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
-                  floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
+              const Marginal found =
+                  updated(settings, selection.weight, tile.moments(j), tile.base[j], known, extra_variance,
+                          floor != nullptr ? floor[j] : -std::numeric_limits<double>::infinity(), newest);
               next[kMean * dimensions + j] = rounded<T>(found.mean);
               next[kStd * dimensions + j] = rounded<T>(found.std);
               next[kAveragedMean * dimensions + j] = rounded<T>(found.averaged_mean);
@@ -137,15 +137,11 @@ void update(const Work& job) {
 }
 
 // The whole operator.
-void run(const Arguments& arguments) {
-  Work job(make_job(arguments));
+void run(const Job& given, ScalarType type, Device) {
+  Work job(given);
   *job.new_generation = *job.generation + 1;
-  visit_fitness(arguments.fitness_type, [&](auto type) { select<decltype(type)>(job); });
-  if (arguments.type == ScalarType::Float) {
-    update<float>(job);
-  } else {
-    update<double>(job);
-  }
+  visit_fitness(job.type, [&](auto kind) { select<decltype(kind)>(job); });
+  (type == ScalarType::Float ? update<float> : update<double>)(job);
 }
 
 }  // namespace

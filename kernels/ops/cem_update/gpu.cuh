@@ -27,10 +27,9 @@ struct Gpu {
 };
 
 // The whole operator.
-void run(const Arguments& arguments) {
-  const int device = arguments.fitness.get_device_index();
-  const DeviceGuard guard(device);
-  launch(Gpu{multiprocessors(device), current_stream(arguments.fitness)}, arguments);
+void run(const Job& job, ScalarType type, Device device) {
+  const DeviceGuard guard(device.index);
+  launch(Gpu{multiprocessors(device.index), current_stream(device.index)}, job, type, device);
 }
 
 }  // namespace

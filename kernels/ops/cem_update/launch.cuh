@@ -13,8 +13,7 @@ namespace cem_tetris::update {
 
 // Ranks a list of elites: writes job.elites where they are to be ranked, and `weight` where it is not null.
 template <typename Key, typename Gpu>
-void launch_ranks(const Gpu& device, const Job& job, const int64_t* index,
-                  Device where, double* weight) {
+void launch_ranks(const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   const int64_t problems = job.settings.problems, elites = job.settings.elites;
   int64_t largest = kTile;  // slots of the tiles that the last pass merges
   while (largest * kMerged < elites) largest *= kMerged;
@@ -98,8 +97,8 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   const int64_t blocks = divide_up(settings.population, slice), chunks = divide_up(elites, kChunk);
 
   const int64_t search_bytes = problems * static_cast<int64_t>(sizeof(Search)),
-                told_bytes = problems * blocks * 8;
-  Tensor zeros = empty(where, ScalarType::Long, {(search_bytes + told_bytes) / 8});
+                count_bytes = problems * blocks * 8;
+  Tensor zeros = empty(where, ScalarType::Long, {(search_bytes + count_bytes) / 8});
   Tensor sums = empty(where, ScalarType::Double, {problems * chunks * (2 * dimensions + kScalars)});
   std::optional<Tensor> list, weight;
   if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
@@ -115,7 +114,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
                        slice,
                        static_cast<int32_t>(blocks),
                        static_cast<int32_t>(chunks)};
-  device.zero(memory, search_bytes + told_bytes);
+  device.zero(memory, search_bytes + count_bytes);
   const bool wide = is_wide(job);
   for (int top = 64; top > (wide ? 0 : 32); top -= kDigit) {
     const int bits = std::min(kDigit, top - (wide ? 0 : 32));
@@ -125,7 +124,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   if (settings.ranked || weight.has_value()) {
     // The list is in job.elites itself where nobody wants it ranked.
     (wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>)(device, job, work.index, where,
-                                                                             work.weight);
+                                                                       work.weight);
   }
   constexpr int kPack = 16 / sizeof(T);
   const bool wide_rows = dimensions >= kPack * kWarp && dimensions % kPack == 0 &&
@@ -143,10 +142,9 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
 
 // The whole operator; `Gpu` has a number of multiprocessors, launches kernels and zeroes memory.
 template <typename Gpu>
-void launch(const Gpu& device, const Arguments& arguments) {
-  const Job job = make_job(arguments);
+void launch(const Gpu& device, const Job& job, ScalarType type, Device where) {
   const Settings& settings = job.settings;
-  const bool wide = is_wide(job), doubles = arguments.type == ScalarType::Double;
+  const bool wide = is_wide(job), doubles = type == ScalarType::Double;
   if (settings.problems == 0) {
     device.launch(count_kernel, 1, 1, 0, job);
   } else if (settings.population <= kSinglePopulation &&
@@ -158,7 +156,7 @@ void launch(const Gpu& device, const Arguments& arguments) {
              : (doubles ? launch_single<uint32_t, double, Gpu> : launch_single<uint32_t, float, Gpu>);
     launch(device, job);
   } else {
-    (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, Device(arguments.fitness));
+    (doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>)(device, job, where);
   }
 }
 

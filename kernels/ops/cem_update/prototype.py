@@ -1,4 +1,4 @@
-"""The first update of a search in Numba: the kernels before they were CUDA.
+"""The first update of a search in Numba; less fitness is better.
 
 The rank of a candidate is the number of candidates before it; who is among the first is an elite. Then every
 dimension adds up its elites. The operator finds them without comparing each candidate with all others.
@@ -60,14 +60,7 @@ def record_kernel(fitness: Array, elites: Array, record: Array) -> None:
 def forward(
     fitness: Array, candidates: Array, distribution: Array, *, num_elites: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Return distribution, record and generation after the first generation, and the elites, best first.
-
-    Args:
-        fitness: (N,), finite; less is better.
-        candidates: (N, d), the dtype of the fitness.
-        distribution: (4, d), of which nothing stays.
-        num_elites: from 1 to N.
-    """
+    """Return distribution, record and generation after the first generation, and the elites, best first."""
     (elites,) = launch(rank_kernel, fitness, like=[np.empty(num_elites, np.int64)])
     (after,) = launch(update_kernel, candidates, elites, like=[distribution])
     (record,) = launch(record_kernel, fitness, elites, like=[np.empty(5, np.float64)])

@@ -1,7 +1,7 @@
 // The ranks of a list of elites for which a block is too small: a merge sort. A block sorts a tile; a pass
-// merges kMerged tiles. The place of an elite among them is that in its own tile and the number of those
-// before it in each other one, which a binary search finds. The threads of a warp have neighbours of a sorted
-// tile, so they search along the same path.
+// merges kMerged tiles. The place of an elite is that in its own tile plus the number of those before it in
+// each other one, by a binary search; the threads of a warp have neighbours, so they search along the same
+// path.
 #pragma once
 
 #include "search.cuh"
@@ -11,7 +11,7 @@ namespace cem_tetris::update {
 constexpr int kTile = 1024, kMerged = 16, kRankThreads = 256;
 
 // Elites in the order of their slots: keys, and places in the list. Slots that are left over have the
-// greatest key and places behind the list.
+// largest key and places behind the list.
 template <typename Key>
 struct Slots {
   Key* key;
@@ -80,9 +80,9 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
     }
     return;
   }
-  // Equal keys of the tiles before come first; all of them do where the key is the greatest there is.
-  const int before = mine == ~Key{0} ? (tile - first) * size
-                                     : count_below<Key>(from.key, size, first, tile, mine + 1);
+  // Equal keys of the tiles before come first; all of them do where the key is the largest there is.
+  const int before =
+      mine == ~Key{0} ? (tile - first) * size : count_below<Key>(from.key, size, first, tile, mine + 1);
   const int rank = before + slot % size + count_below<Key>(from.key, size, tile + 1, last, mine);
   if (!all) {
     to.key[first * size + rank] = mine;

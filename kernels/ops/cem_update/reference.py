@@ -49,25 +49,25 @@ def cem_update_reference(
     live = scores > -math.inf if maximize else scores < math.inf
     count, some = live.sum(-1, keepdim=True), live[..., :1]
     scores = torch.where(live, scores, math.nan)
-    told = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
+    total_score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
     by_rank = weight = (live.double() if weights is None else weights * live)[..., None]
     index = order
     if fixed_order:
         # The elites in index order, behind them what failed: `places` holds the rank of each.
         places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
         index = order.gather(-1, places)
-        told, weight = (column.gather(-2, places[..., None]) for column in (told, by_rank))
+        total_score, weight = (column.gather(-2, places[..., None]) for column in (total_score, by_rank))
     elites = _rows(candidates, index)
     top = _rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     base = top.double()
     x = torch.where(live[..., None], elites - base, 0.0)
     weighted = weight * x
-    terms = [weighted, weighted * x, told, by_rank]
+    terms = [weighted, weighted * x, total_score, by_rank]
     if variance_about == "new_mean_unbiased":
         terms.append(by_rank * by_rank)
     columns = torch.cat(terms, -1)
     sums = _ordered_sum(columns) if fixed_order else columns.sum(-2)
-    first, second, told, total, *squares = sums.split([term.shape[-1] for term in terms], -1)
+    first, second, total_score, total, *squares = sums.split([term.shape[-1] for term in terms], -1)
 
     mean, std, averaged, _ = distribution.double().unbind(-2)
     share = total.reciprocal()
@@ -98,7 +98,7 @@ def cem_update_reference(
         newest = 1.0 / (1.0 + mean_averaging * generation.double())
         moved = torch.where(newest == 1.0, new_mean, averaged + (new_mean - averaged) * newest)
 
-    (known, _, refused), top_score = record.split([1, 3, 1], -1), scores[..., :1]
+    (known, _, failed), top_score = record.split([1, 3, 1], -1), scores[..., :1]
     best_score = torch.fmax(known, top_score) if maximize else torch.fmin(known, top_score)  # NaN loses
     better = some & (best_score != known)
     old, best = distribution.split([3, 1], -2)
@@ -108,7 +108,7 @@ def cem_update_reference(
     best = torch.where(better[..., None], top, best)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
     after = generation + 1
-    figures = [best_score, top_score, told / count, threshold, torch.where(some, refused, after)]
+    figures = [best_score, top_score, total_score / count, threshold, torch.where(some, failed, after)]
     new_distribution, new_record = torch.cat([marginals, best], -2), torch.cat(figures, -1)
     return new_distribution, new_record, after, order if ranked else index
 

@@ -24,10 +24,10 @@ struct Search {
   uint32_t bins[kBins];
 };
 
-// The workspace of a call; `told` has a word a block, of all problems.
+// The workspace of a call; `counts` has a word a block, of all problems.
 struct Workspace {
   Search* search;
-  unsigned long long* told;
+  unsigned long long* counts;
   int64_t* index;   // K a problem: the elites in index order, then failed ones
   double* weight;   // K a problem, in the same order, or null
   double* partial;  // problem, chunk, moment, dimension
@@ -149,10 +149,10 @@ __global__ void __launch_bounds__(kSearchThreads) digit_kernel(Job job, Workspac
   if (thread == 0) search.done = 0;
 }
 
-// The list of the elites. A block tells all later ones of its problem how many elites it has, and waits for
-// what the earlier ones, which began before it, tell.
+// The list of the elites. A block publishes how many elites it has, and waits for the counts of the earlier
+// ones of its problem, which began before it.
 __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace work) {
-  constexpr unsigned long long kTold = 1ull << 63;
+  constexpr unsigned long long kPublished = 1ull << 63;
   __shared__ int sums[2][kMaxWarps];
   __shared__ uint32_t placed[2][kMaxWarps];
   const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
@@ -175,13 +175,13 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   }
   sure = block_sum(sure, sums[0]);
   tie = block_sum(tie, sums[1]);
-  volatile unsigned long long* told = work.told + problem * work.blocks;
+  volatile unsigned long long* counts = work.counts + problem * work.blocks;
   if (thread == 0)
-    told[block] = kTold | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
+    counts[block] = kPublished | static_cast<unsigned long long>(tie) << 31 | static_cast<uint32_t>(sure);
   int sure_before = 0, tie_before = 0;  // each thread has some of the earlier blocks
   for (int64_t b = thread; b < block; b += kSearchThreads) {
     unsigned long long word;
-    while (((word = told[b]) & kTold) == 0) {
+    while (((word = counts[b]) & kPublished) == 0) {
     }
     sure_before += static_cast<int>(word & 0x7fffffff);
     tie_before += static_cast<int>(word >> 31 & 0x7fffffff);
@@ -199,8 +199,8 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
                    others = __ballot_sync(kAll, i < end && is_tie(key));
     if (lane == 0) placed[turn][warp] = __popc(sures) | __popc(others) << 16;
     __syncthreads();
-    const uint32_t counts = placed[turn][lane], here = warp_sum(static_cast<int>(lane < warp ? counts : 0u)),
-                   round = warp_sum(static_cast<int>(counts));
+    const uint32_t own = placed[turn][lane], here = warp_sum(static_cast<int>(lane < warp ? own : 0u)),
+                   round = warp_sum(static_cast<int>(own));
     const int64_t sure_place = sure_before + static_cast<int>(here & 0xffff) + __popc(sures & below),
                   tie_place = tie_before + static_cast<int>(here >> 16) + __popc(others & below);
     const bool mine = sures >> lane & 1, other = (others >> lane & 1) && tie_place < ties;

@@ -20,7 +20,7 @@ class Selector {
 
   Selector(int64_t population, int64_t wanted) : keys(population), rank(wanted), wanted_(wanted) {}
 
-  // index: K + 1 places, the last one is scratch. can_fail: whether the greatest key says that one failed.
+  // index: K + 1 places, the last one is scratch. can_fail: whether the largest key says that one failed.
   void select(bool can_fail, int64_t* index) {
     Key least = ~Key(0), most = 0, failures = 0;  // the population is below 2^31
     for (const Key key : keys) {
@@ -48,7 +48,7 @@ class Selector {
     for (int64_t r = 0; r < usable; ++r) rank[order_[r].second] = r;
   }
 
-  // The place of an elite of the greatest key.
+  // The place of an elite of the largest key.
   int64_t worst_place(const int64_t* index) const {
     int64_t worst = 0;
     for (int64_t p = 1; p < usable; ++p) {

@@ -1,14 +1,13 @@
 // A whole update in one kernel, for populations that a block holds in its registers: kItems candidates a
 // thread.
 //
-// Grid: a problem has `blocks` blocks. Each of them finds the elites again, which costs less than a second
-// kernel, then takes every `blocks`-th tile of `width` dimensions. Block `record_block`, which may have no
-// tile, writes record and elites.
+// Grid: a problem has `blocks` blocks. Each finds the elites again, which costs less than a second kernel,
+// then takes every `blocks`-th tile of `width` dimensions. Block `record_block`, which may have no tile,
+// writes record and elites.
 //
-// It is bound by latency, of instructions that are fetched as much as of data: hardly a loop is unrolled.
-// This is the chain: the fitness is loaded; a radix search for the key of the last elite; the elites' places
-// in index order; their ranks, within bins of keys; their rows, a dimension a lane; one warp finishes the
-// tile. What does not depend on the elites is loaded before they are known.
+// It is bound by latency, of fetched instructions as much as of data: hardly a loop is unrolled. The chain:
+// the fitness; a radix search for the key of the last elite; the elites' places in index order; their ranks,
+// within bins of keys; their rows, a dimension a lane; one warp finishes the tile.
 #pragma once
 
 #include "device.cuh"
@@ -48,7 +47,7 @@ struct Grid {
   Layout layout;
 };
 
-// What else the threads of a block tell each other.
+// What else the threads of a block share.
 template <typename Key, typename T>
 struct SingleShared {
   T old[kRows][kMaxWidth];  // the marginals of a tile, and its floors
@@ -471,8 +470,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int places = usable;
 #pragma unroll 1
   for (int tile = block; tile < grid.tiles; tile += grid.blocks) {
-    // Else the compiler keeps what is the same for all tiles in registers, and too few are left for the
-    // loads.
+    // hidden(): else too few registers are left for the loads.
     const int thread = hidden(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
     const int usable = hidden(places), chunks = (usable + kChunk - 1) / kChunk;
     const int dimensions = hidden(static_cast<int>(settings.dimensions));

@@ -29,7 +29,7 @@ constexpr int kChunk = 512, kResidues = 32;
 constexpr int kRows = 4, kFigures = 5;  // of a distribution, of a record
 
 enum Row { kMean, kStd, kAveragedMean, kBest };
-enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kRefused };
+enum Figure { kBestFitness, kGenerationBest, kEliteMean, kEliteThreshold, kFailedGeneration };
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
 // What the update of every problem of a batch shares.
@@ -64,7 +64,7 @@ UPDATE_FUNCTION To bit_cast(From from) {
 }
 
 // The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
-// value. A candidate that failed, NaN or the infinity on the bad side, has the greatest key, which no other
+// value. A candidate that failed, NaN or the infinity on the bad side, has the largest key, which no other
 // float has. Integers cannot fail.
 template <typename BitsType, typename KeyType, int kMantissa>
 struct Floating {
@@ -215,8 +215,8 @@ UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
 }
 
 // Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
-UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top,
-                                             double sum, double threshold, int64_t generation) {
+UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top, double sum,
+                                  double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
   top += 0.0;  // -0 becomes 0: equals may stand in for each other
@@ -226,7 +226,7 @@ UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usabl
   record[kGenerationBest] = usable > 0 ? top : nan;
   record[kEliteMean] = usable > 0 ? sum / static_cast<double>(usable) : nan;
   record[kEliteThreshold] = usable > 0 ? threshold : nan;
-  record[kRefused] = usable > 0 ? old[kRefused] : static_cast<double>(generation + 1);
+  record[kFailedGeneration] = usable > 0 ? old[kFailedGeneration] : static_cast<double>(generation + 1);
   if (problem == 0) *job.new_generation = generation + 1;
 }
 

@@ -1,7 +1,5 @@
-// What the elementwise operators share: the layouts of their tensors, their types, and the loop over the
-// elements: a parallel loop where the C++ compiler reads this file for an op.cpp, a kernel where nvcc does.
-//
-// An operator is a function object with
+// What the elementwise operators share: layouts, types, and the loop over the elements, which is a parallel
+// loop for the C++ compiler and a kernel for nvcc. An operator is a function object with
 //     template <typename A, ...> void operator()(const A (&in)[kIn], A (&out)[kOut]) const
 // on one element of every tensor; A is compute_t<T> for tensors of T.
 #pragma once
@@ -57,8 +55,7 @@ inline Tensor empty_in_layout_of(const Tensor& x) {
   return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
 }
 
-// `x`, or a copy of it, with the layout of `output`, which has no gaps: its elements then pair up in memory's
-// order. empty_in_layout_of keeps every layout without gaps or overlaps, so for such an x nothing is copied.
+// `x`, or a copy of it, with the layout of `output`, which has no gaps.
 inline Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   if (same_layout(output, x)) return x;
   Tensor copy = empty_in_layout_of(output);
@@ -66,6 +63,7 @@ inline Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   return copy;
 }
 
+// The memory of tensors that all have the layout of the outputs.
 template <typename T, int kIn, int kOut>
 struct Elements {
   const T* in[kIn];
@@ -73,22 +71,19 @@ struct Elements {
   int64_t size;
 };
 
-// The memory of tensors that all have the layout of the outputs.
 template <typename T, int kIn, int kOut>
 Elements<T, kIn, kOut> elements(const std::array<Tensor, kIn>& inputs,
                                 const std::array<Tensor, kOut>& outputs) {
   Elements<T, kIn, kOut> result;
-  for (int i = 0; i < kIn; ++i) result.in[i] = static_cast<const T*>(inputs[i].const_data_ptr());
-  for (int i = 0; i < kOut; ++i) result.out[i] = static_cast<T*>(outputs[i].mutable_data_ptr());
+  for (int i = 0; i < kIn; ++i) result.in[i] = const_data<T>(inputs[i]);
+  for (int i = 0; i < kOut; ++i) result.out[i] = mutable_data<T>(outputs[i]);
   result.size = outputs[0].numel();
   return result;
 }
 
 #ifdef __CUDACC__
 
-// 128 threads with 16 bytes of each tensor: of 128 to 512 threads with 16 to 64 bytes, as a grid over all or
-// a loop, the fastest or within 1 % of it at 2^28 elements on an H200. Hints to the caches that nothing is
-// used again gained at most 0.2 % there, and the result mostly is used.
+// Of 128 to 512 threads with 16 to 64 bytes the fastest, or within 1 % of it, at 2^28 elements on an H200.
 constexpr int kThreads = 128;
 constexpr int kThreadBytes = 16;
 
@@ -230,7 +225,7 @@ inline void convert(const float* from, Half* to, int count) {
 }
 #endif
 
-// outputs = f(inputs), element by element, for `count` elements from `begin`.
+// `count` elements from `begin`.
 template <typename T, int kIn, int kOut, typename F>
 void run(const Elements<T, kIn, kOut>& x, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;

@@ -82,7 +82,7 @@ struct Sigmoid<float> {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     const float power = expf(-fabsf(in[0]));
     const float numerator = in[0] < 0.0f ? power : 1.0f;
-    const float denominator = 1.0f + power;  // in [1, 2], so that no division can need scaling
+    const float denominator = 1.0f + power;           // in [1, 2], so that no division can need scaling
     const float rest = power - (denominator - 1.0f);  // 1 + power = denominator + rest
     const float inverse = reciprocal(denominator);
     const float quotient = numerator * inverse;

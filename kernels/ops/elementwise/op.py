@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Library, is_transformed
+from kernels.ops.library import Library, check_tensor, is_transformed
 
 FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 NUMBERS = (*FLOATING, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -145,20 +145,11 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
 
 
 def _check(tensors: tuple[Tensor, ...], dtypes: tuple[torch.dtype, ...]) -> None:
-    """Check arguments, which have to be alike: nothing is broadcast, promoted or moved."""
-    first = tensors[0]
-    for x in tensors:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"expected a tensor, got {type(x).__name__}")
-        if x.dtype not in dtypes:
-            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
-            raise TypeError(f"expected a tensor of {names}, got {str(x.dtype).removeprefix('torch.')}")
-        if x.dtype != first.dtype:
-            raise TypeError(f"expected tensors of one dtype, got {first.dtype} and {x.dtype}")
-        if x.shape != first.shape:
-            raise ValueError(f"expected tensors of one shape, got {tuple(first.shape)} and {tuple(x.shape)}")
-        if x.device != first.device:
-            raise ValueError(f"expected tensors on one device, got {first.device} and {x.device}")
+    """Check arguments, which have to be alike."""
+    a = tensors[0]
+    check_tensor("x" if len(tensors) == 1 else "a", a, dtypes)
+    for b in tensors[1:]:
+        check_tensor("b", b, (a.dtype,), a.device, [a.shape])
 
 
 def _save_arguments(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:

@@ -1,7 +1,4 @@
-"""The elementwise operators and their derivatives in Numba: the kernels of ``op.h`` before they were CUDA.
-
-All arrays have one shape, and are float32 or float64.
-"""
+"""The elementwise operators and their derivatives in Numba; all arrays have one shape."""
 
 from __future__ import annotations
 

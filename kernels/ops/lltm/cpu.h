@@ -48,10 +48,7 @@ struct Matrix {
     if (data == nullptr) return values;
     const T* from = data + row * row_stride + column * column_stride;
     if constexpr (std::is_same_v<T, A>) {
-      if (column_stride == 1 && lanes == kWide) {
-        std::memcpy(&values, from, sizeof values);
-        return values;
-      }
+      if (column_stride == 1) return load_lanes(from, lanes);
     }
     for (int lane = 0; lane < lanes; ++lane) values[lane] = static_cast<A>(from[lane * column_stride]);
     return values;
@@ -60,12 +57,10 @@ struct Matrix {
   void store(const Vector<A>& values, int64_t row, int64_t column, int lanes) const {
     T* to = data + row * row_stride + column;
     if constexpr (std::is_same_v<T, A>) {
-      if (lanes == kWide) {
-        std::memcpy(to, &values, sizeof values);
-        return;
-      }
+      store_lanes(values, to, lanes);
+    } else {
+      for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
     }
-    for (int lane = 0; lane < lanes; ++lane) to[lane] = static_cast<T>(values[lane]);
   }
 };
 
@@ -83,34 +78,32 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
 }
 
 template <typename T>
-void forward_elements(Place, const CellSizes& sizes, const Tensor& gates, const Tensor& old_cell,
-                      const Tensor& new_h, const Tensor& new_cell) {
+void forward_elements(const Place&, const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
-  const Matrix<T> input(gates), output(gates, sizes.states), candidate(gates, 2 * sizes.states);
-  const Matrix<T> before(old_cell), h(new_h), cell(new_cell);
-  for_each_vector<kLanes<A>>(sizes, [&](int64_t row, int64_t column, int lanes) {
-    const auto next =
-        forward<VectorMath<A>>(input.load(row, column, lanes), output.load(row, column, lanes),
-                               candidate.load(row, column, lanes), before.load(row, column, lanes));
-    h.store(next.h, row, column, lanes);
-    cell.store(next.cell, row, column, lanes);
+  const int64_t states = sizes.states;
+  const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
+  const Matrix<T> before(pass.old_cell), h(pass.new_h), cell(pass.new_cell);
+  for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
+    const auto next = forward<VectorMath<A>>(input.load(at...), output.load(at...), candidate.load(at...),
+                                             before.load(at...));
+    h.store(next.h, at...);
+    cell.store(next.cell, at...);
   });
 }
 
 template <typename T>
-void backward_elements(Place, const CellSizes& sizes, const Elements& e) {
+void backward_elements(const Place&, const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
   const int64_t states = sizes.states;
-  const Matrix<T> input(e.gates), output(e.gates, states), candidate(e.gates, 2 * states);
-  const Matrix<T> cell(e.new_cell), of_h(e.grad_h), of_cell(e.grad_cell), d_cell(e.d_old_cell);
-  const Matrix<T> d_gate[kGates] = {Matrix<T>(e.d_gates), Matrix<T>(e.d_gates, states),
-                                    Matrix<T>(e.d_gates, 2 * states)};
-  for_each_vector<kLanes<A>>(sizes, [&](int64_t row, int64_t column, int lanes) {
-    const auto d = backward<VectorMath<A>>(input.load(row, column, lanes), output.load(row, column, lanes),
-                                           candidate.load(row, column, lanes), cell.load(row, column, lanes),
-                                           of_h.load(row, column, lanes), of_cell.load(row, column, lanes));
-    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], row, column, lanes);
-    d_cell.store(d.old_cell, row, column, lanes);
+  const Matrix<T> input(pass.gates), output(pass.gates, states), candidate(pass.gates, 2 * states);
+  const Matrix<T> cell(pass.new_cell), of_h(pass.grad_h), of_cell(pass.grad_cell), d_cell(pass.d_old_cell);
+  const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states),
+                                    Matrix<T>(pass.d_gates, 2 * states)};
+  for_each_vector<kLanes<A>>(sizes, [&](auto... at) {
+    const auto d = backward<VectorMath<A>>(input.load(at...), output.load(at...), candidate.load(at...),
+                                           cell.load(at...), of_h.load(at...), of_cell.load(at...));
+    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], at...);
+    d_cell.store(d.old_cell, at...);
   });
 }
 
@@ -141,21 +134,19 @@ void share(int64_t count, int64_t multiply_adds, const F& f) {
 }
 
 template <typename T>
-void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Tensor& weights,
-                   const Tensor& bias, const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h,
-                   const Tensor& new_cell, const Tensor& gates) {
+void forward_small(const Place&, const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
-    const Tensor joined = join<T>(sizes, input, old_h);
+    const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
     const SmallCell<T> cell{sizes.batch,
                             sizes.columns(),
                             sizes.states,
                             const_data<T>(joined),
-                            const_data<T>(weights),
-                            const_data<T>(bias),
-                            const_data<T>(old_cell),
-                            mutable_data<T>(new_h),
-                            mutable_data<T>(new_cell),
-                            mutable_data<T>(gates)};
+                            const_data<T>(pass.weights),
+                            const_data<T>(pass.bias),
+                            const_data<T>(pass.old_cell),
+                            mutable_data<T>(pass.new_h),
+                            mutable_data<T>(pass.new_cell),
+                            mutable_data<T>(pass.gates)};
     const int64_t blocks = divide_up(sizes.states, kLanes<T>);
     share(blocks, sizes.multiply_adds() / blocks,
           [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
@@ -163,19 +154,18 @@ void forward_small(Place, const CellSizes& sizes, const Tensor& input, const Ten
 }
 
 template <typename T>
-void backward_small(Place place, const CellSizes& sizes, const Elements& elements,
-                    const SmallGradients& small) {
-  backward_elements<T>(place, sizes, elements);
+void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
+  backward_elements<T>(place, sizes, pass);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     const int64_t rows = sizes.batch, gates = sizes.gates(), columns = sizes.columns();
-    const T *d = const_data<T>(elements.d_gates), *w = const_data<T>(small.weights);
+    const T *d = const_data<T>(pass.d_gates), *w = const_data<T>(pass.weights);
     const auto multiply = [](const Product<T>& product) {
       share(product.rows, product.columns * product.depth,
             [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    if (small.wanted.parameters) {
-      const Tensor joined = join<T>(sizes, small.input, small.old_h);
-      T *to = mutable_data<T>(small.d_weights), *sum = mutable_data<T>(small.d_bias);
+    if (pass.of_parameters) {
+      const Tensor joined = join<T>(sizes, pass.input, pass.old_h);
+      T *to = mutable_data<T>(pass.d_weights), *sum = mutable_data<T>(pass.d_bias);
       multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, to, columns});
       std::fill_n(sum, gates, T(0));
       for (int64_t row = 0; row < rows; ++row) {
@@ -186,8 +176,8 @@ void backward_small(Place place, const CellSizes& sizes, const Elements& element
       if (!is_wanted) return;
       multiply({rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
     };
-    product_of(small.wanted.old_h, small.d_old_h, 0, sizes.states);
-    product_of(small.wanted.input, small.d_input, sizes.states, sizes.inputs);
+    product_of(pass.of_old_h, pass.d_old_h, 0, sizes.states);
+    product_of(pass.of_input, pass.d_input, sizes.states, sizes.inputs);
   }
 }
 

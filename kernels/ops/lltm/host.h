@@ -4,7 +4,6 @@
 #include <array>
 #include <initializer_list>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "cell.h"
@@ -12,9 +11,6 @@
 
 namespace cem_tetris::lltm {
 namespace {
-
-using Forward = std::tuple<Tensor, Tensor, Tensor>;                   // new_h, new_cell, gates
-using Backward = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;  // as the inputs of the forward pass
 
 struct CellSizes {
   int64_t batch, inputs, states;
@@ -24,22 +20,18 @@ struct CellSizes {
   int64_t multiply_adds() const { return batch * gates() * columns(); }
 };
 
-// Which gradients are wanted. That of the old cell is a by-product of all others.
-struct Wanted {
-  bool input, parameters, old_h;
+// A forward pass. All are contiguous in a small cell; what the BLAS reads need not be in others.
+struct Forward {
+  Tensor input, weights, bias, old_h, old_cell, new_h, new_cell, gates;
 };
 
-// What the backward pass of the elements reads and writes; but for the gradients all are contiguous.
-struct Elements {
+// A backward pass. But for what the BLAS reads and the gradients of h and cell, all are contiguous. Results
+// that are not wanted are empty; that of the old cell is a by-product of all others.
+struct Backward {
+  bool of_input, of_parameters, of_old_h;
   const std::optional<Tensor>&grad_h, &grad_cell;  // none: zeros
-  Tensor new_cell, gates, d_gates, d_old_cell;
-};
-
-// The tensors of a small cell, all contiguous, and its gradients; those that are not wanted are empty.
-struct SmallGradients {
-  Wanted wanted;
-  Tensor input, weights, old_h;
-  Tensor d_input, d_weights, d_bias, d_old_h;
+  Tensor input, weights, old_h, new_cell, gates, d_gates;
+  Tensor d_input, d_weights, d_bias, d_old_h, d_old_cell;
 };
 
 // The public function says more about a mismatch; this keeps a direct call of the operator inside its memory.
@@ -80,35 +72,21 @@ Tensor concatenate(const Tensor& old_h, const Tensor& input) {
   return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
-Tensor linear(const Tensor& input, const Tensor& weights, const Tensor& bias, const Tensor& old_h) {
-  const Tensor gates = empty(input, {input.size(0), weights.size(0)});
-  return call_into(gates, "aten::linear", concatenate(old_h, input), weights, std::optional<Tensor>(bias));
-}
-
-Tensor product(const Tensor& a, const Tensor& b) {
-  return call_into(empty(a, {a.size(0), b.size(1)}), "aten::mm", a, b);
-}
-
-// The gradients that follow from those of the gates by products; one that is not wanted is empty.
-Backward products(const Elements& elements, const Tensor& input, const Tensor& weights,
-                         const Tensor& old_h, const Wanted& wanted) {
-  const Tensor& d_gates = elements.d_gates;
-  const int64_t states = old_h.size(1), rows = 0;
-  // One empty tensor a place, for results of an operator share no memory.
-  Tensor d_input = empty(input, {0}), d_weights = empty(input, {0}), d_bias = empty(input, {0}),
-         d_old_h = empty(input, {0});
-  if (wanted.parameters) {
-    d_weights = product(torch::stable::transpose(d_gates, 0, 1), concatenate(old_h, input));
-    d_bias = empty(input, {d_gates.size(1)});
-    torch::stable::sum_out(d_bias, d_gates, Sizes(&rows, 1));
+// The gradients that follow from those of the gates by products.
+void products(const Backward& pass) {
+  const int64_t states = pass.old_h.size(1), rows = 0;
+  if (pass.of_parameters) {
+    call_into(pass.d_weights, "aten::mm", torch::stable::transpose(pass.d_gates, 0, 1),
+              concatenate(pass.old_h, pass.input));
+    torch::stable::sum_out(const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&rows, 1));
   }
   // Two products with two results: one product's halves would share their memory.
-  const auto columns = [&](int64_t first, int64_t count) {
-    return product(d_gates, torch::stable::narrow(const_cast<Tensor&>(weights), 1, first, count));
+  const auto columns = [&](const Tensor& to, int64_t first) {
+    call_into(to, "aten::mm", pass.d_gates,
+              torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, to.size(1)));
   };
-  if (wanted.old_h) d_old_h = columns(0, states);
-  if (wanted.input) d_input = columns(states, input.size(1));
-  return {d_input, d_weights, d_bias, d_old_h, elements.d_old_cell};
+  if (pass.of_old_h) columns(pass.d_old_h, 0);
+  if (pass.of_input) columns(pass.d_input, states);
 }
 
 }  // namespace

@@ -54,10 +54,9 @@ void in_packs(const Place& place, const CellSizes& sizes, bool wide, const F& f,
 }
 
 template <typename T>
-void forward_elements(const Place& place, const CellSizes& sizes, const Tensor& gates, const Tensor& old_cell,
-                      const Tensor& new_h, const Tensor& new_cell) {
-  const T *gate = const_data<T>(gates), *before = const_data<T>(old_cell);
-  T *h = mutable_data<T>(new_h), *cell = mutable_data<T>(new_cell);
+void forward_elements(const Place& place, const CellSizes& sizes, const Forward& pass) {
+  const T *gate = const_data<T>(pass.gates), *before = const_data<T>(pass.old_cell);
+  T *h = mutable_data<T>(pass.new_h), *cell = mutable_data<T>(pass.new_cell);
   in_packs<T>(
       place, sizes, true,
       [&](auto pack, int64_t groups, unsigned blocks) {
@@ -67,38 +66,37 @@ void forward_elements(const Place& place, const CellSizes& sizes, const Tensor& 
       gate, before, h, cell);
 }
 
+template <typename T, typename Pass>
+Joined<T> joined_of(const CellSizes& sizes, const Pass& pass) {
+  return {const_data<T>(pass.old_h), const_data<T>(pass.input), sizes.batch, sizes.inputs, sizes.states};
+}
+
 template <typename T>
-void forward_small(const Place& place, const CellSizes& sizes, const Tensor& input, const Tensor& weights,
-                   const Tensor& bias, const Tensor& old_h, const Tensor& old_cell, const Tensor& new_h,
-                   const Tensor& new_cell, const Tensor& gates) {
-  const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs, sizes.states};
+void forward_small(const Place& place, const CellSizes& sizes, const Forward& pass) {
   const dim3 grid = tiles(sizes.states, kTileStates, sizes.batch, kTileRows);
   small_forward<T><<<grid, kSmallThreads, 0, place.stream>>>(
-      joined, const_data<T>(weights), const_data<T>(bias), const_data<T>(old_cell), mutable_data<T>(new_h),
-      mutable_data<T>(new_cell), mutable_data<T>(gates));
+      joined_of<T>(sizes, pass), const_data<T>(pass.weights), const_data<T>(pass.bias),
+      const_data<T>(pass.old_cell), mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
+      mutable_data<T>(pass.gates));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 template <typename T>
-Pointers<T> pointers_of(const Elements& elements) {
+Pointers<T> pointers_of(const Backward& pass) {
   const auto gradient = [](const std::optional<Tensor>& tensor) {
     return tensor ? Gradient<T>{const_data<T>(*tensor), tensor->stride(0), tensor->stride(1)}
                   : Gradient<T>{nullptr, 0, 0};
   };
-  return {gradient(elements.grad_h),
-          gradient(elements.grad_cell),
-          const_data<T>(elements.gates),
-          const_data<T>(elements.new_cell),
-          mutable_data<T>(elements.d_gates),
-          mutable_data<T>(elements.d_old_cell)};
+  return {gradient(pass.grad_h),        gradient(pass.grad_cell),      const_data<T>(pass.gates),
+          const_data<T>(pass.new_cell), mutable_data<T>(pass.d_gates), mutable_data<T>(pass.d_old_cell)};
 }
 
 template <typename T>
-void backward_elements(const Place& place, const CellSizes& sizes, const Elements& elements) {
+void backward_elements(const Place& place, const CellSizes& sizes, const Backward& pass) {
   if (sizes.batch * sizes.states == 0) return;
-  const Pointers<T> p = pointers_of<T>(elements);
-  const bool wide = p.grad_h.is_expanded_or_packed(sizes.states, 16) &&
-                    p.grad_cell.is_expanded_or_packed(sizes.states, 16);
+  const Pointers<T> p = pointers_of<T>(pass);
+  const bool wide =
+      p.grad_h.is_expanded_or_packed(sizes.states, 16) && p.grad_cell.is_expanded_or_packed(sizes.states, 16);
   in_packs<T>(
       place, sizes, wide,
       [&](auto pack, int64_t groups, unsigned blocks) {
@@ -108,27 +106,25 @@ void backward_elements(const Place& place, const CellSizes& sizes, const Element
 }
 
 template <typename T>
-void backward_small(const Place& place, const CellSizes& sizes, const Elements& elements,
-                    const SmallGradients& small) {
-  const auto& [wanted, input, weights, old_h, d_input, d_weights, d_bias, d_old_h] = small;
+void backward_small(const Place& place, const CellSizes& sizes, const Backward& pass) {
   const int64_t columns = sizes.columns();
-  if (wanted.parameters) {
-    const Joined<T> joined{const_data<T>(old_h), const_data<T>(input), sizes.batch, sizes.inputs,
-                           sizes.states};
+  if (pass.of_parameters) {
     const dim3 grid = tiles(sizes.states, kTileStates, columns, kColumns);
     small_parameters<T><<<grid, kSmallThreads, 0, place.stream>>>(
-        joined, pointers_of<T>(elements), mutable_data<T>(d_weights), mutable_data<T>(d_bias));
+        joined_of<T>(sizes, pass), pointers_of<T>(pass), mutable_data<T>(pass.d_weights),
+        mutable_data<T>(pass.d_bias));
     STD_CUDA_KERNEL_LAUNCH_CHECK();
   } else {
-    backward_elements<T>(place, sizes, elements);
+    backward_elements<T>(place, sizes, pass);
   }
   // The columns of one that is not wanted are left out.
-  const int64_t first = wanted.old_h ? 0 : sizes.states, last = wanted.input ? columns : sizes.states;
+  const int64_t first = pass.of_old_h ? 0 : sizes.states, last = pass.of_input ? columns : sizes.states;
   if (first >= last) return;
   const dim3 grid = tiles(last - first, kResultColumns, sizes.batch, kTileRows);
   small_inputs<T><<<grid, kTileRows * kResultColumns, 0, place.stream>>>(
-      const_data<T>(elements.d_gates), const_data<T>(weights), sizes.batch, sizes.inputs, sizes.states, first,
-      wanted.old_h ? mutable_data<T>(d_old_h) : nullptr, wanted.input ? mutable_data<T>(d_input) : nullptr);
+      const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states,
+      first, pass.of_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
+      pass.of_input ? mutable_data<T>(pass.d_input) : nullptr);
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from kernels.ops.library import Library, is_transformed
+from kernels.ops.library import Library, check_tensor, is_transformed
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -49,7 +49,7 @@ def lltm(
     Raises:
         ValueError: a size or a device does not fit.
         TypeError: an argument is no tensor, or a type does not fit.
-        BuildError: the operator could not be built.
+        kernels.BuildError: the operator has to be built, and cannot be.
     """
     if is_transformed():
         _check(input, weights, bias, old_h, old_cell)
@@ -98,41 +98,22 @@ def lltm_reference(
     return new_h, new_cell
 
 
-def _check(
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    bias: Tensor,
-    old_h: Tensor,
-    old_cell: Tensor,
-) -> None:
+def _check(*tensors: Tensor) -> None:
     """Raise what ``lltm`` says it raises."""
-    arguments = {"input": input, "weights": weights, "bias": bias, "old_h": old_h, "old_cell": old_cell}
-    for name, value in arguments.items():
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
-    if input.dtype not in _DTYPES:
-        raise TypeError(f"input: expected float32, float64, float16 or bfloat16, got {input.dtype}")
-    if input.device.type not in ("cpu", "cuda", "meta"):
-        raise ValueError(f"input: expected a tensor on a CPU or a CUDA device, got {input.device}")
+    input, weights, bias, old_h, old_cell = tensors  # noqa: A001
+    check_tensor("input", input, _DTYPES)
+    check_tensor("old_h", old_h, (input.dtype,), input.device)
     if input.dim() != 2:
-        raise ValueError(f"input: expected the shape (batch, inputs), got {tuple(input.shape)}")
+        raise ValueError(f"expected input of shape (batch, inputs), got {tuple(input.shape)}")
     if old_h.dim() != 2 or old_h.shape[0] != input.shape[0]:
-        raise ValueError(f"old_h: expected the shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
+        raise ValueError(f"expected old_h of shape ({input.shape[0]}, states), got {tuple(old_h.shape)}")
     (batch, inputs), states = input.shape, old_h.shape[1]
-    shapes = {
-        "weights": (3 * states, states + inputs),
-        "bias": (3 * states,),
-        "old_h": (batch, states),
-        "old_cell": (batch, states),
-    }
-    for name, shape in shapes.items():
-        value = arguments[name]
-        if value.shape != shape:
-            raise ValueError(f"{name}: expected the shape {shape}, got {tuple(value.shape)}")
-        if value.dtype != input.dtype:
-            raise TypeError(f"{name}: expected {input.dtype}, the type of input, got {value.dtype}")
-        if value.device != input.device:
-            raise ValueError(f"{name}: expected {input.device}, the device of input, got {value.device}")
+    for name, value, shape in (
+        ("weights", weights, (3 * states, states + inputs)),
+        ("bias", bias, (3 * states,)),
+        ("old_cell", old_cell, (batch, states)),
+    ):
+        check_tensor(name, value, (input.dtype,), input.device, [shape])
 
 
 def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -140,49 +121,29 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, .
     _, new_cell, gates = output
     ctx.mark_non_differentiable(gates)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(input, weights, bias, old_h, new_cell, gates)
+    ctx.save_for_backward(input, weights, old_h, new_cell, gates, bias)
 
 
 def _backward(
-    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _: Tensor | None
+    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _of_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    input, weights, bias, old_h, new_cell, gates = ctx.saved_tensors  # noqa: A001
-    of_input, of_weights, of_bias, of_old_h, of_old_cell = ctx.needs_input_grad
+    saved = ctx.saved_tensors
+    of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
     if torch.is_grad_enabled():  # create_graph=True
-        with _without_autocast(input):
-            gradients = _differentiable_backward(grad_h, grad_cell, input, weights, bias, old_h, new_cell)
+        with _without_autocast(saved[0]):
+            gradients = _differentiable_backward(grad_h, grad_cell, *saved)
     else:
-        gradients = torch.ops.cem_tetris.lltm_backward.default(
-            grad_h,
-            grad_cell,
-            input,
-            weights,
-            old_h,
-            new_cell,
-            gates,
-            of_input,
-            of_weights or of_bias,
-            of_old_h,
-        )
-    return (
-        gradients[0] if of_input else None,
-        gradients[1] if of_weights else None,
-        gradients[2] if of_bias else None,
-        gradients[3] if of_old_h else None,
-        gradients[4] if of_old_cell else None,
-    )
+        wanted = (of_input, of_weights or of_bias, of_old_h)
+        gradients = torch.ops.cem_tetris.lltm_backward.default(grad_h, grad_cell, *saved[:-1], *wanted)
+    pairs = zip(gradients, ctx.needs_input_grad, strict=True)
+    return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
 
 
 def _differentiable_backward(
-    grad_h: Tensor | None,
-    grad_cell: Tensor | None,
-    input: Tensor,  # noqa: A002
-    weights: Tensor,
-    bias: Tensor,
-    old_h: Tensor,
-    new_cell: Tensor,
+    grad_h: Tensor | None, grad_cell: Tensor | None, *saved: Tensor
 ) -> tuple[Tensor, ...]:
     """Compute what ``lltm_backward`` does in PyTorch, from what has gradients itself."""
+    input, weights, old_h, new_cell, _, bias = saved  # noqa: A001
     grad_h = torch.zeros_like(new_cell) if grad_h is None else grad_h
     grad_cell = torch.zeros_like(new_cell) if grad_cell is None else grad_cell
     joined = torch.cat([old_h, input], dim=1)

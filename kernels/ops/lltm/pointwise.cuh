@@ -69,7 +69,7 @@ __device__ inline Pack<T, kPack> load(const Gradient<T>& from, int64_t row, int6
 
 template <typename T, int kPack>
 __global__ void forward_kernel(const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t states,
-                                 int64_t groups) {
+                               int64_t groups) {
   using A = compute_t<T>;
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < groups; i += step) {

@@ -1,5 +1,4 @@
-// A small matrix product on the CPU, for the gradients of a small cell: sums of outer products, for which a
-// BLAS would first pack both operands and wake its threads.
+// A small matrix product on the CPU, for which a BLAS would first pack both operands and wake its threads.
 #pragma once
 
 #include <algorithm>

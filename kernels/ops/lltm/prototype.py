@@ -1,7 +1,6 @@
-"""The LLTM cell in Numba: the kernels before they were CUDA.
+"""The LLTM cell in Numba; op.py has the formulas.
 
-The matrix products stay products, which a library does best. All that follows them is done element by
-element, so one kernel does it in one pass. op.py has the formulas.
+The matrix products stay products, which a library does best; one kernel does all that follows them.
 """
 
 from __future__ import annotations
@@ -57,50 +56,20 @@ def lltm_backward_kernel(
         grad_old_cell[row, column] = d_cell
 
 
-def forward(
-    input: Array,  # noqa: A002  (the cell's own name for it)
-    weights: Array,
-    bias: Array,
-    old_h: Array,
-    old_cell: Array,
-) -> tuple[Array, Array]:
-    """Return (new_h, new_cell), each (batch, states).
-
-    Args:
-        input: (batch, inputs), float32 or float64, as all others.
-        weights: (3 * states, states + inputs): input gate, output gate, candidate.
-        bias: (3 * states,).
-        old_h: (batch, states).
-        old_cell: (batch, states).
-    """
-    gates = np.concatenate([old_h, input], axis=1) @ weights.T + bias
+def forward(x: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array) -> tuple[Array, Array]:
+    """Return what ``lltm`` returns."""
+    gates = np.concatenate([old_h, x], axis=1) @ weights.T + bias
     new_h, new_cell = launch(lltm_kernel, gates, old_cell, like=[old_cell, old_cell])
     return new_h, new_cell
 
 
 def backward(
-    grad_h: Array,
-    grad_cell: Array,
-    input: Array,  # noqa: A002  (the cell's own name for it)
-    weights: Array,
-    bias: Array,
-    old_h: Array,
-    old_cell: Array,
+    grad_h: Array, grad_cell: Array, x: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the gradients with respect to input, weights, bias, old_h and old_cell.
-
-    Args:
-        grad_h: the gradient with respect to new_h.
-        grad_cell: the gradient with respect to new_cell.
-        input: as in ``forward``, and so are all that follow.
-        weights: (3 * states, states + inputs).
-        bias: (3 * states,).
-        old_h: (batch, states).
-        old_cell: (batch, states).
-    """
-    joined = np.concatenate([old_h, input], axis=1)
+    """Return the gradients with respect to input, weights, bias, old_h and old_cell."""
+    joined = np.concatenate([old_h, x], axis=1)
     gates = joined @ weights.T + bias
-    _, new_cell = forward(input, weights, bias, old_h, old_cell)
+    _, new_cell = forward(x, weights, bias, old_h, old_cell)
     saved = (grad_h, grad_cell, gates, new_cell)
     grad_gates, grad_old_cell = launch(lltm_backward_kernel, *saved, like=[gates, old_cell])
     grad_joined = grad_gates @ weights

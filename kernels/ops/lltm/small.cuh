@@ -1,8 +1,6 @@
-// A small cell in one launch each way: the products and the elements together. At these sizes a launch takes
-// the time, not the arithmetic; concatenation, product and cell would be three of them, and backward more.
-//
-// All kernels: tiles of the operands go through shared memory, a tile of the result stays in registers. Sums
-// are made in float32 (float64 for float64), never in TF32, in an order that depends on the sizes alone.
+// A small cell in one launch each way, for at these sizes launches take the time, not the arithmetic. Tiles
+// of the operands go through shared memory, a tile of the result stays in registers. Sums are made in float32
+// (float64 for float64), never in TF32, in an order that depends on the sizes alone.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +23,7 @@ struct Joined {
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
     if (row >= batch || column >= states + inputs) return compute_t<T>(0);
     return static_cast<compute_t<T>>(column < states ? old_h[row * states + column]
-                                                       : input[row * inputs + column - states]);
+                                                     : input[row * inputs + column - states]);
   }
 };
 

@@ -1,9 +1,6 @@
-// The forward pass of a small cell on the CPU in one go: the products, and then the cell while they are near.
-//
-// A BLAS packs both operands first, and the cell would be a second pass with its own start of the threads.
-// Here the weights are read once, kWide states at a time, and every batch row is multiplied with them while
-// they lie in the first-level cache. kGates x kRows sums fill the registers: a loaded vector serves three or
-// four of them.
+// The forward pass of a small cell on the CPU in one go. A BLAS would pack both operands first, and the cell
+// be a second pass. The weights are read once, kWide states at a time, and multiplied with every batch row
+// while they lie in the first-level cache. kGates x kRows sums fill the registers.
 #pragma once
 
 #include <algorithm>
@@ -43,13 +40,13 @@ struct SmallCell {
       const int64_t at = (row + b) * states + state;
       Vector<A> gate[kGates];
       for (int g = 0; g < kGates; ++g) {
-        gate[g] = lane_sums<A>(partial[g][b]) + load(bias + g * states + state, lanes);
-        store(gate[g], gates + (row + b) * kGates * states + g * states + state, lanes);
+        gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + g * states + state, lanes);
+        store_lanes(gate[g], gates + (row + b) * kGates * states + g * states + state, lanes);
       }
       const auto next = forward<VectorMath<A>>(gate[kInput], gate[kOutput], gate[kCandidate],
-                                               load(old_cell + at, lanes));
-      store(next.h, new_h + at, lanes);
-      store(next.cell, new_cell + at, lanes);
+                                               load_lanes(old_cell + at, lanes));
+      store_lanes(next.h, new_h + at, lanes);
+      store_lanes(next.cell, new_cell + at, lanes);
     }
   }
 
@@ -86,25 +83,6 @@ struct SmallCell {
           partial[g][b][lane][0] += weight[g * weight_step + k] * rows[b * columns + k];
         }
       }
-    }
-  }
-
-  // The lanes beyond the last are 0.
-  static Vector<A> load(const A* from, int lanes) {
-    Vector<A> values = {};
-    if (lanes == kWide) {
-      std::memcpy(&values, from, sizeof values);
-    } else {
-      std::memcpy(&values, from, static_cast<size_t>(lanes) * sizeof(A));
-    }
-    return values;
-  }
-
-  static void store(const Vector<A>& values, A* to, int lanes) {
-    if (lanes == kWide) {
-      std::memcpy(to, &values, sizeof values);
-    } else {
-      std::memcpy(to, &values, static_cast<size_t>(lanes) * sizeof(A));
     }
   }
 };

@@ -227,8 +227,7 @@ void draw(const Noise& given, Vector mean, Vector std, Vector low, Vector high, 
 // A thread has whole tiles of dimensions and goes through their samples in order, so the sums are the same
 // for any number of threads.
 template <typename T>
-void sum_samples(const Noise& noise, const T* grad, compute_t<T>* mean_grad,
-                 compute_t<T>* std_grad) {
+void sum_samples(const Noise& noise, const T* grad, compute_t<T>* mean_grad, compute_t<T>* std_grad) {
   using Real = compute_t<T>;
   const int64_t row = noise.dim_first ? noise.samples : 1, column = noise.dim_first ? 1 : noise.dimensions;
   const int64_t tiles = divide_up(noise.dimensions, kTile);

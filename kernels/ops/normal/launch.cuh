@@ -185,8 +185,8 @@ void launch(Noise noise, Vector mean, Vector std, Vector low, Vector high, const
                      noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
   auto* kernel = noise.dim_first ? (plain ? rows_kernel<T, true> : rows_kernel<T, false>)
                                  : (plain ? columns_kernel<T, true> : columns_kernel<T, false>);
-  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, current_stream(out)>>>(
-      noise, mean, std, bounds, shape, mutable_data<T>(out));
+  kernel<<<grid_of(blocks, noise.problems), kThreads, 0, current_stream(out)>>>(noise, mean, std, bounds,
+                                                                                shape, mutable_data<T>(out));
   STD_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -208,8 +208,8 @@ void sum_gradients(const Noise& noise, const Tensor& grad, Tensor mean_grad, Ten
     using T = typename DeviceType<decltype(zero)>::type;
     using Real = compute_t<T>;
     const int64_t chunks = divide_up(noise.samples, kChunk);
-    const Tensor partial = empty(Device(grad), mean_grad.scalar_type(),
-                                 {noise.problems, 2, chunks, noise.dimensions});
+    const Tensor partial =
+        empty(Device(grad), mean_grad.scalar_type(), {noise.problems, 2, chunks, noise.dimensions});
     launch_backward<T, Real>(noise, const_data<T>(grad), chunks, mutable_data<Real>(partial),
                              mutable_data<Real>(mean_grad), mutable_data<Real>(std_grad),
                              current_stream(grad));

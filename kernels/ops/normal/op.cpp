@@ -10,11 +10,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(cem_tetris, m) {
       "Tensor? generations, bool shared_noise, bool antithetic, bool dim_first, ScalarType dtype, "
       "Tensor? low, Tensor? high) -> Tensor";
   m.def(("sample_normal" + arguments).c_str());
-  // The same without a derivative: a formula for it puts Python into every call, some 40 us.
+  // Without a derivative, whose formula puts Python into every call, some 40 us.
   m.def(("sample_normal_no_grad" + arguments).c_str());
-  // The same again with what a plain call needs, of seeds below 2^63, and with what an optimiser needs, from
-  // rows (..., R, d) of which the first two are mean and standard deviation, as (..., N, d): every argument
-  // of a schema, passed or not, costs the host some 60 ns, and a view for one a microsecond.
+  // What a plain call needs, of seeds below 2^63, and what an optimiser needs, of rows (..., R, d) as (...,
+  // N, d): an argument of a schema costs the host some 60 ns, passed or not, and a view for one a
+  // microsecond.
   m.def(
       "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, SymInt generation=0, "
       "bool dim_first=True) -> Tensor");

@@ -20,10 +20,8 @@ from kernels.ops.normal.arguments import (
     Bound,
     as_int,
     check_bounds,
-    check_generation,
+    check_noise,
     check_parameters,
-    check_seed,
-    check_types,
 )
 from kernels.ops.normal.autograd import compute_type, register
 from kernels.ops.philox import signed64
@@ -87,7 +85,6 @@ def sample_normal(
         ValueError: an argument has a wrong shape, device or value.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
-    # The shortest way for the commonest calls: the operators check, and what they refuse goes the long way.
     try:
         if not (
             shared_noise
@@ -96,7 +93,7 @@ def sample_normal(
             or bounds is not None
             or is_traced_or_transformed()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
-        ):
+        ):  # the commonest calls, by an operator of few arguments
             samples: Tensor | None = None
             if seed is None:
                 if type(generation) is int and generation == 0:
@@ -119,9 +116,10 @@ def sample_normal(
     numbers = _noise(seed, generation, mean, num_samples, dtype, generator)
     noise = (*numbers, shared_noise, antithetic, dim_first)
     if is_transformed():
+        zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
         with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
             draw = torch.ops.cem_tetris.sample_normal_no_grad.default
-            z = draw(*_standard(mean), num_samples, *noise, compute_type(dtype), None, None)
+            z = draw(zeros, zeros + 1, num_samples, *noise, compute_type(dtype), None, None)
         limits = None if low is None or high is None else (low, high)
         return sample_normal_reference(mean, std, z, bounds=limits, dim_first=dim_first).to(dtype)
     recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
@@ -129,8 +127,8 @@ def sample_normal(
     try:
         result: Tensor = sample.default(mean, std, num_samples, *noise, dtype, low, high)
         return result
-    except RuntimeError:  # where there is no memory, torch says so better than the operator
-        mean.new_empty((*mean.shape, num_samples), dtype=dtype)
+    except RuntimeError:
+        _ask_for_memory(mean, num_samples, dtype)
         raise
 
 
@@ -209,7 +207,7 @@ def _sample_unseeded(
         ):
             return None  # what the operator would refuse, when the number is drawn
         if shape[0] * num_samples > _LARGE:
-            mean.new_empty((*shape, num_samples))
+            _ask_for_memory(mean, num_samples)
         drawn = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
         if dim_first:
             samples = _seeded(mean, std, num_samples, drawn)
@@ -255,21 +253,17 @@ def sample_normal_reference(
 
 
 def _check(
-    mean: Any,
-    std: Any,
-    num_samples: Any,
-    seed: Any,
-    generation: Any,
-    generator: Any,
-    bounds: Any,
-    dtype: Any,
+    mean: Any, std: Any, num_samples: Any, seed: Any, generation: Any, generator: Any, bounds: Any, dtype: Any
 ) -> tuple[Tensor | None, Tensor | None]:
     """Raise what ``sample_normal`` says it raises; return the bounds as the operator takes them."""
-    check_types(mean, std, generator, dtype)
-    check_parameters(mean, std, as_int("num_samples", num_samples), dtype or mean.dtype)
-    check_seed(mean, seed, generator)
-    check_generation(mean, generation)
-    return check_bounds(bounds, mean, dtype or mean.dtype) if bounds is not None else (None, None)
+    check_parameters(mean, std, num_samples, dtype)
+    check_noise(mean, seed, generation, generator)
+    return (None, None) if bounds is None else check_bounds(bounds, mean, dtype or mean.dtype)
+
+
+def _ask_for_memory(mean: Tensor, num_samples: int, dtype: torch.dtype | None = None) -> None:
+    """Let torch say that there is no memory for the samples, which it does better than the operator."""
+    mean.new_empty((*mean.shape, num_samples), dtype=dtype)
 
 
 def _noise(
@@ -278,18 +272,12 @@ def _noise(
     """Return seed and generation as the operator takes them: numbers, or tensors in their place."""
     if seed is None:  # drawn where it is used: nothing is copied between host and device, nothing waits
         if not torch.compiler.is_compiling() and mean.numel() * num_samples > _LARGE:
-            mean.new_empty((*mean.shape, num_samples), dtype=dtype)
+            _ask_for_memory(mean, num_samples, dtype)
         seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
     number, seeds = (0, seed) if isinstance(seed, Tensor) else (signed64(as_int("seed", seed)), None)
     if isinstance(generation, Tensor):
         return number, 0, seeds, generation
     return number, as_int("generation", generation), seeds, None
-
-
-def _standard(mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of the noise itself."""
-    zeros = torch.zeros(mean.shape, dtype=mean.dtype, device=mean.device)
-    return zeros, zeros + 1
 
 
 _SEEDS = 2**63 - 1  # drawn ones are below

@@ -1,9 +1,8 @@
-"""The sampler in Numba: the kernels before they were CUDA, in the words of the formulas.
+"""The sampler in Numba, as the formulas have it.
 
 A sample is mean + std * z, and z a pure function of (seed, generation, sample, dimension): Philox4x32-10
 makes four random words of them, for four samples in a row, and the Box-Muller transform makes of two words
-two normal numbers. stream.h and box_muller.h make the same numbers with fewer instructions and with
-approximations of the functions of ``math``; they differ in the last places.
+two normal numbers. The operator makes the same numbers in fewer instructions, up to the last places.
 """
 
 from __future__ import annotations
@@ -18,13 +17,11 @@ from kernels.ops.numba_launch import Array, launch
 
 Four = tuple[float, float, float, float]
 
-
 # All integers are uint64: of a signed and an unsigned one Numba makes a float.
 u64 = np.uint64
 _MULTIPLIER_0, _MULTIPLIER_1 = u64(philox.MULTIPLIER_0), u64(philox.MULTIPLIER_1)
-_WEYL_0, _WEYL_1 = u64(philox.WEYL_0), u64(philox.WEYL_1)
+_WEYL_0, _WEYL_1, _WORD = u64(philox.WEYL_0), u64(philox.WEYL_1), u64(philox.WORD)
 _ROUNDS = philox.ROUNDS
-_WORD = u64(philox.WORD)
 _DOMAIN = u64(int.from_bytes(b"normal z", "big"))
 
 
@@ -60,36 +57,28 @@ def uniform_float32(word: int) -> float:
 
 
 @cuda.jit(device=True)
-def normals_float32(seed: int, generation: int, block: int, dimension: int) -> Four:
-    """The noise of four samples in a row: 32 bits for a radius, 32 for an angle."""
-    w0, w1, w2, w3 = words(seed, generation, block, dimension, u64(0))
-    z0, z1 = box_muller(uniform_float32(w0), (np.float64(w1) + 0.5) * 2.0**-32)
-    z2, z3 = box_muller(uniform_float32(w2), (np.float64(w3) + 0.5) * 2.0**-32)
-    return z0, z1, z2, z3
-
-
-@cuda.jit(device=True)
 def uniform_float64(high: int, low: int) -> float:
     """The upper 53 of 64 bits, plus 1/2, over 2^53."""
     return (np.float64((high << u64(32) | low) >> u64(11)) + 0.5) * 2.0**-53
 
 
 @cuda.jit(device=True)
-def normals_float64(seed: int, generation: int, block: int, dimension: int) -> Four:
-    """The same with 53 bits for each: two words a number, so Philox twice, marked as no float32's."""
-    w0, w1, w2, w3 = words(seed, generation, block, dimension, u64(0b10 << 30))
-    z0, z1 = box_muller(uniform_float64(w0, w1), uniform_float64(w2, w3))
-    w0, w1, w2, w3 = words(seed, generation, block, dimension, u64(0b11 << 30))
-    z2, z3 = box_muller(uniform_float64(w0, w1), uniform_float64(w2, w3))
-    return z0, z1, z2, z3
-
-
-@cuda.jit(device=True)
 def normals(seed: int, generation: int, block: int, dimension: int, wide: bool) -> Four:
-    """The noise of the samples 4 block to 4 block + 3 in one dimension."""
+    """The noise of the samples 4 block to 4 block + 3 in one dimension.
+
+    float32: 32 bits for a radius, 32 for an angle. float64: 53 for each, so Philox twice, marked as such.
+    """
+    block, dimension = u64(block), u64(dimension)
     if wide:
-        return normals_float64(seed, generation, u64(block), u64(dimension))
-    return normals_float32(seed, generation, u64(block), u64(dimension))
+        w0, w1, w2, w3 = words(seed, generation, block, dimension, u64(0b10 << 30))
+        z0, z1 = box_muller(uniform_float64(w0, w1), uniform_float64(w2, w3))
+        w0, w1, w2, w3 = words(seed, generation, block, dimension, u64(0b11 << 30))
+        z2, z3 = box_muller(uniform_float64(w0, w1), uniform_float64(w2, w3))
+    else:
+        w0, w1, w2, w3 = words(seed, generation, block, dimension, u64(0))
+        z0, z1 = box_muller(uniform_float32(w0), (np.float64(w1) + 0.5) * 2.0**-32)
+        z2, z3 = box_muller(uniform_float32(w2), (np.float64(w3) + 0.5) * 2.0**-32)
+    return z0, z1, z2, z3
 
 
 @cuda.jit
@@ -121,15 +110,7 @@ def sample_backward_kernel(
 
 
 def forward(mean: Array, std: Array, num_samples: int, *, seed: int, generation: int = 0) -> Array:
-    """Return samples of N(mean, std^2), (dimensions, num_samples).
-
-    Args:
-        mean: (dimensions,), float32 or float64, which have different noise.
-        std: the same shape and dtype.
-        num_samples: how many.
-        seed: 0 <= seed < 2^64.
-        generation: 0 <= generation < 2^38.
-    """
+    """Return samples of N(mean, std^2), (dimensions, num_samples); float32 and float64 differ in noise."""
     noise = (u64(seed), u64(generation), mean.dtype == np.float64)
     samples = np.empty((len(mean), num_samples), mean.dtype)
     return launch(sample_kernel, mean, std, *noise, like=[samples])[0]
@@ -138,16 +119,7 @@ def forward(mean: Array, std: Array, num_samples: int, *, seed: int, generation:
 def backward(
     grad: Array, mean: Array, std: Array, num_samples: int, *, seed: int, generation: int = 0
 ) -> tuple[Array, Array]:
-    """Return the gradients with respect to mean and std.
-
-    Args:
-        grad: the gradient with respect to the samples, (dimensions, num_samples).
-        mean: as in ``forward``, and so are all that follow.
-        std: the same shape and dtype.
-        num_samples: how many.
-        seed: 0 <= seed < 2^64.
-        generation: 0 <= generation < 2^38.
-    """
+    """Return the gradients with respect to mean and std."""
     noise = (u64(seed), u64(generation), mean.dtype == np.float64)
     grad_mean, grad_std = launch(sample_backward_kernel, grad, *noise, like=[mean, std])
     return grad_mean, grad_std

@@ -4,10 +4,9 @@
 // H200 has 28 issue slots a normal for it. By the disassembly a float32 takes 18 instructions, 2.8 of them 32
 // x 32 -> 64 bit products, which took four slots each where they were measured: 27 slots.
 //
-// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high and width wide times
-// `steps`. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks
-// the other side. What belongs to that other side is computed once and read by all threads from shared
-// memory, what belongs to the thread's own side stays in its registers.
+// Grid: a block owns a rectangle of tiles (tile.h), kThreads / width of them high times `steps`, and width
+// wide. The fast side of the layout lies along the threads, so a warp stores whole lines; a thread walks the
+// other side, of which a table in shared memory holds what all threads need.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,7 +29,9 @@ constexpr int64_t kGroup = 128;
 template <typename T>
 constexpr int kResidentRows = sizeof(T) == sizeof(double) ? 2 : 3;
 template <typename T, bool kPlain>
-constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2 : kPlain ? 4 : 3;
+constexpr int kResidentColumns = sizeof(T) == sizeof(double) ? 2
+                                 : kPlain                    ? 4
+                                                             : 3;
 
 template <typename Real>
 struct Bounds {
@@ -60,14 +61,10 @@ __device__ __forceinline__ void load_four(const void* data, int64_t first, int64
 template <typename Real>
 __device__ __forceinline__ void load_four(Vector v, int64_t first, int64_t count, Real (&to)[kTile]) {
   switch (v.type) {
-    case ScalarType::Float:
-      return load_four<float>(v.data, first, count, to);
-    case ScalarType::Double:
-      return load_four<double>(v.data, first, count, to);
-    case ScalarType::Half:
-      return load_four<__half>(v.data, first, count, to);
-    default:
-      return load_four<__nv_bfloat16>(v.data, first, count, to);
+    case ScalarType::Float: return load_four<float>(v.data, first, count, to);
+    case ScalarType::Double: return load_four<double>(v.data, first, count, to);
+    case ScalarType::Half: return load_four<__half>(v.data, first, count, to);
+    default: return load_four<__nv_bfloat16>(v.data, first, count, to);
   }
 }
 
@@ -245,8 +242,10 @@ __device__ __forceinline__ Place place_of(const Shape& shape) {
 
 // (d, N): threads along the samples, the table holds dimensions.
 template <typename T, bool kPlain>
-__global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(
-    Noise noise, Vector mean, Vector std, Bounds<compute_t<T>> bounds, Shape shape, T* out) {
+__global__ __launch_bounds__(kThreads, kResidentRows<T>) void rows_kernel(Noise noise, Vector mean,
+                                                                          Vector std,
+                                                                          Bounds<compute_t<T>> bounds,
+                                                                          Shape shape, T* out) {
   using Real = compute_t<T>;
   __shared__ Column<Real, kPlain> table[kMaxEntries];
   __shared__ LateKeys shared_keys;

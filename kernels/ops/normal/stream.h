@@ -51,8 +51,8 @@ struct Key {
   NORMAL_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
 };
 
-// "normal z" in ASCII. Other users of Philox in this project (the pieces of tetris/game/piece_stream.py) take the
-// seed itself for the key and lay their counters out alike: the same seed gives them unrelated words.
+// "normal z" in ASCII. Other users of Philox in this project (the pieces of tetris/game/piece_stream.py) take
+// the seed itself for the key and lay their counters out alike: the same seed gives them unrelated words.
 constexpr uint64_t kDomain = 0x6E6F726D616C207Aull;
 
 NORMAL_FUNCTION Key make_key(uint64_t seed) { return {low(seed ^ kDomain), high(seed ^ kDomain)}; }
