@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice, product
@@ -208,17 +207,6 @@ def test_what_it_cannot_be_is_refused(values: Any, error: type[Exception], messa
         Lookahead.of(*values)
     with pytest.raises(ValueError, match="'far' is not a valid Lookahead"):
         Policy([1.0] * 9, lookahead="far")
-
-
-def test_a_copied_rollout_looks_ahead() -> None:
-    policy = Policy([[-1.0, -1.0]], "holes, max_height", "expectimax")
-    games = Rollout(policy, Streams(Rules(4, 6), 1, 4), "python")
-    games.advance(3)
-    copied = pickle.loads(pickle.dumps(games))
-    assert copied.lookahead is EXPECTIMAX
-    games.advance(9)
-    copied.advance(9)
-    assert torch.equal(copied.columns, games.columns)
 
 
 def test_the_known_piece_goes_with_a_board_that_is_copied() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 
 import numpy as np
 import pytest
 import torch
 
-from tetris import Policy, Rollout, Streams
 from tetris.game.decisions import Rows, after_states, choose, weighted_sums
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import DENOMINATORS, FEATURES, feature_values
@@ -71,13 +69,6 @@ def test_what_is_no_number_counts_as_nothing() -> None:
 def test_a_controller_plays_whatever_the_default_device_is() -> None:
     with torch.device("meta"):
         assert published("dt20").played_weights.shape == (9,)
-
-
-def test_a_copy_plays_on_with_the_same_weights() -> None:
-    games = Rollout(Policy([-1.0, 0.5], "holes,wells"), Streams(Rules(6, 6)), "python")
-    copy = pickle.loads(pickle.dumps(games))
-    assert "_rounded" not in games.__getstate__()
-    assert torch.equal(copy.advance(50).lines, games.advance(50).lines)
 
 
 def test_half_a_row_counts_as_a_whole_number() -> None:

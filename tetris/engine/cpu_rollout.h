@@ -91,17 +91,20 @@ class LaneRollout {
 };
 
 // A stream in lanes L, and in lanes Tall while the stack is too high for those.
-template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none,
-          bool ANY_STACK = L::MAX_STACK >= MAX_HEIGHT>
+template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none>
 class StreamRollout {
    public:
     StreamRollout(const GameRules& rules, const int32_t* weights) : rules_(rules), weights_(weights) {}
 
     // Plays until the goal is reached.
     void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-        while (!goal.reached(pieces, totals)) {
-            if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
-            else made(low_).play(board, pieces, goal, highest(), false, totals);
+        if constexpr (L::MAX_STACK >= MAX_HEIGHT) {
+            made(low_).play(board, pieces, goal, MAX_HEIGHT + MAX_PIECE_SIZE, false, totals);
+        } else {
+            while (!goal.reached(pieces, totals)) {
+                if (is_tall(board)) made(tall_).play(board, pieces, goal, highest(), true, totals);
+                else made(low_).play(board, pieces, goal, highest(), false, totals);
+            }
         }
     }
 
@@ -129,20 +132,6 @@ class StreamRollout {
     const int32_t* weights_;
     std::optional<LaneRollout<L, List, LOOKAHEAD>> low_;
     std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
-};
-
-template <class L, class Tall, class List, Lookahead LOOKAHEAD>
-class StreamRollout<L, Tall, List, LOOKAHEAD, true> {
-   public:
-    StreamRollout(const GameRules& rules, const int32_t* weights) : all_(rules, weights) {}
-    void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-        all_.play(board, pieces, goal, NO_LIMIT, false, totals);
-    }
-
-   private:
-    static constexpr int NO_LIMIT = MAX_HEIGHT + MAX_PIECE_SIZE;  // no column is higher
-
-    LaneRollout<L, List, LOOKAHEAD> all_;
 };
 
 }  // namespace tetris

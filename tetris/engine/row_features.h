@@ -24,29 +24,37 @@ struct HoleRows {
     }
 };
 
-struct RowsWithHoles : FeatureBase {
+// A count of rows that are chosen by which rows hold holes: `Self::chosen(rows)`. Bits from that of the highest row to that of
+// the floor stand for rows further and further down.
+template <class Self>
+struct HoleRowCount : FeatureBase {
     using Source = HoleRows;
     template <class L>
     TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(L::or_columns(board.holes()));
+        return popcount(Self::chosen(static_cast<uint32_t>(L::or_columns(board.holes()))));
     }
     template <class L, int WIDTH>
     TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-        return L::popcount(HoleRows::after<L>(before, drop));
+        return L::popcount(Self::chosen(HoleRows::after<L>(before, drop)));
     }
 };
 
-struct AdjacentRowsWithHoles : FeatureBase {
-    using Source = HoleRows;
-    template <class L>
-    TETRIS_FUNCTION static int of(const Board<L>& board) {
-        const uint32_t rows = L::or_columns(board.holes());
-        return popcount(rows & (rows >> 1));
-    }
-    template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-        const typename L::Bits rows = HoleRows::after<L>(before, drop);
-        return L::popcount(rows & (rows >> 1));
+struct RowsWithHoles : HoleRowCount<RowsWithHoles> {
+    template <class Bits>
+    TETRIS_FUNCTION static Bits chosen(Bits rows) { return rows; }
+};
+
+struct AdjacentRowsWithHoles : HoleRowCount<AdjacentRowsWithHoles> {
+    template <class Bits>
+    TETRIS_FUNCTION static Bits chosen(Bits rows) { return rows & (rows >> 1); }
+};
+
+// Rows with holes among the four from the highest one of them downwards.
+struct UpperHoleRows : HoleRowCount<UpperHoleRows> {
+    template <class Bits>
+    TETRIS_FUNCTION static Bits chosen(Bits rows) {
+        const Bits highest = rows & -rows;
+        return rows & ((highest << 4) - highest);
     }
 };
 
@@ -62,25 +70,6 @@ struct HighestHole : FeatureBase {
     TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
         const typename L::Bits rows = HoleRows::after<L>(before, drop);
         return L::run_length(rows | -rows);
-    }
-};
-
-// Rows with holes among the four from the highest one of them downwards.
-struct UpperHoleRows : FeatureBase {
-    using Source = HoleRows;
-    // Bits from that of the highest row to that of the floor stand for rows further and further down.
-    template <class Bits>
-    TETRIS_FUNCTION static Bits among_upper(Bits rows) {
-        const Bits highest = rows & -rows;
-        return rows & ((highest << 4) - highest);
-    }
-    template <class L>
-    TETRIS_FUNCTION static int of(const Board<L>& board) {
-        return popcount(among_upper(static_cast<uint32_t>(L::or_columns(board.holes()))));
-    }
-    template <class L, int WIDTH>
-    TETRIS_FUNCTION static typename L::Ints after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-        return L::popcount(among_upper(HoleRows::after<L>(before, drop)));
     }
 };
 

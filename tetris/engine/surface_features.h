@@ -148,10 +148,22 @@ struct Steps {
     TETRIS_FUNCTION Bits fits_l() const { return flat() | by(2).falls(); }
     // Columns with a higher one to their right, from which the surface falls again; it falls from the right wall, too.
     TETRIS_FUNCTION Bits peaks() const { return followed(at_least[0].rises(), at_least[0].falls() & pairs); }
-    // 1 if there is none, else 0.
+    TETRIS_FUNCTION static Ints count(Bits set) { return L::popcount(set); }
+    // 1 if there is none, or any, else 0.
     TETRIS_FUNCTION static Ints none(Bits set) { return L::count(set == L::bits(0)); }
-    // 1 if there are fewer than two, else 0.
-    TETRIS_FUNCTION static Ints fewer_than_two(Bits set) { return none(set & (set - L::bits(1))); }
+    TETRIS_FUNCTION static Ints some(Bits set) { return L::ints(1) - none(set); }
+    // 1 if a set has no more than MOST columns, 0 or 1, else 0.
+    template <int MOST>
+    TETRIS_FUNCTION static Ints few(Bits set) {
+        if constexpr (MOST == 1) return none(set & (set - L::bits(1)));
+        else return none(set);
+    }
+    // The pieces that fit in more than MOST places, 0 or 1; the upright I rests on any column.
+    template <int MOST>
+    TETRIS_FUNCTION Ints fitting() const {
+        return L::ints(PIECES) - (few<MOST>(fits_o()) + few<MOST>(fits_t()) + few<MOST>(fits_z()) + few<MOST>(fits_s()) +
+                                  few<MOST>(fits_j()) + few<MOST>(fits_l()));
+    }
 };
 
 // What features of steps have in common.
@@ -238,89 +250,59 @@ struct SquaredDeepWells : StepFeature<SquaredDeepWells<DEPTH>> {
 };
 
 struct Peaks : StepFeature<Peaks> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.peaks());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.peaks()); }
 };
 
 struct FlatSteps : StepFeature<FlatSteps> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.flat());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.flat()); }
 };
 
 struct SingleSteps : StepFeature<SingleSteps> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.by(1).all());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.by(1).all()); }
 };
 
 struct DoubleSteps : StepFeature<DoubleSteps> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.by(2).all());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.by(2).all()); }
 };
 
 struct FlatPairs : StepFeature<FlatPairs> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.flat_pairs());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.flat_pairs()); }
 };
 
 struct RisingPairs : StepFeature<RisingPairs> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.rising_pairs());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.rising_pairs()); }
 };
 
 struct FallingPairs : StepFeature<FallingPairs> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::popcount(steps.falling_pairs());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::count(steps.falling_pairs()); }
 };
 
-// The upright I rests on any column.
 struct FittingPieces : StepFeature<FittingPieces> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        using S = Steps<L>;
-        const auto missing = S::none(steps.fits_o()) + S::none(steps.fits_t()) + S::none(steps.fits_z()) +
-                             S::none(steps.fits_s()) + S::none(steps.fits_j()) + S::none(steps.fits_l());
-        return L::ints(PIECES) - missing;
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return steps.template fitting<0>(); }
 };
 
 // Those that rest in at least two places.
 struct SparePieces : StepFeature<SparePieces> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        using S = Steps<L>;
-        const auto missing = S::fewer_than_two(steps.fits_o()) + S::fewer_than_two(steps.fits_t()) +
-                             S::fewer_than_two(steps.fits_z()) + S::fewer_than_two(steps.fits_s()) +
-                             S::fewer_than_two(steps.fits_j()) + S::fewer_than_two(steps.fits_l());
-        return L::ints(PIECES) - missing;
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return steps.template fitting<1>(); }
 };
 
 struct FitsS : StepFeature<FitsS> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::ints(1) - Steps<L>::none(steps.fits_s());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::some(steps.fits_s()); }
 };
 
 struct FitsZ : StepFeature<FitsZ> {
-    template <class L>
-    TETRIS_FUNCTION static typename L::Ints value(const Steps<L>& steps) {
-        return L::ints(1) - Steps<L>::none(steps.fits_z());
-    }
+    template <class S>
+    TETRIS_FUNCTION static auto value(const S& steps) { return S::some(steps.fits_z()); }
 };
 
 template <int COLUMN>

@@ -23,9 +23,6 @@ from tetris.play.step_tables import engine_features
 
 _ENGINE = Path(__file__).parents[1] / "engine"
 _DEFINITIONS = ("feature_definitions.h", "row_features.h", "surface_features.h")
-_RESAMPLING = _ENGINE / "resampling"
-
-_RESAMPLING_NAME = "tetris_resampling"
 # The engine is written in vectors: slower where the compiler makes further ones, or schedules for one
 # processor (benchmarks/notes/vector-lanes-tried.md).
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
@@ -48,14 +45,10 @@ def with_cuda(library: Extension) -> Extension:
 
 
 def load(library: Extension, *, cuda: bool) -> Any:
-    """Return the operators of a library, built if need be (``torch.ops.<library>``).
-
-    Args:
-        library: A C++ library, whose operators bear its name.
-        cuda: Whether they shall take CUDA tensors, too.
+    """Return the operators of a library (``torch.ops.<library>``), built if need be; ``cuda``: on a GPU, too.
 
     Raises:
-        kernels.loader.CompilerMissingError: There is no C++ compiler.
+        kernels.loader.CompilerMissingError: There is no C++ compiler, or no nvcc.
         kernels.loader.BuildError: The library could not be built or loaded.
     """
     library.load()
@@ -124,13 +117,9 @@ def feature_definitions(names: tuple[str, ...]) -> tuple[str, list[Path], list[t
 def extension(
     names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE, *, native: bool = True
 ) -> Extension:
-    """Return the library of a list of features and a lookahead.
+    """Return the library of a list of features, in their order, and a lookahead.
 
-    Args:
-        names: Feature names in their order, as `tetris.game.feature_sets.feature_names` gives them.
-        lookahead: What its decisions consider.
-        native: Whether to use all that this machine's processor can do; otherwise it runs on any
-            of this architecture (x86-64: of any since 2011).
+    Unless ``native`` it runs on any processor of this architecture (x86-64: on any since 2011).
 
     Raises:
         ValueError: If a feature is defined in Python only, or there are more than `MOST_OWN` of a header.
@@ -139,6 +128,7 @@ def extension(
     if count > MOST_OWN:
         raise ValueError(f"expected at most {MOST_OWN} features of a header, got {count}")
     digest, includes, defines = feature_definitions(engine_features(names))
+    listed = ", ".join(names if len(names) < 4 else (*names[:3], "..."))
     suffix = "" if lookahead is Lookahead.NONE else f"_{lookahead.value}"
     name = f"tetris_engine_{digest}{suffix}{'' if native else '_portable'}"
     return Extension(
@@ -148,7 +138,7 @@ def extension(
         defines=(("TETRIS_LIBRARY", name), ("TETRIS_LOOKAHEAD", lookahead.value), *defines),
         native=native,
         flags=ENGINE_FLAGS if native else (*ENGINE_FLAGS, *_PORTABLE_FLAGS),
-        reason=_reason(names),
+        reason=f"Tetris engine for {len(names)} features: {listed}",
     )
 
 
@@ -175,10 +165,10 @@ def operators(
 def resampling_extension() -> Extension:
     """Return the library of resampling in importance splitting on a GPU, for all features."""
     return Extension(
-        name=_RESAMPLING_NAME,
-        sources=(_RESAMPLING / "resample.cu",),
-        include_dirs=(_RESAMPLING, *INCLUDES),
-        defines=(("TETRIS_LIBRARY", _RESAMPLING_NAME),),
+        name="tetris_resampling",
+        sources=(_ENGINE / "resampling" / "resample.cu",),
+        include_dirs=(_ENGINE / "resampling", *INCLUDES),
+        defines=(("TETRIS_LIBRARY", "tetris_resampling"),),
         cuda=True,
         reason="Tetris importance splitting, CUDA",
     )
@@ -186,15 +176,5 @@ def resampling_extension() -> Extension:
 
 @functools.cache
 def resampling_operators() -> Any:
-    """Return the operators of `resampling_extension`, built if need be; their tensors are CUDA's.
-
-    Raises:
-        kernels.loader.CompilerMissingError: There is no nvcc.
-        kernels.loader.BuildError: The library could not be built or loaded.
-    """
+    """Return the operators of `resampling_extension`, on CUDA tensors; see `load`."""
     return load(resampling_extension(), cuda=False)
-
-
-def _reason(names: tuple[str, ...]) -> str:
-    listed = ", ".join(names[:3])
-    return f"Tetris engine for {len(names)} features: {listed}{', ...' if len(names) > 3 else ''}"

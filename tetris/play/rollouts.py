@@ -207,16 +207,11 @@ class Rollout:
             self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
-        """Play on.
+        """Play on; return the totals since the rollout began. On a GPU reading them waits for the device.
 
         Args:
-            decisions: Pieces to place on every stream that has not stopped, at least 0; a stream that stops
-                places fewer.
+            decisions: Pieces to place on every stream that has not stopped, at least 0.
             check: Called a few times a second; an exception ends the rollout, which is unusable then.
-
-        Returns:
-            The totals since the rollout began. On the GPU they are queued: reading them waits for the
-            device.
         """
         self.play_on(decisions, check)
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._made.sum(1))

@@ -10,7 +10,7 @@ are resampled, so that about the same number is at every level reached:
 A stream with a low stack is dropped or continues with more weight. A stream at a rare level is continued
 several times, with less weight each. The mean weight of a level is learned during the rollout, for each
 candidate separately. A level that holds more than its mean counts with what it holds, so that a rare climb
-does not crowd out the streams below. The termination rate, games ended a decision, is estimated by
+does not crowd out the streams below. The termination rate, games ended per decision, is estimated by
 
     rate = mean over time of  weight of the streams that ended / weight of all streams.
 
@@ -71,10 +71,9 @@ class SplitResult:
     """The estimates and counts of a rollout with splitting by candidate.
 
     Attributes:
-        rate: Termination rate, games ended a decision, estimated; shape (population,), float64, on the GPU
+        rate: Termination rate, games ended per decision, estimated; shape (population,), float64, on the GPU
             where the games are played there, otherwise on the CPU. 0 where no game ended.
-        lines_per_game: From the rate, see `lines_per_game`; infinite where no game ended. Of the same
-            shape, type and device, as is
+        lines_per_game: From the rate, see `lines_per_game`; infinite where no game ended.
         lines: Lines removed on all streams, int64.
         games: Games that ended on them, of any weight, int64.
         decisions: Pieces placed, int64.
@@ -96,9 +95,6 @@ def least_rate(streams: int) -> float:
     Weights are multiples of 2^-40, rounded down, and add up to 2^50. At a tenth of this rate an estimate is a
     tenth too low, at a hundredth a third; no estimate is below a 180th: see
     benchmarks/notes/splitting-weights.md.
-
-    Args:
-        streams: Streams a candidate plays on.
     """
     return _LEAST_ENDED * streams / _WEIGHT / _PARTS
 
@@ -162,14 +158,11 @@ def split_rollout(
 
 
 class StreamWeights:
-    """The weights of the streams of a rollout.
+    """The weights of the streams of a rollout; at first they are equal.
 
     Attributes:
         ended: The share of a candidate's weight on streams that ended, summed over the resamplings; shape
             (population,), float64, on the device that plays.
-
-    Args:
-        games: The rollout. At first its streams have equal weights.
     """
 
     def __init__(self, games: Rollout) -> None:
@@ -190,14 +183,11 @@ class StreamWeights:
         self.ended = torch.zeros(population, dtype=torch.float64, device=device)
 
     def resample(self, bits: int, *, counts: bool = True) -> torch.Tensor:
-        """Resample the streams.
+        """Resample the streams; return the one whose board each stream takes, see `Rollout.branch`.
 
         Args:
             bits: Offset of systematic resampling: twelve random bits; others are ignored.
             counts: Whether games that ended since the last resampling count.
-
-        Returns:
-            The stream whose board each stream takes, see `Rollout.branch`.
         """
         games, self._count = self._games.stream_games, self._count + 1
         if counts:
