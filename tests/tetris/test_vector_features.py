@@ -17,6 +17,7 @@ from tetris.envs import PlacementFeatures, TetrisEnv, TetrisVectorEnv, native
 from tetris.game.feature_sets import feature_names
 from tetris.play.engines import with_cuda
 
+pytestmark = pytest.mark.usefixtures("step_engine")
 GAMES = 5
 FEATURES = every_feature(4)
 """One list, whatever the width, so that its operator is compiled once."""
@@ -27,14 +28,6 @@ CASES = [
     (Rules(10, 24, pieces="bag"), AutoresetMode.DISABLED),
     (Rules(4, 4), AutoresetMode.SAME_STEP),
 ]
-
-
-@pytest.fixture(autouse=True)
-def compiler() -> None:
-    try:
-        native.operators()
-    except CompilerMissingError as error:
-        pytest.skip(str(error))
 
 
 def vector(rules: Rules, count: int = GAMES, **options: Any) -> TetrisVectorEnv:
