@@ -64,26 +64,6 @@ class TestMetricsWriter:
         assert list(path.parent.iterdir()) == [path]
         assert not recwarn.list
 
-    @pytest.mark.parametrize("line", ["[]", '{"generation": 2, "be', '{"generation": 9}'])
-    def test_of_a_damaged_file_all_readable_lines_are_kept(self, path, line):
-        write(path, 1, 2, 3, 4, 5, 6)
-        lines = path.read_text().splitlines()
-        damaged = "\n".join([lines[0], line, *lines[2:], ""])
-        path.write_text(damaged)
-        aside = path.with_name("m.jsonl.damaged")
-        with pytest.warns(RuntimeWarning) as warned:
-            write(path, 6, start=5)
-        assert generations(path) == [1, 3, 4, 5, 6]
-        assert aside.read_text() == damaged
-        assert [str(each.message) for each in warned] == [
-            f"{path}: line 2 is damaged; the old file is {aside}"
-        ]
-
-    def test_a_file_that_is_gone_is_warned_of(self, path):
-        with pytest.warns(RuntimeWarning, match="m.jsonl: the lines after generation 0 are missing"):
-            write(path, 8, start=7)
-        assert generations(path) == [8]
-
     def test_numbers_that_json_has_not_become_null(self, path):
         write(path, record(1, best=math.inf, rate=math.nan))
         line = json.loads(path.read_text(), parse_constant=pytest.fail)
@@ -118,10 +98,6 @@ class TestMetricsWriter:
         writer.on_checkpoint(1, {})
         writer.on_end()
         assert synchronised == [path.stat().st_ino]
-
-    def test_a_metric_with_the_name_of_a_field_is_refused(self):
-        with pytest.raises(ValueError, match="expected metrics under names of their own, got seconds"):
-            record(1, seconds=3.0).as_dict()
 
 
 class TestProgressBar:

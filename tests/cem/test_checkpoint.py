@@ -1,7 +1,6 @@
 import errno
 import math
 import os
-import pickle
 
 import pytest
 import torch
@@ -59,28 +58,9 @@ class TestFile:
             with pytest.raises(CheckpointError, match=r"c\.json: "):
                 read_checkpoint(path)
 
-    def test_a_planted_pickle_is_refused_and_does_not_run(self, path):
-        class Planted:
-            def __reduce__(self):
-                return os.mkdir, (str(path.with_name("ran")),)
-
-        for plant in (lambda: path.write_bytes(pickle.dumps(Planted())), lambda: torch.save(Planted(), path)):
-            plant()
-            with pytest.raises(CheckpointError, match=r"c\.json: torn or no JSON"):
-                read_checkpoint(path)
-        assert not path.with_name("ran").exists()
-
-    @pytest.mark.parametrize(
-        ("content", "reason"),
-        [
-            ("[]", "not a cem-checkpoint file"),
-            ('{"format": "cem-checkpoint", "version": 2}', "expected version 1, got 2"),
-            ('{"format": "cem-checkpoint", "version": 1}', "damaged: its SHA-256 does not match"),
-        ],
-    )
-    def test_a_file_of_something_else_is_refused_with_the_reason(self, path, content, reason):
-        path.write_text(content)
-        with pytest.raises(CheckpointError, match=rf"c\.json: {reason}"):
+    def test_another_version_is_refused(self, path):
+        path.write_text('{"format": "cem-checkpoint", "version": 2}')
+        with pytest.raises(CheckpointError, match=r"c\.json: expected version 1, got 2"):
             read_checkpoint(path)
 
     def test_another_run_is_refused_with_the_setting_that_differs(self, path):
@@ -149,19 +129,3 @@ class TestCheckpointer:
         reasons = r"000002.json: not a cem-check.*000001.json: torn or no JSON"
         with pytest.raises(CheckpointError, match=reasons):
             checkpointer.load_latest()
-
-    def test_a_link_is_neither_read_nor_written_through(self, tmp_path):
-        checkpointer = Checkpointer(tmp_path / "run")
-        save_steps(checkpointer, 1)
-        (tmp_path / "run" / "checkpoint-000002.json").symlink_to("../mine")
-        for use in (checkpointer.load_latest, lambda: save_steps(checkpointer, 2)):
-            with pytest.raises(OSError, match=r"of its own, got a link: '.*checkpoint-000002.json'"):
-                use()
-        assert not (tmp_path / "mine").exists()
-
-    @pytest.mark.parametrize(
-        ("options", "error"), [({"keep": 1}, ValueError), ({"interval_s": -1.0}, ValueError)]
-    )
-    def test_bad_options_are_refused(self, tmp_path, options, error):
-        with pytest.raises(error, match=r"expected .*, got"):
-            Checkpointer(tmp_path, **options)

@@ -146,11 +146,6 @@ class TestReasons:
         assert len(result.history["evaluations"]) == 4
         assert signal.getsignal(signal.SIGINT) is before
 
-    def test_a_callback_ends_the_search(self):
-        result = minimize(sphere, START, 1.0, seed=1, callbacks=[Interruption(5)], restarts=3)
-        assert (result.reason, result.evaluations, result.restarts) == ("requested", 150, 0)
-        assert len(result.history["evaluations"]) == 5
-
 
 class TestRestarts:
     @pytest.mark.parametrize("seed", [0, 1])
@@ -176,10 +171,7 @@ class TestRestarts:
     [
         ({"mean": 1.0}, ValueError, r"expected mean of shape \(dim,\), dim >= 1, got \(\)"),
         ({"objective": 3}, TypeError, "expected a function for objective, got int"),
-        ({"target": math.nan}, ValueError, "expected target finite, got nan"),
         ({"budget": 5}, ValueError, "expected budget >= 20, got 5"),
-        ({"restarts": -1}, ValueError, "expected restarts >= 0, got -1"),
-        ({"distributed": "no"}, TypeError, "expected distributed to be a bool, got 'no'"),
         ({"graph": True}, ValueError, "expected a search with backend 'cuda' for a CUDA graph"),
     ],
 )
@@ -232,13 +224,10 @@ class TestResume:
         self.minimized(tmp_path, seed=3)
         with pytest.raises(CheckpointError, match="expected a state saved with seed = 4, got 3"):
             self.minimized(tmp_path, seed=4)
-        with pytest.raises(CheckpointError, match="expected a state saved with covariance"):
-            self.minimized(tmp_path, seed=3, covariance="full")
         with pytest.raises(CheckpointError, match="another run: expected population_size = 20, got 10"):
             self.minimized(tmp_path, seed=3, population_size=20)
-        for mean, std, name in ([0.0, 0.0, 0.0], 1.0, "mean"), (START, 2.0, "std"):
-            with pytest.raises(CheckpointError, match=f"belongs to another run: expected {name} ="):
-                minimize(sphere, mean, std, population_size=10, seed=3, checkpoint=tmp_path)
+        with pytest.raises(CheckpointError, match="belongs to another run: expected std ="):
+            minimize(sphere, START, 2.0, population_size=10, seed=3, checkpoint=tmp_path)
 
     def test_a_larger_budget_goes_on(self, tmp_path):
         options = {"seed": 3, "restarts": 0, "relative_std_floor": 1e-9}
