@@ -78,16 +78,6 @@ def interrupted_by_a_callback():
     return [result["reason"], result["evaluations"] in (3 * 51, 4 * 51)]
 
 
-def interrupted_on_the_last():
-    def work():
-        if ranks.rank() == ranks.count() - 1:
-            interrupt()
-        return 1
-
-    with ranks.joined():
-        return refused(lambda: ranks.run_collective(work))
-
-
 def main(folder):
     with_metrics = lambda x: Evaluation(sphere(x), {"a": 1.0})  # noqa: E731
     report = {
@@ -96,7 +86,6 @@ def main(folder):
         "bounds": found(seed=3, bounds=(-1.0, 2.0), covariance="full", paths=True),
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
-        "interrupted": interrupted_on_the_last(),
         "stopped": stopped_by_a_callback(),
         "interrupted by a callback": interrupted_by_a_callback(),
         "too few": refused(lambda: minimize(sphere, [0.0], 1.0, population_size=2, distributed=True)),
