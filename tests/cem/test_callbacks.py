@@ -116,11 +116,6 @@ class TestProgressBar:
             "generation 20/20, best 1234.5, elites 617.25, 12.3M lines/s, 00:00 left",
         ]
 
-    def test_a_log_gets_a_line_whenever_one_is_due(self):
-        text = self.play(io.StringIO(), RunPlan(3, None, None), 4, interval_s=0.0)
-        assert [line.split(",")[0] for line in text.splitlines()] == [f"generation {g}" for g in (4, 5, 6, 7)]
-        assert "left" not in text
-
     def test_the_time_left_is_the_nearer_of_the_two_ends_and_weighs_generations_by_their_costs(self):
         assert "00:09 left" in self.play(io.StringIO(), RunPlan(0, 20, 10.0), 1)
         assert "00:02 left" in self.play(io.StringIO(), RunPlan(0, 3, 10.0), 2, interval_s=0.0)

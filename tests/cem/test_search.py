@@ -72,15 +72,6 @@ class TestResult:
         assert third.history["best_fitness"] == best[2::3]
         assert torch.equal(third.x, result.x)
 
-    def test_arrays_come_out_where_an_array_went_in(self):
-        def objective(x):
-            assert isinstance(x, np.ndarray)
-            assert x.dtype == np.float32
-            return np.square(x).sum(axis=1)
-
-        result = minimize(objective, np.array(START, dtype=np.float32), 1.0, budget=300, seed=1)
-        assert all(isinstance(x, np.ndarray) for x in (result.x, result.mean, result.std))
-
     @pytest.mark.parametrize("start", [START, np.array(START, dtype=np.float32)], ids=["tensor", "array"])
     def test_a_function_of_one_candidate_is_vectorized_and_may_take_the_generation(self, start):
         seen = []

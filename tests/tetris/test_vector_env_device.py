@@ -12,7 +12,7 @@ from gymnasium.vector import AutoresetMode
 from kernels.loader import CompilerMissingError, compile_check
 from kernels.loader.cuda import find_nvcc, known_architectures
 from tetris import Rules
-from tetris.envs import TetrisVectorEnv, native, vector_env
+from tetris.envs import TetrisVectorEnv, native
 from tetris.envs.tetris_env import REWARDS
 from tetris.play.engines import with_cuda
 
@@ -75,7 +75,7 @@ def test_an_action_outside_the_space_is_the_nearest_in_it(
     for envs in both:
         envs.reset(seed=0)
     # A GPU does not look at them before.
-    monkeypatch.setattr(vector_env, "checked_actions", lambda actions, *_: actions)
+    monkeypatch.setattr(TetrisVectorEnv, "_numbers_of", lambda _, actions: actions)
     least, most = torch.iinfo(torch.int64).min, torch.iinfo(torch.int64).max
     expected = both[0].step(torch.tensor([0, 23, 23]))
     assert same(expected, both[1].step(torch.tensor([least, most, 24])))

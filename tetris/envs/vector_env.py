@@ -224,7 +224,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """
         if not self._begun:
             raise gymnasium.error.ResetNeeded("expected games in progress, got step() before reset()")
-        number = checked_actions(actions, self.num_envs, self._actions, self.device)
+        number = self._numbers_of(actions)
         views = self._views()
         board, piece, mask, following = views
         reward = self._empty(self.num_envs, dtype=torch.float32)
@@ -262,11 +262,26 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def _empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=self.device)
 
+    def _numbers_of(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+        """Return the actions, int64 on the device; their values are looked at on the CPU alone."""
+        tensor = _tensor_of(actions)
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
+        if tensor.shape != (self.num_envs,):
+            raise ValueError(f"expected actions of shape ({self.num_envs},), got {tuple(tensor.shape)}")
+        number = tensor.to(self.device, torch.int64).contiguous()
+        if self.device.type == "cpu":
+            least, most = map(int, torch.aminmax(number))
+            if least < 0 or most >= self._actions:
+                got = least if least < 0 else most
+                raise ValueError(f"expected actions from 0 to {self._actions - 1}, got {got}")
+        return number
+
     def _views(self) -> Views:
         """Return new tensors for what the games show."""
-        count, width, height = self.num_envs, self.rules.width, self.rules.height
+        count = self.num_envs
         return (
-            self._empty(count, height, width, dtype=torch.int8),
+            self._empty(count, self.rules.height, self.rules.width, dtype=torch.int8),
             self._empty(count, dtype=torch.int64),
             self._empty(count, self._actions, dtype=torch.int8),
             self._empty(count, self.pieces_known - 1, dtype=torch.int64),
@@ -359,23 +374,6 @@ def _columns_of(board: torch.Tensor) -> torch.Tensor:
     """Boards, shape (num_envs, height, width), as the engine has them: a word a column."""
     rows = torch.arange(board.shape[1], dtype=torch.int32, device=board.device).view(-1, 1)
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
-
-
-def checked_actions(
-    actions: npt.ArrayLike | torch.Tensor, num_envs: int, count: int, device: torch.device
-) -> torch.Tensor:
-    """Return the actions of all games, int64 on the device; their values are looked at on the CPU alone."""
-    tensor = _tensor_of(actions)
-    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
-    if tensor.shape != (num_envs,):
-        raise ValueError(f"expected actions of shape ({num_envs},), got {tuple(tensor.shape)}")
-    number = tensor.to(device, torch.int64).contiguous()
-    if device.type == "cpu":
-        least, most = map(int, torch.aminmax(number))
-        if least < 0 or most >= count:
-            raise ValueError(f"expected actions from 0 to {count - 1}, got {least if least < 0 else most}")
-    return number
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
