@@ -69,27 +69,6 @@ class TestMetricsWriter:
         line = json.loads(path.read_text(), parse_constant=pytest.fail)
         assert line["best_fitness"] is line["rate"] is None
 
-    def test_a_full_disk_leaves_whole_lines_and_names_the_file(self, path, monkeypatch):
-        writer = MetricsWriter(path)
-        writer.on_start(RunPlan(0, None, None))
-        writer.on_generation(record(1))
-        real_write, calls = os.write, []
-
-        def write_half(descriptor, data):
-            calls.append(len(data))
-            if len(calls) == 1:
-                return real_write(descriptor, data[:7])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(os, "write", write_half)
-        with pytest.raises(OSError, match=r"No space left on device: '.*m.jsonl'"):
-            writer.on_generation(record(2))
-        monkeypatch.undo()
-        assert generations(path) == [1]
-        writer.on_generation(record(2))
-        writer.on_end()
-        assert generations(path) == [1, 2]
-
     def test_a_checkpoint_brings_the_lines_before_it_to_the_disk(self, path, monkeypatch):
         writer = MetricsWriter(path)
         writer.on_start(RunPlan(0, None, None))

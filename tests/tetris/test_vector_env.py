@@ -1,4 +1,4 @@
-"""The vector environment: its games are those of single environments and of rollouts, in every mode."""
+"""The vector environment: its games and features are those of single environments, in every mode."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from engine_games import every_feature
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from tetris import Rules
-from tetris.envs import IDS, TetrisEnv, TetrisVectorEnv
+from tetris.envs import IDS, PlacementFeatures, TetrisEnv, TetrisVectorEnv
 from tetris.game.piece_stream import PieceStream
 
 pytestmark = pytest.mark.usefixtures("step_engine")
 MODES = tuple(AutoresetMode)
+FEATURES = every_feature(4)
+"""One list, whatever the width, so that its operator is compiled once."""
 
 
 def plain(value: Any) -> Any:
@@ -56,15 +59,15 @@ LINES, POINTS = {0.0, 1.0, 2.0, 3.0}, {0.0, 100.0, 300.0, 500.0, 800.0}
 @pytest.mark.parametrize(
     ("rules", "mode", "limit", "options", "rewards"),
     [
-        (Rules(10, 20), MODES[0], 7, {}, {0.0}),
-        (Rules(10, 10, clear_on_overflow=True), MODES[1], None, {"pieces_known": 4}, {0.0}),
-        (Rules(4, 4), MODES[2], None, {"reward": "pieces"}, {0.0, 1.0}),
-        (Rules(6, 6), MODES[0], None, {"reward": "survival", "pieces_known": 2}, {-1.0, 0.0}),
-        (Rules(7, 24, pieces="bag"), MODES[2], 7, {"pieces_known": 7}, {0.0}),
+        (Rules(10, 20), MODES[2], 7, {}, {0.0}),
+        (Rules(7, 8, clear_on_overflow=True), MODES[1], None, {"features": FEATURES}, {0.0}),
+        (Rules(4, 4), MODES[2], None, {"reward": "pieces", "features": FEATURES}, {0.0, 1.0}),
+        (Rules(6, 6), MODES[0], None, {"reward": "survival", "features": FEATURES}, {-1.0, 0.0}),
+        (Rules(10, 24, pieces="bag"), MODES[1], 7, {"pieces_known": 7, "features": FEATURES}, {0.0}),
         (Rules(4, 8, clear_on_overflow=True, pieces="IJ"), MODES[0], 9, {"reward": "points"}, POINTS),
         (Rules(4, 8, clear_on_overflow=True, pieces="IJ"), MODES[1], 9, {}, LINES),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, Rules) else None,
 )
 def test_it_plays_as_single_environments_do(
     rules: Rules, mode: AutoresetMode, limit: int | None, options: dict[str, Any], rewards: set[float]
@@ -73,8 +76,13 @@ def test_it_plays_as_single_environments_do(
     make: Any = partial(gymnasium.make_vec, "CemTetris/Tetris-v0", count, max_episode_steps=limit)
     fast = make(autoreset_mode=mode, **rules.to_dict(), **options)
     assert isinstance(fast, TetrisVectorEnv)
+    single: Any = {name: options[name] for name in options if name != "features"}
+    wrappers = [lambda env: PlacementFeatures(env, FEATURES)] if "features" in options else None
     vector_kwargs = {"autoreset_mode": mode}
-    slow = make(vectorization_mode="sync", vector_kwargs=vector_kwargs, **rules.to_dict(), **options)
+    slow = make(
+        **{"vectorization_mode": "sync", "vector_kwargs": vector_kwargs, "wrappers": wrappers},
+        **{**rules.to_dict(), **single},
+    )
     assert isinstance(slow, SyncVectorEnv)
     assert fast.observation_space == slow.observation_space
     assert fast.action_space == slow.action_space
@@ -207,6 +215,7 @@ def test_every_game_is_drawn(mode: str, pieces_known: int) -> None:
         ({"device": "gpu"}, "got 'gpu'; did you mean 'cuda'"),
         ({"output": "jax"}, "expected an output on cpu among numpy, torch; got 'jax'"),
         ({"render_mode": "human"}, "of many games"),
+        ({"features": "hole"}, "did you mean 'holes'"),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
