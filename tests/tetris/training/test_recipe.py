@@ -14,9 +14,9 @@ import torch
 
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
-from tetris.training.curriculum import cut_to_board, parse_curriculum
+from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
 from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS, PYTHON_PRESETS
-from tetris.training.recipe import Recipe, Stage, make_recipe, read_settings
+from tetris.training.recipe import Recipe, make_recipe, read_settings
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:

@@ -65,7 +65,7 @@ def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(tmp
         torch.testing.assert_close(evaluation.candidates, players)
         games = Rollout(
             Policy(players, recipe.features),
-            Streams(recipe.rules_on(5, height), 2, piece_seed(recipe.seed), 2 * generation),
+            Streams(Rules(5, height), 2, piece_seed(recipe.seed), 2 * generation),
             "python",
         )
         assert evaluation.fitness.tolist() == lines_per_game(games.advance(decisions)).tolist()
@@ -78,7 +78,7 @@ def test_fitness_of_a_stage_with_splitting_is_its_estimate(tmp_path: Path) -> No
     optimizer = _training_run(tmp_path, recipe).optimizer
     candidates = torch.tensor([[-3.0, -4.0], [1.0, 0.0], [0.0, -2.0]])
     evaluation = RunObjective(recipe, optimizer, StopRequest().check)(candidates, 1)
-    streams = Streams(recipe.rules_on(5, 7), 2, piece_seed(recipe.seed), first=2)
+    streams = Streams(Rules(5, 7), 2, piece_seed(recipe.seed), first=2)
     found = split_rollout(Policy(unit_length(candidates), recipe.features), streams, 215, "python")
     assert evaluation.fitness.tolist() == found.lines_per_game.clamp(max=1e12).tolist()
     assert evaluation.metrics["decisions"] == 4 * 2 * 215
