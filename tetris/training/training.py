@@ -23,7 +23,6 @@ from cem import (
     ranks,
 )
 from cem.sampling import OPERATORS
-from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.ahead import build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
@@ -80,7 +79,7 @@ def train(
     folder = new_folder(None if out is None else Path(out), recipe.seed)
     folder.check_free()
     prepare_engine(recipe)
-    training = Training(recipe, folder, StopRequest(), time_limit_s)
+    training = Training(recipe, folder, time_limit_s)
     with folder.claimed(recipe):
         add_start(folder.starts, recipe.device)
         training.trainer.run()
@@ -112,18 +111,7 @@ def prepare_engine(recipe: Recipe) -> None:
         native.resampling_operators()
 
 
-def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
-    """Return the callback that writes the curves of a run for TensorBoard."""
-    check_tensorboard()
-    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
-    return TensorBoardWriter(
-        folder.tensorboard,
-        feature_names(recipe.features, recipe.rules.width),
-        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
-    )
-
-
-class Training:
+class Training(Callback):
     """A training run: the optimizer, objective and trainer of a recipe in a folder.
 
     Attributes:
@@ -139,18 +127,13 @@ class Training:
         self,
         recipe: Recipe,
         folder: RunFolder,
-        stop: StopRequest,
         time_limit_s: float | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        """Set up; nothing is played or written. ``callbacks`` are called after the run's own.
-
-        Raises:
-            ValueError: If the backend or the device is not available.
-        """
+        """Set up; nothing is played or written. ``callbacks`` are called after the run's own."""
         self.recipe = recipe
         self.folder = folder
-        self.stop = stop
+        self.stop = stop = StopRequest()
         progress_bar = ProgressBar(("lines/s",), number=format_lines)
 
         def check() -> None:
@@ -182,7 +165,7 @@ class Training:
             RunObjective(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
-            callbacks=(self.metrics, _ControllerWriter(self), progress_bar, *callbacks),
+            callbacks=(self.metrics, self, progress_bar, *callbacks),
             checkpointer=Checkpointer(
                 folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
             ),
@@ -190,19 +173,9 @@ class Training:
             costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],
         )
 
-    def restore(self) -> list[str]:
-        """Resume from the newest usable checkpoint, if any.
-
-        Returns:
-            What is wrong with the checkpoints, in sentences.
-
-        Raises:
-            CheckpointError: If there are checkpoints and none is usable.
-        """
-        checkpoints = self.folder.checkpoints
-        if checkpoints.is_dir() and any(checkpoints.glob("checkpoint-*.json")):
-            return [f"passed over {rejected}" for rejected in self.trainer.resume().rejected]
-        return []
+    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
+        """Write ``controller.json`` with every checkpoint, so that a run can be inspected while it goes on."""
+        self.save_controller(state)
 
     @property
     def decisions(self) -> int:
@@ -247,14 +220,3 @@ class Training:
         if ranks.rank() == 0:
             controller.save(self.folder.controller)
         return controller
-
-
-class _ControllerWriter(Callback):
-    """Writes ``controller.json`` with every checkpoint, so that a run can be inspected while it goes on."""
-
-    def __init__(self, training: Training) -> None:
-        self._training = training
-
-    def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write it."""
-        self._training.save_controller(state)

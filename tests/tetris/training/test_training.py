@@ -33,7 +33,7 @@ def _recipe(**settings: str | int) -> Recipe:
 
 def _training_run(folder: Path, recipe: Recipe) -> Training:
     folder.mkdir(exist_ok=True)
-    return Training(recipe, RunFolder(folder), StopRequest())
+    return Training(recipe, RunFolder(folder))
 
 
 def test_fitness_is_lines_per_game_and_half_a_game_where_none_ended() -> None:
