@@ -221,7 +221,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     preset = given.get("preset", DEFAULT_PRESET)
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
-    settings = {"backend": AUTO, **PRESETS[preset], **_changes(preset, device)}
+    settings: dict[str, Any] = {"backend": AUTO, **PRESETS[preset], **_changes(preset, device)}
     if "board" in given:
         settings["curriculum"] = cut_to_board(settings["curriculum"], *Rules.parse_board(given["board"]))
     for layer in layers:

@@ -141,15 +141,15 @@ def read_metrics(path: Path) -> list[Metrics]:
 
 def _read_lines(path: Path, schema: _Schema) -> list[dict[str, Any]]:
     """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
-    records = []
-    number = 0
+    records: list[dict[str, Any]] = []
     try:
         content = read_bytes(path, MOST_BYTES) if path.exists() else b""
-        for number, line in enumerate(content.decode(errors="replace").split("\n")[:-1], start=1):
-            records.append(json.loads(line))
-            _check(records[-1], schema)
+        for line in content.decode(errors="replace").split("\n")[:-1]:
+            record = json.loads(line)
+            _check(record, schema)
+            records.append(record)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: line {number}: {error}") from error
+        raise ValueError(f"{path}: line {len(records) + 1}: {error}") from error
     return records
 
 

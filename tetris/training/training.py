@@ -174,7 +174,7 @@ class Training(Callback):
         )
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write ``controller.json`` with every checkpoint, so that a run can be inspected while it goes on."""
+        """Write ``controller.json`` with every checkpoint: a run can be inspected while it goes on."""
         self.save_controller(state)
 
     @property
