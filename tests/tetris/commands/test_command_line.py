@@ -63,16 +63,6 @@ def test_another_rank_than_the_first_says_only_what_it_alone_may_know(
     assert capsys.readouterr() == ("", said and f"rank 3: x.py: {said}")
 
 
-def test_ctrl_c_ends_a_script_with_status_130(capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted() -> int:
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit) as ended:
-        command_line.run(interrupted)
-    assert ended.value.code == 130
-    assert capsys.readouterr().err == "interrupted\n"
-
-
 def _printing(stdout: str) -> subprocess.CompletedProcess[str]:
     code = "from tetris.commands.command_line import run\nrun(lambda: print('x' * 100_000) or 0)"
     path = str(Path(command_line.__file__).parents[2])
@@ -237,17 +227,3 @@ def test_full_memory_is_one_line(capsys: pytest.CaptureFixture[str], error: Exce
     said = capsys.readouterr().err
     assert "error: out of memory: " in said
     assert said.count("\n") == 1
-
-
-def test_a_bad_timeout_of_ranks_is_one_line(
-    script: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("RANK", "MASTER_PORT"):
-        monkeypatch.setenv(variable, "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("MASTER_ADDR", "localhost")
-    monkeypatch.setenv("CEM_TETRIS_RANK_TIMEOUT", "0")
-    ended = script("evaluate_tetris", "dt20")
-    assert (ended.status, ended.out) == (2, "")
-    (line,) = ended.err.splitlines()
-    assert line.endswith("RANK_TIMEOUT in seconds, from 1 to 604,800, got 0.0")

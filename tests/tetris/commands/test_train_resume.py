@@ -236,15 +236,6 @@ def test_run_killed_at_random_moments_is_the_run_never_stopped(tmp_path: Path) -
     assert len({step for step in report["steps"] if 0 < step < report["generations"]}) >= 4, report
 
 
-def test_finished_run_needs_no_checkpoint(script: Script, whole: Path) -> None:
-    shutil.rmtree(whole / "checkpoints")
-    before = {path.name: path.read_bytes() for path in whole.iterdir()}
-    ended = script("train_tetris", "--resume", whole)
-    assert (ended.status, ended.err) == (0, "")
-    assert "is finished" in ended.out
-    assert {path.name: path.read_bytes() for path in whole.iterdir()} == before
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [("controller.json", "controller.json"), ("checkpoints", "expected a usable checkpoint")],

@@ -12,7 +12,7 @@ import torch
 from engine_games import few_features, weights_for
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cem import Interrupted, StopRequest, maximize
+from cem import StopRequest, maximize
 from tetris import LinearController, Policy, Rollout, RolloutResult, Rules, Streams, rollout, split_rollout
 from tetris.training import training as _training
 from tetris.training.objective import LinesPerGame, RunObjective, lines_per_game, piece_seed, unit_length
@@ -175,23 +175,6 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         assert controller.provenance["generation"] == generation + 1
         assert controller.provenance["decisions"] == by_hand.decisions
         assert controller.provenance["seconds"] == seconds
-
-
-def test_objective_stops_when_asked(tmp_path: Path) -> None:
-    recipe, stop = _recipe(), StopRequest()
-    stop.request()
-    with pytest.raises(Interrupted):
-        RunObjective(recipe, _training_run(tmp_path, recipe).optimizer, stop.check)(torch.ones(3, 2), 0)
-
-
-def test_learned_controller_is_the_mean_at_length_1(tmp_path: Path) -> None:
-    training = _training_run(tmp_path, _recipe())
-    training.optimizer.ask()
-    training.optimizer.tell([3.0, 2.0, 1.0], [[0.0, -1.0], [-1.0, 0.0], [0.0, 0.0]])
-    controller = training.controller()
-    assert controller.weights == pytest.approx((-(0.5**0.5), -(0.5**0.5)))
-    assert (controller.features, controller.rules.board) == ("holes,max_height", "5x6")
-    assert controller.provenance["generation"] == 1
 
 
 def test_decisions_are_counted_over_the_stages(tmp_path: Path) -> None:
