@@ -54,11 +54,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate every controller and print the table."""
-    arguments = parse_arguments(argv)
-    with joined_ranks():
-        return score(arguments)
+    return score(parse_arguments(argv))
 
 
+@joined_ranks()
 def score(arguments: argparse.Namespace) -> int:
     """Estimate every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help

@@ -104,11 +104,10 @@ def read_pieces(path: Path) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table."""
-    arguments = parse_arguments(argv)
-    with joined_ranks():
-        return score(arguments)
+    return score(parse_arguments(argv))
 
 
+@joined_ranks()
 def score(arguments: argparse.Namespace) -> int:
     """Score every controller and print the table; ranks share the work."""
     # torch and the engines: not for --help

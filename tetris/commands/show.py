@@ -29,17 +29,7 @@ STREAM = 0
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show.
-
-    Attributes:
-        rules: The rules of the games.
-        controller: The controller; None for a person's replay.
-        seed: Seed of the pieces; None if a replay has none.
-        stream: Number of their stream; None if a replay has none.
-        label: Label of the controller or replay.
-        replay: The replay; None for a controller.
-        lookahead: What decisions consider.
-    """
+    """The games to show: of a controller, or a replay, of which seed, stream and controller may be unknown."""
 
     rules: Rules
     controller: LinearController | None

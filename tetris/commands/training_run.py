@@ -1,7 +1,7 @@
 """A training run from arguments to page: train, draw, score, report, and print the verdict.
 
 The way down: `run_training` makes a recipe of the arguments and a `Training` of the recipe; its trainer asks
-`RunObjective` for the fitness of each generation, which `tetris.rollout` plays on an engine.
+`run_objective` for the fitness of each generation, which `tetris.rollout` plays on an engine.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
-from tetris.training.objective import RunObjective, learned_weights
+from tetris.training.objective import learned_weights, run_objective
 from tetris.training.presets import DEFAULT_PRESET, SEARCH, Setting
 from tetris.training.provenance import add_start, versions
 from tetris.training.recipe import Recipe, make_recipe
@@ -112,16 +112,7 @@ def prepare_engine(recipe: Recipe) -> None:
 
 
 class Training(Callback):
-    """A training run: the optimizer, objective and trainer of a recipe in a folder.
-
-    Attributes:
-        recipe: The recipe.
-        folder: The folder.
-        stop: Asks it to stop.
-        optimizer: The search.
-        metrics: The writer of its metrics.
-        trainer: The training loop.
-    """
+    """A training run: the optimizer, objective and trainer of a recipe in a folder."""
 
     def __init__(
         self,
@@ -162,7 +153,7 @@ class Training(Callback):
         self.metrics = MetricsWriter(folder.metrics, distribution=True)
         self.trainer = Trainer(
             self.optimizer,
-            RunObjective(recipe, self.optimizer, check, agreed),
+            run_objective(recipe, self.optimizer, check, agreed),
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(self.metrics, self, progress_bar, *callbacks),

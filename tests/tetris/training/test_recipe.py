@@ -194,13 +194,6 @@ def test_settings_of_a_wrong_type(settings: dict[str, Any], message: str) -> Non
         make_recipe("cpu", settings)
 
 
-def test_config_file_gives_the_same_recipe_again(tmp_path: Path) -> None:
-    recipe = make_recipe("cpu", {"curriculum": "10x10:2:9", "population": 7, "noise": "constant:0.5"})
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(recipe.to_dict()))
-    assert make_recipe("cpu", read_settings(file)) == recipe
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
