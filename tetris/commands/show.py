@@ -29,7 +29,7 @@ STREAM = 0
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show: of a controller, or a replay, of which seed, stream and controller may be unknown."""
+    """The games to show: of a controller, or a replay, whose seed, stream and controller may be unknown."""
 
     rules: Rules
     controller: LinearController | None
