@@ -24,6 +24,7 @@ from kernels.support.printable import printable
 from tetris.play.devices import is_full_memory
 
 BAD_INPUT = 2
+_LONGEST_ERROR = 20_000  # characters: a value from a file can be as long as the file
 _silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
 
@@ -100,7 +101,7 @@ def fail(error: object) -> NoReturn:
         stream, prefix = _silent[1], f"rank {_silent[0]}: "
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    line = printable(" ".join(str(error).split()))
+    line = printable(" ".join(str(error).split())[:_LONGEST_ERROR])
     with contextlib.suppress(OSError):  # of a terminal that was closed
         print(f"{prefix}{_program()}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)

@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.support import ranks
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
@@ -37,7 +36,7 @@ from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
 from tetris.training.run_record import load_run, read_metrics
-from tetris.training.training import Training, prepare_engine
+from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
 """The least time between two reports while a run goes on, in seconds."""
@@ -112,17 +111,6 @@ def new_recipe(given: argparse.Namespace) -> Recipe:
 def note(text: object) -> None:
     """Print a line on stderr."""
     print(f"note: {printable(text)}", file=sys.stderr)
-
-
-def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
-    """Return the callback that writes the curves of a run for TensorBoard."""
-    check_tensorboard()
-    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
-    return TensorBoardWriter(
-        folder.tensorboard,
-        feature_names(recipe.features, recipe.rules.width),
-        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
-    )
 
 
 def is_finished(folder: RunFolder, recipe: Recipe) -> bool:

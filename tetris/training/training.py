@@ -23,6 +23,7 @@ from cem import (
     ranks,
 )
 from cem.sampling import OPERATORS
+from cem.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.ahead import build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
@@ -109,6 +110,17 @@ def prepare_engine(recipe: Recipe) -> None:
         reference_check.check_references(names, recipe.rules, recipe.device)
     if cuda and splits:
         native.resampling_operators()
+
+
+def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
+    """Return the callback that writes the curves of a run for TensorBoard."""
+    check_tensorboard()
+    settings = "".join(f"| {name} | {value} |\n" for name, value in recipe.to_dict().items())
+    return TensorBoardWriter(
+        folder.tensorboard,
+        feature_names(recipe.features, recipe.rules.width),
+        texts={"settings": f"| setting | value |\n| --- | --- |\n{settings}"},
+    )
 
 
 class Training(Callback):
