@@ -20,7 +20,7 @@ from typing import Any
 from kernels.support import ranks
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
-from tetris import LinearController, feature_names
+from tetris import LinearController
 from tetris.commands.command_line import command_of, joined_ranks, one_line_errors
 from tetris.evaluation.comparison import LEARNED, boards, compare, verdict
 from tetris.evaluation.scores import Trial
