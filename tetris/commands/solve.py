@@ -21,10 +21,10 @@ from tetris.commands.arguments import (
     add_pieces_known,
     add_rule,
     add_seed,
+    chosen_seed,
     game_rules,
 )
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, up_to
-from tetris.evaluation import DEFAULT_SEED
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         solution = solve(
             rules, arguments.pieces_known or 1, device, progress=_show_sweep if sys.stderr.isatty() else None
         )
-    seed = DEFAULT_SEED if arguments.seed is None else arguments.seed
+    seed = chosen_seed(arguments)
     games = arguments.games
     with one_line_errors():
         played = solution.play(games, seed).double()
