@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome", "chromium-headless-shell")
 _SECONDS = 60.0
 _KEY_CODES = {"End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
 
@@ -50,7 +50,7 @@ class Page:
             f"--user-data-dir={profile}",
         ]
         # The browser reads from descriptor 3 and writes to 4, whatever numbers the pipes have here.
-        moved = f'exec {theirs}<&{theirs}; exec 8<&{theirs} 9>&{answers}; exec 3<&8 4>&9; exec "$@"'
+        moved = f'exec 3<&{theirs} 4>&{answers}; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", moved, "bash", *command],
             pass_fds=(theirs, answers),

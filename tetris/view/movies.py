@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,10 +60,13 @@ def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
             image.putpalette(PALETTE.tobytes())
             yield image
 
-    rest = images()
-    first = next(rest)
-    file = io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=rest, duration=round(1000 / speed), loop=0)
+    save_gif(path, images(), speed)
+
+
+def save_gif(path: Path, images: Iterator[Any], speed: float) -> None:
+    """Write images of Pillow as a looping GIF, atomically; ``speed`` is in images per second."""
+    first, file = next(images), io.BytesIO()
+    first.save(file, "GIF", save_all=True, append_images=images, duration=round(1000 / speed), loop=0)
     write_bytes(path, file.getvalue())
 
 
