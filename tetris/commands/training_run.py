@@ -33,14 +33,14 @@ from tetris.play import engines as native
 from tetris.play.devices import NATIVE, choose_device
 from tetris.play.own_features import header_of
 from tetris.record.numbers import format_lines
-from tetris.report.learning_curve import HINT, draw_learning_curve
+from tetris.report.learning_curve import HINT, draw_runs
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted, StopRequest, TrainingResult
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import load_run, read_controller, read_metrics
+from tetris.training.run_record import load_run, read_controller
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
@@ -248,10 +248,9 @@ def summarize(training: Training, result: TrainingResult) -> None:
 
 def draw(training: Training) -> None:
     """Draw the learning curve, or print why it failed."""
-    recipe, folder = training.recipe, training.folder
+    folder = training.folder
     try:
-        metrics = read_metrics(folder.metrics)
-        if metrics and not draw_learning_curve(metrics, folder.learning_curve, recipe.title):
+        if not draw_runs([load_run(folder.path)], folder.learning_curve):
             note(HINT)
     except Exception as error:  # of a full disk or of a library: the scores come all the same
         note(f"no {folder.learning_curve}: {type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tetris.report.html import escaped
-from tetris.report.page import page_of
+from tetris.report.page import report_page
 from tetris.training.run_folder import RunFolder
 from tetris.training.run_record import load_run
 
@@ -60,7 +60,7 @@ class ReportServer(ThreadingHTTPServer):
             version = self._state()
             if version != self._version:
                 try:
-                    self._page = page_of([load_run(run) for run in self._runs], self._across, live=True)
+                    self._page = report_page([load_run(run) for run in self._runs], self._across, live=True)
                     self._notice = ""
                 except (ValueError, OSError) as error:
                     if not self._page:
@@ -72,16 +72,13 @@ class ReportServer(ThreadingHTTPServer):
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
-        state: list[tuple[object, ...]] = []
-        for folder in map(RunFolder, self._runs):
-            for file in (folder.config, folder.metrics, folder.controller, folder.starts):
-                try:
-                    status = file.stat()
-                except OSError as error:
-                    state.append((str(file), error.errno))
-                else:
-                    state.append((str(file), status.st_mtime_ns, status.st_size))
-        return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+        folders = map(RunFolder, self._runs)
+        files = [
+            file for each in folders for file in (each.config, each.metrics, each.controller, each.starts)
+        ]
+        states = [file.stat() if file.exists() else None for file in files]
+        content = [each and (each.st_mtime_ns, each.st_size) for each in states]
+        return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
 
 
 class _Handler(BaseHTTPRequestHandler):
