@@ -118,7 +118,7 @@ def _read(*names: str) -> str:
 
 
 def _tiles(run: RunRecord) -> Markup:
-    """The learned controller's score on each board, the estimate where there is one, and what training took."""
+    """The learned controller's score or estimate on each board, and what training took."""
     measured = [*run.scores, *(each for each in run.estimates if each["lines_per_game"] is not None)]
     learned = [score for score in measured if score["controller"] == LEARNED]
     figures = []

@@ -72,13 +72,12 @@ class ReportServer(ThreadingHTTPServer):
 
     def _state(self) -> str:
         """What changes when a file of a run does."""
-        folders = map(RunFolder, self._runs)
-        files = [
-            file for each in folders for file in (each.config, each.metrics, each.controller, each.starts)
-        ]
-        states = [file.stat() if file.exists() else None for file in files]
-        content = [each and (each.st_mtime_ns, each.st_size) for each in states]
-        return hashlib.sha256(repr(content).encode()).hexdigest()[:16]
+        state: list[tuple[int, int] | None] = []
+        for folder in map(RunFolder, self._runs):
+            for file in (folder.config, folder.metrics, folder.controller, folder.starts):
+                status = file.stat() if file.exists() else None
+                state.append(status and (status.st_mtime_ns, status.st_size))
+        return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
 
 
 class _Handler(BaseHTTPRequestHandler):

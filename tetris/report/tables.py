@@ -56,7 +56,7 @@ def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tu
 
 
 def _interval_pictures(scores: Sequence[Score]) -> tuple[Markup, list[Markup]]:
-    """The intervals of a table as small pictures, a line with ends and the estimate as a dot, and their scale."""
+    """The scale of a table's intervals, and each as a small picture: a line with ends, a dot in it."""
     ends = [end for score in scores for end in score["ci95"] if end]
     first, last = min(ends, default=0.0), max(ends, default=1.0)
     open_ended = [score["ci95"][1] is None for score in scores]
