@@ -26,7 +26,7 @@ _SERIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 _DASHES = ("-", "--", ":", "-.")
 _MARKERS = "osv^DP"
 _MARKS = 10  # markers on a curve, about
-_LEAST_LABEL = 0.07  # of the axis, from one label of a stage to the next
+_LEAST_LABEL = 0.07  # of the axis: what the board of a stage takes
 
 Stages = list[tuple[str, float, float]]
 """Board, left and right edge of each."""
@@ -141,8 +141,9 @@ def _finish(axes: Any, title: str, across: str, stages: Stages) -> None:
     for _, begin, _ in stages[1:]:
         axes.axvline(begin, color="0.3", linewidth=0.8)
     above = {"xycoords": ("data", "axes fraction"), "xytext": (0, 3), "textcoords": "offset points"}
-    for boards, begin, end in _labels(stages):
-        axes.annotate(boards, ((begin + end) / 2, 1.0), ha="center", fontsize="small", **above)
+    for board, begin, end in stages:
+        if end - begin >= _LEAST_LABEL * (stages[-1][2] - stages[0][1]):
+            axes.annotate(board, ((begin + end) / 2, 1.0), ha="center", fontsize="small", **above)
     axes.legend(loc="lower right", framealpha=0.9)
 
 
@@ -152,17 +153,3 @@ def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> Stages:
     firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
     begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
     return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
-
-
-def _labels(stages: Stages) -> Stages:
-    """Return the labels above the stages; narrow stages share one."""
-    least = _LEAST_LABEL * (stages[-1][2] - stages[0][1]) if stages else 0.0
-    labels: Stages = []
-    for board, begin, end in stages:
-        boards = labels[-1][0].count(",") + 1 if labels else 0
-        if labels and (begin + end) / 2 - sum(labels[-1][1:]) / 2 < least * (boards + 1) / 2:
-            together, first, _ = labels.pop()
-            labels.append((f"{together}, {board}", first, end))
-        else:
-            labels.append((board, begin, end))
-    return labels
