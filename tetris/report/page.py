@@ -40,22 +40,19 @@ _FOLDER = Path(__file__).parent
 def write_report(
     path: Path, runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False
 ) -> None:
-    """Write the report of a run, or the comparison of several, atomically; see `report_page`.
+    """Write the report of a run, or the comparison of several, atomically.
 
-    Raises:
-        OSError: If the file cannot be written.
+    Args:
+        path: The file. OSError if it cannot be written.
+        runs: The runs, at least one.
+        across: The first x axis of the charts.
+        live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
     """
     write_text(path, report_page(runs, across, live=live))
 
 
 def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: bool = False) -> str:
-    """Return the report of a run, or the comparison of several, as a page.
-
-    Args:
-        runs: The runs, at least one.
-        across: The first x axis of the charts.
-        live: Whether the page loads itself again: from the disk now and then, from a server when it changed.
-    """
+    """Return the page of `write_report`."""
     names = distinct_names(runs)
     run, several = runs[0], len(runs) > 1
     named = list(zip(names, runs, strict=True))

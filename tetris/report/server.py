@@ -28,20 +28,12 @@ _NOTICE = (
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves one page, the report of a run or the comparison of several, on `ADDRESS`.
-
-    Attributes:
-        url: Its address.
-    """
+    """Serves one page, the report of a run or the comparison of several, on `ADDRESS`."""
 
     daemon_threads = True
 
     def __init__(self, runs: Sequence[Path], across: str = "generation", port: int = 0) -> None:
-        """Listen; ``port`` 0 is a free one.
-
-        Raises:
-            OSError: If the port is taken.
-        """
+        """Listen; ``port`` 0 is a free one. OSError if it is taken."""
         super().__init__((ADDRESS, port), _Handler)
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self._runs = list(runs)
@@ -52,9 +44,7 @@ class ReportServer(ThreadingHTTPServer):
     def page(self) -> tuple[str, str]:
         """Return the page of now and its version; the last whole one and a notice where a run cannot be read.
 
-        Raises:
-            OSError: If a file of a run cannot be read, and no page was whole yet.
-            ValueError: If a folder holds no run, or none with a generation yet, likewise.
+        OSError or ValueError, of the run, where no page was whole yet.
         """
         with self._lock:
             version = self._state()

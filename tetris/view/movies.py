@@ -25,11 +25,7 @@ REMEDY = 'pip install -e ".[watch]"'
 
 
 def check_gif(speed: float) -> None:
-    """Make sure that a GIF can be written.
-
-    Raises:
-        ValueError: If Pillow is not installed, or the speed is beyond what viewers show.
-    """
+    """Raise ValueError where Pillow is not installed, or a speed is beyond what viewers show."""
     if speed > _FASTEST_GIF:
         raise ValueError(f"expected a speed of at most {_FASTEST_GIF:g} for a GIF, got {speed:g}")
     try:
@@ -39,11 +35,7 @@ def check_gif(speed: float) -> None:
 
 
 def check_mp4() -> None:
-    """Make sure that an MP4 can be written.
-
-    Raises:
-        ValueError: If imageio-ffmpeg is not installed.
-    """
+    """Raise ValueError where imageio-ffmpeg is not installed."""
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError as error:

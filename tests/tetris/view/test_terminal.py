@@ -117,7 +117,7 @@ def test_keys_are_told_apart(sent: str, keys: list[str]) -> None:
 def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> None:
     typed(person, ("pieces 1 ", " "), ("paused", ".."), ("pieces 2 ", "q"))
     with Terminal(person.output, person.side) as terminal:
-        watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20, ["dt20"], 1.0)
+        watcher = Watcher(terminal, iter(sample_scenes(RULES, 50)), DT20.player(RULES), ["dt20"], 1.0)
         watcher.run()
         assert termios.tcgetattr(person.side) != person.before
     assert termios.tcgetattr(person.side) == person.before
@@ -138,7 +138,7 @@ def test_a_new_size_is_drawn_anew(person: Pty) -> None:
     threading.Thread(target=resize, daemon=True).start()
     typed(person, ("pieces 1 ", " "))
     with Terminal(person.output, person.side) as terminal:
-        Watcher(terminal, iter(sample_scenes(RULES, 9)), DT20, [], 1.0).run()
+        Watcher(terminal, iter(sample_scenes(RULES, 9)), None, [], 1.0).run()
     person.wait_for("the window")
 
 
