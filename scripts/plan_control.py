@@ -158,10 +158,8 @@ def write_movie(frames: Sequence[Any], path: Path) -> None:
 
     height, width, _ = frames[0].shape
     size = _WIDTH, round(_WIDTH * height / width)
-    small = [Image.fromarray(frame).resize(size) for frame in frames]
-    palette = small[len(small) // 2].quantize(_COLORS)
-    images = (each.quantize(palette=palette, dither=Image.Dither.NONE) for each in small)
-    save_gif(path, images, FRAMES_PER_SECOND)
+    small = (Image.fromarray(frame).resize(size).quantize(_COLORS) for frame in frames)
+    save_gif(path, small, FRAMES_PER_SECOND)
 
 
 if __name__ == "__main__":

@@ -37,10 +37,9 @@ FLAGS: Sequence[str] = ()
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return what training comes to on a device, or how long the first command takes."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        return (
-            first_run(folder) if arguments.what == "first_run" else training(arguments.seeds, device, folder)
-        )
+        if arguments.what == "first_run":
+            return first_run(Path(name))
+        return training(arguments.seeds, device, Path(name))
 
 
 def first_run(folder: Path) -> Measured:
@@ -82,19 +81,11 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
         seconds = time.perf_counter() - began
         learned = json.loads((out / "controller.json").read_text())
         provenance = learned["provenance"]
-        kept = {key: provenance.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
-        runs.append(
-            {
-                "seed": seed,
-                "total_seconds": seconds,
-                "training_seconds": provenance["seconds"],
-                "weights": learned["weights"],
-                **kept,
-            }
-        )
-        series[f"-seed{seed}"] = [
-            json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()
-        ]
+        run = {"seed": seed, "total_seconds": seconds, "training_seconds": provenance["seconds"]}
+        run |= {key: provenance.get(key) or [] for key in ("decisions", "config", "score", "estimates")}
+        runs.append({**run, "weights": learned["weights"]})
+        metrics = (out / "metrics.jsonl").read_text().splitlines()
+        series[f"-seed{seed}"] = list(map(json.loads, metrics))
     figures = {
         f"train.quick.{name}_{kind.__name__}": kind(run[name] for run in runs)
         for name in ("training_seconds", "total_seconds")
@@ -118,4 +109,4 @@ def gpu_busy_fraction(folder: Path) -> float:
     for start, end in kernels:
         busy += max(0.0, end - max(start, reached))
         reached = max(reached, end)
-    return busy / 1e6 / seconds
+    return busy / 1e6 / float(seconds)

@@ -40,10 +40,7 @@ _GENERATIONS = {"128x20": "128 candidates, 20 parameters", "1000x100": "1,000 ca
 _PEERS = {
     "Jumanji, 1,024 games of 10x10": ("ours.1024", r"jumanji\.\w+\.1024"),
     "Tetris-Gymnasium, one game, hard drops on 10x10": ("ours.1", r"tetris_gymnasium\.1"),
-    "Tetris-Gymnasium, one game, placements by its wrapper on 10x10": (
-        "ours.1",
-        r"tetris_gymnasium_grouped\.1",
-    ),
+    "Tetris-Gymnasium, one game, placements by its wrapper on 10x10": ("ours.1", r"\w+_grouped\.1"),
     **{
         f"evosax {name}, {label}": (f"cem_auto.{shape}", rf"evosax_{name}\.\w+\.{shape}")
         for shape, label in _GENERATIONS.items()
