@@ -18,7 +18,7 @@ from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
 from tetris.record.score import ESTIMATOR
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
-from tetris.report.html import Markup, details, escaped, json_script, paragraph, section
+from tetris.report.html import Markup, details, escaped, paragraph, section
 from tetris.report.tables import (
     cost_table,
     generation_table,
@@ -31,7 +31,7 @@ from tetris.report.tables import (
     weight_table,
 )
 from tetris.training.run_record import RunRecord
-from tetris.view.replay_page import player_assets, player_fragment
+from tetris.view.replay_page import json_script, player_assets, player_fragment
 from tetris.view.wording import counted
 
 _FOLDER = Path(__file__).parent
@@ -83,7 +83,7 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
         section("Numbers, generation by generation", *numbers, name="numbers"),
     ]
     values = [chart_values(each, name) for name, each in named]
-    data = json_script({"across": across, "runs": values}, "report-data")
+    data = json_script({"across": across, "runs": values}, ' id="report-data"')
     program = _read("chart.js", "page.js", *(["live.js"] if live else []))
     return f"""<!doctype html>
 <html lang="en">
@@ -99,7 +99,8 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
 <h1>{escaped(title)}</h1>
 {"".join(parts)}</main>
 <noscript><p>Charts and player need JavaScript; the tables hold the same numbers.</p></noscript>
-{data}{player_assets()}<script>
+{data}
+{player_assets()}<script>
 /*
 {_read("vendor/uPlot.LICENSE.txt")}*/
 {_read("vendor/uPlot.iife.min.js")}(() => {{
