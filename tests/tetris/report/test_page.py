@@ -73,10 +73,6 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
         for feature in range(2):
             told = [record[key][feature] for record in run.metrics]
             assert values[key][feature] == pytest.approx(told, rel=1e-4)
-    for worst, mean, best in zip(
-        *(values[k] for k in ("elite_threshold", "elite_mean", "generation_best")), strict=True
-    ):
-        assert worst <= mean <= best
 
 
 def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(run: RunRecord) -> None:
@@ -99,11 +95,8 @@ def test_settings_stages_weights_and_generations_are_told(run: RunRecord) -> Non
         [name, f"{weight:.4f}", f"{spread:.4f}"]
         for name, weight, spread in zip(run.feature_names, run.controller.weights, run.spread, strict=True)
     ]
-    assert [row[:2] for row in rows(page, "Generations of mine")[1:]] == [
-        ["1", "5x6"],
-        ["2", "5x6"],
-        ["3", "5x7"],
-    ]
+    generations = [" ".join(row[:2]) for row in rows(page, "Generations of mine")[1:]]
+    assert generations == ["1 5x6", "2 5x6", "3 5x7"]
 
 
 def test_a_long_run_is_thinned_out_and_the_page_stays_small(run: RunRecord) -> None:
@@ -129,11 +122,7 @@ def test_a_comparison_tells_what_differs_and_shows_equal_measurements_once(
     page = report_page([run, other])
     names = ["mine (1)", "mine (2)"]
     assert [each["name"] for each in chart_data(page)["runs"]] == names
-    assert rows(page, "What differs") == [
-        ["setting", *names],
-        ["population", "4", "6"],
-        ["seed", "3", "4"],
-    ]
+    assert rows(page, "What differs") == [["setting", *names], ["population", "4", "6"], ["seed", "3", "4"]]
     scores = rows(page, "Board 10x10, published rule, pieces uniform")
     assert [row[0] for row in scores[1:]] == [*names, "bcts", "dt20"]
     assert rows(page, "Learned weights")[0] == ["feature", *names]
