@@ -30,8 +30,7 @@ from measure.provenance import Measured
 from measure.work import python
 from tetris.training import train
 
-FLAGS: Sequence[str] = ()
-"""Further flags of the runs of ``training``."""
+FLAGS: Sequence[str] = ()  # further ones of the runs of `training`
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

@@ -241,11 +241,8 @@ def environments() -> str:
             assert match is not None, name
             if ("gpu" in result.machine) == match["engine"].startswith("cuda"):
                 games = f"{int(match['games'] or 1):,}"
-                rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), _range(result, name)])
+                spread = " to ".join(map(count, result.data["ranges"][name]))
+                rows.append([_ENVIRONMENTS[match["engine"]], games, count(value), spread])
     return with_provenance(
         markdown(["environment", "games", "placements/s, median", "range"], rows), *results
     )
-
-
-def _range(result: Result, name: str) -> str:
-    return " to ".join(map(count, result.data["ranges"][name]))
