@@ -30,7 +30,7 @@ PASSES = ("forward", "inference", "backward")
 
 
 def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, tuple[Function, Function, int]]:
-    """Return ours, PyTorch's and how many tensors are read and written, by operator or ``<name>_backward``."""
+    """Return ours, PyTorch's and how many tensors it reads and writes by operator or ``<name>_backward``."""
     y = sigmoid(a)
     elementwise_mult(a[:1], b[:1])  # its backward operator is then there
     ours, torchs = torch.ops.cem_tetris, torch.ops.aten
