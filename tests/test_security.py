@@ -20,7 +20,7 @@ from tetris import LinearController, Rules, published
 from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
-from tetris.report.page import comparison_page, report_page
+from tetris.report.page import report_page
 from tetris.training.run_record import RunRecord, load_run
 from tetris.view.replay_page import player_page
 
@@ -53,8 +53,8 @@ def test_a_name_adds_no_element_and_no_attribute_to_a_report(tmp_path: Path) -> 
 
     hostile, plain = named(HOSTILE), named("name")
     for one, other in (
-        (report_page(hostile), report_page(plain)),
-        (comparison_page([hostile, hostile]), comparison_page([plain, plain])),
+        (report_page([hostile]), report_page([plain])),
+        (report_page([hostile, hostile]), report_page([plain, plain])),
     ):
         assert Elements(one).found == Elements(other).found
         assert Elements(one).links == []

@@ -149,7 +149,7 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str) -> None:
         except ValueError as error:
             assert name in str(error) or "a run of at least one generation" in str(error)  # noqa: PT017
         else:
-            report_page(record).encode()
+            report_page([record]).encode()
 
     try:
         fuzz(check, 25, content=changed(last, 2))

@@ -67,12 +67,8 @@ TINY: dict[str, dict[str, Any]] = {
     "peers": {"SHAPES": ((8, 2),)},
     "training": {
         "FLAGS": [
-            "--board=6x6",
-            "--generations=1",
-            "--population=4",
-            "--score-decisions=0",
-            "--features=bcts",
-        ]
+            *("--board=6x6", "--generations=1", "--population=4", "--score-decisions=0", "--features=bcts"),
+        ],
     },
 }
 """What is put in the place of a module's constants, and of what it starts processes with."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from kernels.support.files import read_bytes
@@ -12,7 +13,7 @@ from tetris.commands.arguments import chosen_lookahead, chosen_seed, controller_
 from tetris.game.decisions import Pieces
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
-from tetris.game.policy import Lookahead
+from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
 from tetris.record.explanation import decisions
@@ -38,6 +39,11 @@ class Show:
     label: str
     replay: Replay | None = None
     lookahead: Lookahead = Lookahead.NONE
+
+    @cached_property
+    def player(self) -> Player | None:
+        """The controller on the board; None without one."""
+        return None if self.controller is None else self.controller.player(self.rules, self.lookahead)
 
     @property
     def pieces(self) -> Pieces | None:

@@ -28,14 +28,14 @@ from tetris.evaluation.text_table import Score, score_table
 from tetris.game.feature_sets import feature_label
 from tetris.play.devices import choose_device
 from tetris.record.numbers import format_lines
-from tetris.report.learning_curve import HINT, draw_learning_curve
+from tetris.report.learning_curve import HINT, draw_runs
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted
 from tetris.training.presets import PYTHON_PRESETS, Setting
 from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import load_run, read_metrics
+from tetris.training.run_record import load_run
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
@@ -199,8 +199,7 @@ def draw(training: Training) -> None:
     folder = training.folder
 
     def picture() -> None:
-        metrics = read_metrics(folder.metrics)
-        if metrics and not draw_learning_curve(metrics, folder.learning_curve, training.recipe.title):
+        if not draw_runs([load_run(folder.path)], folder.learning_curve):
             note(HINT)
 
     attempt(folder, folder.learning_curve, picture)

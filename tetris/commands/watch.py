@@ -88,9 +88,8 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     """Print every scene in plain text."""
     for scene in shown:
         text = scene_text(scene)
-        if show.controller is not None:
-            player = show.controller.player(show.rules, show.lookahead)
-            explained = explain(scene.rows, scene.after, player, scene.next_piece)
+        if show.player is not None:
+            explained = explain(scene.rows, scene.after, show.player, scene.next_piece)
             values = zip(explained.names, explained.features, strict=True)
             margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
@@ -139,8 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)
-                title, speed = show.title, arguments.speed
-                Watcher(terminal, shown, show.controller, title, speed, show.lookahead).run()
+                Watcher(terminal, shown, show.player, show.title, arguments.speed).run()
         else:
             print_frames(show, scenes(show.rules, played, show.pieces))
     except DamagedReplayError as error:

@@ -29,14 +29,6 @@ class HumanPlayer:
         rival: The controller's.
         played: The after-states of the person's placements, for a replay.
         in_order: Whether they are of the pieces as they came: none was kept.
-
-    Args:
-        terminal: The terminal, entered.
-        rules: The rules of the games.
-        pieces: ``pieces[t]`` is the piece of decision t.
-        controller: The controller that gives hints.
-        title: The first lines of the panel.
-        lookahead: What its decisions consider.
     """
 
     def __init__(

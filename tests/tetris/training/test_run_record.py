@@ -111,7 +111,7 @@ def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     assert not folder.in_use()
     run = load_run(folder.path)
     assert len(run.starts) == 2
-    assert report_page(run).count(run.starts[0]["hardware"]) == 2
+    assert report_page([run]).count(run.starts[0]["hardware"]) == 2
 
 
 def test_a_run_trains_on_a_file_system_without_locks(
