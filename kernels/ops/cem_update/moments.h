@@ -22,8 +22,7 @@ inline void fold(double (*sums)[kTile], int residues, int width) {
 inline int residues_of(int64_t count) { return static_cast<int>(std::min<int64_t>(count, kResidues)); }
 
 // The sum of one number an elite in the order of update.h; number(p) is that of place p.
-template <typename Number>
-double ordered_sum(int64_t count, const Number& number) {
+template <typename Number> double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues] = {};
   const auto folded = [](double* sums) {
     for (int half = kResidues / 2; half > 0; half /= 2) {
@@ -41,8 +40,7 @@ double ordered_sum(int64_t count, const Number& number) {
 }
 
 // The moments of the elites in kTile or fewer dimensions.
-template <typename T>
-struct Tile {
+template <typename T> struct Tile {
   double base[kTile];
   double part[2][kResidues][kTile], chunks[2][kResidues][kTile];
 
@@ -51,7 +49,7 @@ struct Tile {
   // rows: the candidates of the problem at the tile's first dimension. weight: of each place, or null.
   // usable: elites that did not fail. best: the index of the best one.
   void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
-           int64_t usable, int64_t best) {
+      int64_t usable, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
     const int rounds = residues_of((usable + kChunk - 1) / kChunk);
     for (auto& sums : chunks) {
@@ -77,9 +75,8 @@ struct Tile {
 
  private:
   // The residue class r of a chunk. A width that the compiler knows keeps the sums in registers.
-  template <int kWidth>
-  void add(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight, int64_t p,
-           int64_t end, int r) {
+  template <int kWidth> void add(const T* rows, int64_t stride, int width, const int64_t* index,
+      const double* weight, int64_t p, int64_t end, int r) {
     const int count = kWidth > 0 ? kWidth : width;
     double sum1[kTile] = {}, sum2[kTile] = {};
     for (; p < end; p += kResidues) {

@@ -55,8 +55,7 @@ struct Job {
   int64_t *new_generation, *elites;
 };
 
-template <typename To, typename From>
-UPDATE_FUNCTION To bit_cast(From from) {
+template <typename To, typename From> UPDATE_FUNCTION To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "expected types of one size");
   To to;
   memcpy(&to, &from, sizeof to);
@@ -66,8 +65,7 @@ UPDATE_FUNCTION To bit_cast(From from) {
 // The type of a fitness: how it is stored, the unsigned key by which it is ranked, least first, and its
 // value. A candidate that failed, NaN or the infinity on the bad side, has the largest key, which no other
 // float has. Integers cannot fail.
-template <typename BitsType, typename KeyType, int kMantissa>
-struct Floating {
+template <typename BitsType, typename KeyType, int kMantissa> struct Floating {
   using Bits = BitsType;
   using Key = KeyType;
   static constexpr bool kCanFail = true;
@@ -112,8 +110,7 @@ struct Double : Floating<uint64_t, uint64_t, 52> {
   static UPDATE_FUNCTION double value(Bits bits) { return bit_cast<double>(bits); }
 };
 
-template <typename Type, typename KeyType>
-struct Integer {
+template <typename Type, typename KeyType> struct Integer {
   using Bits = Type;
   using Key = KeyType;
   static constexpr bool kCanFail = false;
@@ -160,8 +157,7 @@ struct Marginal {
 UPDATE_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
 
 // A number of a narrower type; what is too large for it becomes its largest one.
-template <typename T>
-UPDATE_FUNCTION T rounded(double x) {
+template <typename T> UPDATE_FUNCTION T rounded(double x) {
   constexpr double kLargest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
   return static_cast<T>(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
@@ -170,7 +166,7 @@ UPDATE_FUNCTION T rounded(double x) {
 // best: of the best elite of the generation. floor: minus infinity if there is none. newest: the share of the
 // new mean in the averaged one.
 UPDATE_FUNCTION Marginal updated(const Settings& settings, Weight weight, Moments sums, double best,
-                                 Marginal old, double extra_variance, double floor, double newest) {
+    Marginal old, double extra_variance, double floor, double newest) {
   const double offset = sums.first * weight.share;
   const double mean = best + offset;
   double variance = sums.second * weight.share - offset * offset;
@@ -216,7 +212,7 @@ UPDATE_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
 
 // Writes the record of a problem; fitness of its best and its worst elite, and the sum of all elites'.
 UPDATE_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable, double top, double sum,
-                                  double threshold, int64_t generation) {
+    double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
   top += 0.0;  // -0 becomes 0: equals may stand in for each other

@@ -15,8 +15,7 @@ namespace cem_tetris::lltm {
 constexpr int kGates = 3;
 enum Gate { kInput = 0, kOutput = 1, kCandidate = 2 };
 
-template <typename A>
-struct State {
+template <typename A> struct State {
   A h;
   A cell;
 };
@@ -28,15 +27,13 @@ CEM_TETRIS_HOST_DEVICE inline State<A> forward(A input, A output, A candidate, A
 }
 
 // Gradients with respect to the three sums that enter the gates, and to the old cell.
-template <typename A>
-struct Gradients {
+template <typename A> struct Gradients {
   A gate[kGates];
   A old_cell;
 };
 
-template <class Math, typename A>
-CEM_TETRIS_HOST_DEVICE inline Gradients<A> backward(A input, A output, A candidate, A new_cell, A grad_h,
-                                                    A grad_cell) {
+template <class Math, typename A> CEM_TETRIS_HOST_DEVICE inline Gradients<A> backward(
+    A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
   const A i = Math::sigmoid(input);
   const A o = Math::sigmoid(output);
   const A e = Math::elu(candidate);

@@ -18,8 +18,7 @@
 
 namespace cem_tetris::normal {
 
-template <typename Real>
-struct Polar {
+template <typename Real> struct Polar {
   Real radius, cosine, sine;
 };
 
@@ -200,8 +199,8 @@ NORMAL_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint3
   const bool odd = quarter % 2 != 0;
   const uint64_t along = as_bits(odd ? sine : cosine), across = as_bits(odd ? cosine : sine);
   return {sqrt(square > 0.0 ? square : 0.0),
-          as_double(along ^ static_cast<uint64_t>((quarter + 1) & 2) << 62),
-          as_double(across ^ static_cast<uint64_t>(quarter & 2) << 62)};
+      as_double(along ^ static_cast<uint64_t>((quarter + 1) & 2) << 62),
+      as_double(across ^ static_cast<uint64_t>(quarter & 2) << 62)};
 }
 
 }  // namespace cem_tetris::normal

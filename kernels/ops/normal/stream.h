@@ -94,7 +94,7 @@ NORMAL_FUNCTION BlockPart block_part(Key key, uint64_t block, uint64_t generatio
   const uint32_t c1 = low(multiply(kMultiplier1, low(generation)));
   const uint64_t product2 = multiply(kMultiplier0, high(product1) ^ c1 ^ key.word0(1));
   return {low(product0) ^ key.word1(1), low(product1) ^ key.word0(2), high(product2) ^ key.word1(2),
-          low(product2)};
+      low(product2)};
 }
 
 // The rest of the ten rounds.
