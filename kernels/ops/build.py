@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from kernels.loader import cache
 from kernels.loader.ahead import side_by_side
-from kernels.loader.cuda import CUDA_TORCH_REMEDY, gencode_flags
+from kernels.loader.cuda import gencode_flags
 from kernels.loader.extension import Extension
-from kernels.loader.toolchain import BuildError, find_torch
+from kernels.loader.toolchain import find_torch
 from kernels.ops.library import extension, operators
 from kernels.ops.report import FAILED, Outcome, Report, ask
 from kernels.support.names import unknown_name
@@ -41,10 +41,8 @@ def wanted(
         if name not in known:
             raise unknown_name("operator", name, known)
     gencode_flags(archs)
-    torch = find_torch()
-    if device in ("cuda", "all") and torch.cuda is None:
-        raise BuildError(f"expected a CUDA build of torch, got {torch.version}", CUDA_TORCH_REMEDY)
-    devices = ("cpu", "cuda") if device in (None, "all") and torch.cuda else (device or "cpu",)
+    both = device == "all" or (device is None and find_torch().cuda is not None)
+    devices = ("cpu", "cuda") if both else (device or "cpu",)
     found = [extension(name, each) for name in names or known for each in devices]
     return [
         replace(each, native=each.native and not portable, archs=archs if each.cuda else ()) for each in found
