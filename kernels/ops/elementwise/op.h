@@ -7,17 +7,11 @@
 #pragma once
 
 #include "loop.cuh"
+#include "portable.h"
 
 #include <cmath>
-#include <cstring>
 #include <tuple>
 #include <utility>
-
-#ifdef __CUDACC__
-#define CEM_TETRIS_FUNCTION __device__
-#else
-#define CEM_TETRIS_FUNCTION
-#endif
 
 namespace cem_tetris {
 namespace {
@@ -119,9 +113,7 @@ template <typename A> A power_of_two(typename Format<A>::Bits n) {
   using Bits = typename Format<A>::Bits;
   constexpr Bits kBias = (Bits{1} << (sizeof(A) * 8 - 2 - Format<A>::kMantissa)) - 1;
   const Bits bits = (n + kBias) << Format<A>::kMantissa;
-  A power;
-  std::memcpy(&power, &bits, sizeof power);
-  return power;
+  return bit_cast<A>(bits);
 }
 
 template <typename A> struct Taylor {
@@ -137,7 +129,7 @@ template <typename A> constexpr Taylor<A> kTaylor{};
 // e^x for x <= 0, into the subnormal numbers; NaN for NaN. No branches, no calls and always inlined, so that
 // g++ turns a loop over it into vector code. x = n ln 2 + r with |r| <= ln 2 / 2; e^r is its Taylor series,
 // cut where the next term is below a tenth of the last bit.
-template <typename A> [[gnu::always_inline]] inline A exponential(A x) {
+template <typename A> CEM_TETRIS_FUNCTION A exponential(A x) {
   using F = Format<A>;
   using Bits = typename F::Bits;
   x = x < F::kLowest ? F::kLowest : x;
@@ -149,11 +141,7 @@ template <typename A> [[gnu::always_inline]] inline A exponential(A x) {
 #pragma GCC unroll 16
   for (int k = F::kDegree - 1; k >= 0; --k) sum = multiply_add(sum, r, kTaylor<A>.factor[k]);
   // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
-  Bits bits, round;
-  const A zero = F::kRound;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  std::memcpy(&round, &zero, sizeof round);
-  const Bits minus_n = round - bits, half = minus_n >> 1;
+  const Bits minus_n = bit_cast<Bits>(A(F::kRound)) - bit_cast<Bits>(shifted), half = minus_n >> 1;
   return sum * power_of_two<A>(Bits{0} - half) * power_of_two<A>(half - minus_n);
 }
 

@@ -25,12 +25,12 @@ template <typename Real> struct Stream {
     BlockPart part[kParts];
   };
 
-  NORMAL_FUNCTION static Dimensions dimensions(Key key, uint64_t first, uint64_t generation) {
+  CEM_TETRIS_FUNCTION static Dimensions dimensions(Key key, uint64_t first, uint64_t generation) {
     return {{dimension_part(key, first, generation), dimension_part(key, first + 1, generation),
         dimension_part(key, first + 2, generation), dimension_part(key, first + 3, generation)}};
   }
 
-  NORMAL_FUNCTION static Samples samples(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
+  CEM_TETRIS_FUNCTION static Samples samples(Key key, uint64_t block, uint64_t generation, uint32_t word3) {
     if constexpr (kParts == 1) {
       return {{block_part(key, block, generation, word3)}};
     } else {
@@ -39,7 +39,7 @@ template <typename Real> struct Stream {
     }
   }
 
-  NORMAL_FUNCTION static void tile(
+  CEM_TETRIS_FUNCTION static void tile(
       const LateKeys& keys, const Dimensions& dimensions, const Samples& samples, Pairs<Real>& pairs) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll
@@ -48,12 +48,12 @@ template <typename Real> struct Stream {
   }
 
   // The tile's first dimension alone.
-  NORMAL_FUNCTION static void first(
+  CEM_TETRIS_FUNCTION static void first(
       const LateKeys& keys, const Dimensions& dimensions, const Samples& samples, Polar<Real> (&pair)[2]) {
     set(keys, dimensions.part[0], samples, pair);
   }
 
-  NORMAL_FUNCTION static void set(
+  CEM_TETRIS_FUNCTION static void set(
       const LateKeys& keys, const DimensionPart& dimension, const Samples& samples, Polar<Real> (&pair)[2]) {
     if constexpr (kParts == 1) {
       const Words w = words(keys, dimension, samples.part[0]);
