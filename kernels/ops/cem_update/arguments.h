@@ -11,6 +11,12 @@
 namespace cem_tetris::update {
 namespace {
 
+constexpr char kSchema[] =
+    "cem_update(Tensor fitness, Tensor candidates, Tensor distribution, Tensor record, Tensor generation, "
+    "Tensor? extra_variance, Tensor? weights, Tensor? std_floor, SymInt num_elites, bool maximize, "
+    "int variance_about, float smoothing, float std_smoothing, float mean_averaging, bool ranked) "
+    "-> (Tensor, Tensor, Tensor, Tensor)";
+
 // Calls f(Type{}) with the type of a fitness.
 template <typename F> void visit_fitness(ScalarType type, F&& f) {
   switch (type) {
