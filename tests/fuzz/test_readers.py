@@ -21,8 +21,8 @@ from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
 from tetris.commands.show import _is_replay
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.record.replay import DamagedReplayError, Replay
 from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
@@ -36,11 +36,11 @@ SMALL = Rules(5, 6)
 
 def replay() -> Replay:
     controller = replace(published("dt20"), provenance={"a": [1, {"b": None}]})
-    played = islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 12)
+    played = islice(play(PieceStream(SMALL, 1, 0), controller.player(SMALL), SMALL), 12)
     return Replay.of(played, SMALL, 1, 0, controller)
 
 
-def play(path: Path) -> None:
+def watch(path: Path) -> None:
     """Read a replay and play it, as a viewer does."""
     loaded = Replay.load(path)
     try:
@@ -85,7 +85,7 @@ def sign(content: Any) -> Any:
     ("read", "values"),
     [
         (LinearController.load, published("dt20").to_dict()),
-        (play, replay().to_dict()),
+        (watch, replay().to_dict()),
         (read_settings, {"preset": "quick", "seed": 3, "averaging": 0.5}),
         (read_own_checkpoint, None),
     ],
@@ -112,7 +112,7 @@ def solution(path: Path) -> bytes:
     ("read", "content"),
     [
         (LinearController.load, json.dumps(published("dt20").to_dict()).encode()),
-        (play, json.dumps(replay().to_dict()).encode()),
+        (watch, json.dumps(replay().to_dict()).encode()),
         (read_settings, b'{"preset": "quick", "seed": 3}'),
         (read_metrics, b'{"generation": 1}\n{"generation": 2}\n'),
         (read_pieces, b"0 1 2\n3 4 5 6\n"),

@@ -1,31 +1,25 @@
-"""tetris/record/explanation.py: decisions and their explanations."""
+"""tetris/record/explanation.py: why a placement is played."""
 
 from __future__ import annotations
 
 from itertools import islice
 
 from tetris import LinearController, Lookahead, Rules, published
-from tetris.game.decisions import after_states, choose, pair_value, steps
+from tetris.game.decisions import Step, after_states, choose, pair_value, play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions, explain
+from tetris.record.explanation import explain
 from tetris.view.screen import explanation_lines
 
 RULES = Rules(6, 8)
 
 
-def test_decisions_are_the_steps_of_the_engine() -> None:
-    controller, pieces = published("dt20"), PieceStream(RULES, 3, 0)
-    player = controller.player(RULES)
+def test_the_placement_that_is_played_has_the_highest_value() -> None:
+    player = published("dt20").player(RULES)
     rows: tuple[int, ...] = ()
-    for after, step in zip(
-        decisions(controller, RULES, pieces),
-        islice(steps((), PieceStream(RULES, 3, 0), player, RULES, 0, 150), 150),
-        strict=False,
-    ):
-        assert (after.rows, after.lines, after.game_over) == (step.rows, step.lines, step.game_over)
-        explained = explain(rows, after, player)
+    for after in islice(play(PieceStream(RULES, 3, 0), player, RULES), 150):
+        explained, step = explain(rows, after, player), Step.of(after, player)
         assert (explained.features, explained.value) == (step.features, step.value)
-        assert explained.margin is None or explained.margin >= 0  # the choice has the highest value
+        assert explained.margin is None or explained.margin >= 0
         rows = () if after.game_over else after.rows
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from kernels.support.files import read_bytes
 from tetris.commands.arguments import chosen_lookahead, controller_label, game_rules
 from tetris.evaluation import DEFAULT_SEED
-from tetris.game.decisions import Pieces
+from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
-from tetris.record.explanation import decisions
 from tetris.record.replay import FORMAT, MOST_BYTES, Replay
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
@@ -73,7 +72,7 @@ class Show:
             assert self.controller is not None
             pieces = self.pieces
             assert pieces is not None
-            yield from decisions(self.controller, self.rules, pieces, self.lookahead)
+            yield from play(pieces, self.controller.player(self.rules, self.lookahead), self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:

@@ -318,7 +318,7 @@ def with_header(command: str, training: Training) -> str:
     name, *options = command.split()
     words = [*options, shlex.quote(str(training.folder.path))]
     names = feature_names(training.recipe.features, training.recipe.rules.width)
-    header = header_of([native.feature_struct(each) for each in names])
+    header = header_of(names)
     if header is not None:
         words += ["--feature-header", shlex.quote(os.path.relpath(header[0]))]
     return " ".join([command_of(name), *words])

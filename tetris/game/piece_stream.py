@@ -7,7 +7,10 @@ any device.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from kernels.ops.philox import philox4x32, split64
+from kernels.support.checks import check_integer
 from tetris.game.rules import Rules
 
 _BAG_SIZE = 7
@@ -35,8 +38,8 @@ def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
 def packed_source(rules: Rules) -> tuple[int, int, bool]:
     """Return the piece source of the rules as the C++ engine takes it.
 
-    Returns:
-        The pieces to draw from, four bits each, the first lowest; their number; whether they come in bags.
+    That is the pieces to draw from, four bits each, the first lowest; their number; and whether they come in
+    bags.
     """
     pieces = rules.piece_set
     return sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"
@@ -47,18 +50,12 @@ class PieceStream:
 
     Remembers the block (or bag) it last computed: reading in order costs one Philox call for four pieces.
 
-    Attributes:
-        rules: Says uniform, bag or a subset.
-        seed: Unsigned 64-bit integer.
-        stream: Unsigned 64-bit integer.
+    Raises:
+        ValueError: If the seed or the stream is no unsigned 64-bit integer.
     """
 
     def __init__(self, rules: Rules, seed: int, stream: int) -> None:
-        """Open a stream.
-
-        Raises:
-            ValueError: If the seed or the stream is no unsigned 64-bit integer.
-        """
+        """Open a stream; see the class."""
         split64(seed), split64(stream)
         self.rules = rules
         self.seed = seed
@@ -68,11 +65,7 @@ class PieceStream:
         self._group: tuple[int, ...] = ()
 
     def __getitem__(self, t: int) -> int:
-        """Return piece t (0 to 6), counted from 0 over all games of the stream.
-
-        Raises:
-            ValueError: If t is negative.
-        """
+        """Return piece t (0 to 6), counted from 0 over all games of the stream."""
         index, position = divmod(t, self._group_size)
         if index != self._group_index:
             self._group = self._draw(index)
@@ -86,3 +79,42 @@ class PieceStream:
         return tuple(
             piece_set[(len(piece_set) * word) >> 32] for word in words(self.seed, self.stream, index)
         )
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Streams of pieces, the same number for every candidate; one game follows another on each.
+
+    Attributes:
+        rules: The rules of the games.
+        count: Streams of a candidate, at least 1.
+        seed: Chooses the pieces, 0 to 2^64 - 1.
+        first: Number of the first stream, 0 to 2^62.
+        shared: Whether all candidates play on the streams ``first`` onwards (common random numbers);
+            otherwise candidate i has its own, from ``first + i * count`` onwards.
+        games: A stream stops at the end of this many games, at least 1, and costs almost nothing afterwards.
+            None: streams never stop.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    rules: Rules = field(default_factory=Rules)
+    count: int = 1
+    seed: int = 0
+    first: int = 0
+    shared: bool = True
+    games: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        ranges = {"count": (1, 1 << 31), "seed": (0, (1 << 64) - 1), "first": (0, 1 << 62)}
+        if self.games is not None:
+            ranges["games"] = (1, 1 << 62)
+        for name, bounds in ranges.items():
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), *bounds))
+
+    def pieces(self, candidate: int, index: int) -> PieceStream:
+        """Return the pieces of a candidate's stream, by its number from 0."""
+        number = self.first + (index if self.shared else candidate * self.count + index)
+        return PieceStream(self.rules, self.seed, number)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kernels.support.checks import check_integer
-from tetris.game.rules import Rules, check_rules
+from tetris.game.rules import Rules
 from tetris.play.devices import NATIVE, check_gpu
 from tetris.solver.native import operators
 from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, memory_errors, problem
@@ -65,7 +65,6 @@ def solve(
         RuntimeError: If the values do not settle.
         kernels.loader.BuildError: If the operators cannot be built.
     """
-    check_rules(rules)
     check_integer("pieces_known", pieces_known, 1, 2)
     cells = check_solvable(rules)
     if not isinstance(device, str) or device not in NATIVE:
