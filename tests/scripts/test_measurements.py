@@ -205,7 +205,7 @@ def test_engines_are_compared_and_one_bit_of_difference_is_found(monkeypatch: py
         def advance(self, decisions: int, check: Any = None) -> Any:
             super().advance(decisions, check)
             if self.device == "python":
-                self._columns[1, 1] += 1
+                self.columns[1, 1] += 1
             return super().advance(0)
 
     monkeypatch.setattr(equality, "Rollout", Wrong)

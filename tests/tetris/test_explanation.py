@@ -23,14 +23,6 @@ def test_the_placement_that_is_played_has_the_highest_value() -> None:
         rows = () if after.game_over else after.rows
 
 
-def test_the_margin_is_the_lead_over_the_best_other_placement() -> None:
-    player = LinearController("landing_height", (-2.0,), RULES).player(RULES)
-    flat, *_, upright = (after for after in sorted(after_states((), 0, RULES), key=lambda a: a.shape.height))
-    assert explain((), flat, player).margin == 0.0  # the other columns are as good
-    assert explain((), upright, player).margin == -3.0  # 1.5 rows higher
-    assert explain((), upright, player).leads == (-3.0,)
-
-
 def test_leads_say_which_feature_made_the_choice() -> None:
     controller = LinearController("holes, max_height, landing_height", (-4.0, 0.5, -2.0), RULES)
     player = controller.player(RULES)
@@ -64,10 +56,3 @@ def test_with_the_next_piece_known_the_features_are_those_of_the_best_pair() -> 
     assert explained.value == pair_value(after, 1, player) == -31.5
     assert explained.margin == 0.0  # the bar one column further on
     assert explain((), after, player).features == (0.0, 1.0)
-
-
-def test_where_no_pair_survives_the_placement_alone_is_explained() -> None:
-    rows, rules = (0b1101, 0b1011), Rules(4, 4)
-    player = LinearController("max_height", (-1.0,), rules).player(rules, Lookahead.PREVIEW)
-    after = next(after_states(rows, 1, rules))
-    assert explain(rows, after, player, 0) == explain(rows, after, player)

@@ -124,11 +124,6 @@ def test_landing_height_and_eroded_cells_count_for_both_and_the_board_once() -> 
     assert pair_value(low, BAR, player_of(PREVIEW, landing_height=1)) == 0.5 + 2
 
 
-def test_the_first_of_equal_pairs_is_chosen() -> None:
-    after = choose((), TEE, player_of(PREVIEW, holes=0), Rules(4, 8), BAR)
-    assert (after.shape.orientation, after.column) == (0, 0)
-
-
 def test_where_no_pair_survives_the_next_piece_does_not_count(stack: Stack) -> None:
     rows = stack("XX.X", "X.XX")  # a square comes to rest below the top row, and a bar nowhere after it
     player, rules = player_of(PREVIEW, column_height_2=1), Rules(4, 4)

@@ -31,16 +31,6 @@ def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
     assert [step.features for step in game.steps] == [(float(board.sum()),) for board in game.boards]
 
 
-def test_a_feature_can_be_defined_again() -> None:
-    for value in (1.0, 2.0):
-
-        def constant(after: AfterState, value: float = value) -> float:
-            return value
-
-        feature(constant)
-        assert play_game(LinearController("constant", (1.0,)), most_pieces=1).steps[0].features == (value,)
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [(None, "None"), (float("nan"), "nan")],

@@ -191,9 +191,9 @@ def test_whole_numbers_suffice_for_the_most_streams_there_are() -> None:
 
 def test_levels_count_the_highest_column_and_all_of_them() -> None:
     games = Rollout(Policy([DT20.weights] * 2), Streams(Rules(10, 24), 2, 1))
-    games._columns[0, 0] = (1 << 24) - 1
-    games._columns[0, 1, 3] = 1 << 19  # 20 rows, 2 in the mean: 0.6 * 20 + 0.9 * 2 - 6 = 7.8
-    games._columns[1, 0] = 1 << 3  # 4 rows everywhere: 2.4 + 3.6 - 6
+    games.columns[0, 0] = (1 << 24) - 1
+    games.columns[0, 1, 3] = 1 << 19  # 20 rows, 2 in the mean: 0.6 * 20 + 0.9 * 2 - 6 = 7.8
+    games.columns[1, 0] = 1 << 3  # 4 rows everywhere: 2.4 + 3.6 - 6
     assert levels(games).tolist() == [[30, 7], [0, 0]]
 
 

@@ -8,6 +8,7 @@ any device.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from kernels.ops.philox import philox4x32, split64
 from kernels.support.checks import check_integer
@@ -16,11 +17,13 @@ from tetris.game.rules import Rules
 _BAG_SIZE = 7
 
 
+@lru_cache(maxsize=256)
 def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
     """Return the four random 32-bit words of one block of a stream; all three are unsigned, of 64 bits."""
     return philox4x32((*split64(block), *split64(stream)), split64(seed))
 
 
+@lru_cache(maxsize=256)
 def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
     """Return the seven pieces of one bag in the order they come.
 
@@ -45,40 +48,24 @@ def packed_source(rules: Rules) -> tuple[int, int, bool]:
     return sum(piece << 4 * i for i, piece in enumerate(pieces)), len(pieces), rules.pieces == "bag"
 
 
+@dataclass(frozen=True)
 class PieceStream:
-    """The endless sequence of pieces of one stream: ``PieceStream(rules, seed, stream)[t]``.
+    """The endless sequence of pieces of one stream of a seed, both unsigned 64-bit integers."""
 
-    Remembers the block (or bag) it last computed: reading in order costs one Philox call for four pieces.
-
-    Raises:
-        ValueError: If the seed or the stream is no unsigned 64-bit integer.
-    """
-
-    def __init__(self, rules: Rules, seed: int, stream: int) -> None:
-        """Open a stream; see the class."""
-        split64(seed), split64(stream)
-        self.rules = rules
-        self.seed = seed
-        self.stream = stream
-        self._group_size = _BAG_SIZE if rules.pieces == "bag" else 4
-        self._group_index: int | None = None
-        self._group: tuple[int, ...] = ()
+    rules: Rules
+    seed: int
+    stream: int
 
     def __getitem__(self, t: int) -> int:
-        """Return piece t (0 to 6), counted from 0 over all games of the stream."""
-        index, position = divmod(t, self._group_size)
-        if index != self._group_index:
-            self._group = self._draw(index)
-            self._group_index = index
-        return self._group[position]
+        """Return piece t (0 to 6), counted from 0 over all games of the stream.
 
-    def _draw(self, index: int) -> tuple[int, ...]:
+        Raises:
+            ValueError: If seed, stream or t is out of range.
+        """
         if self.rules.pieces == "bag":
-            return bag(self.seed, self.stream, index)
+            return bag(self.seed, self.stream, t // _BAG_SIZE)[t % _BAG_SIZE]
         piece_set = self.rules.piece_set
-        return tuple(
-            piece_set[(len(piece_set) * word) >> 32] for word in words(self.seed, self.stream, index)
-        )
+        return piece_set[(len(piece_set) * words(self.seed, self.stream, t // 4)[t % 4]) >> 32]
 
 
 @dataclass(frozen=True)

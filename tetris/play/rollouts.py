@@ -65,6 +65,8 @@ class Rollout:
         names: Names of the features, in their order.
         weights: Shape (population, features), float32, on the device that plays.
         decisions: Decisions made so far on each stream that has not stopped.
+        columns: The boards by columns: shape (population, streams, width), int32, on the device that plays.
+            Bit y of a column is row y. Until `branch` they change as the games go on.
 
     Args:
         policy: The candidates; one, where its weights have one dimension. Weights on the GPU are not checked,
@@ -97,7 +99,7 @@ class Rollout:
         self._portable = portable
         self._load()
         at, shape = self.weights.device, (len(self.weights), streams.count)
-        self._columns = torch.zeros((*shape, streams.rules.width), dtype=torch.int32, device=at)
+        self.columns = torch.zeros((*shape, streams.rules.width), dtype=torch.int32, device=at)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=at)
         self._games = torch.zeros(shape, dtype=torch.int64, device=at)
         self._made = torch.zeros(shape, dtype=torch.int64, device=at)
@@ -138,23 +140,15 @@ class Rollout:
         """
         rules = self.streams.rules
         rows = torch.arange(rules.height, dtype=torch.int32, device="cpu")
-        full = (self._columns.cpu().unsqueeze(-2) >> rows.unsqueeze(-1)) & 1
+        full = (self.columns.cpu().unsqueeze(-2) >> rows.unsqueeze(-1)) & 1
         bits = torch.arange(rules.width, dtype=torch.int32, device="cpu")
         return (full << bits).sum(-1, dtype=torch.int32)
 
     @property
-    def columns(self) -> torch.Tensor:
-        """The boards by columns: shape (population, streams, width), int32, on the device that plays.
-
-        Bit y of a column is row y. No copy: until `branch` they change as the games go on.
-        """
-        return self._columns
-
-    @property
     def column_heights(self) -> torch.Tensor:
         """Rows up to each column's highest cell: shape (population, streams, width), int64, on the device."""
-        bits = torch.arange(self.streams.rules.height, device=self._columns.device)
-        return torch.bucketize(self._columns, (1 << bits).int(), right=True)
+        bits = torch.arange(self.streams.rules.height, device=self.columns.device)
+        return torch.bucketize(self.columns, (1 << bits).int(), right=True)
 
     @property
     def stream_lines(self) -> torch.Tensor:
@@ -188,8 +182,8 @@ class Rollout:
         if source.shape != self._games.shape:
             wanted = tuple(self._games.shape)
             raise ValueError(f"expected source of shape {wanted}, got {tuple(source.shape)}")
-        index = source.unsqueeze(-1).expand_as(self._columns)
-        self._columns = self._columns.gather(1, index)
+        index = source.unsqueeze(-1).expand_as(self.columns)
+        self.columns = self.columns.gather(1, index)
         if self.next_drawn:
             known_in = self._known_in
             self._known_in = source.contiguous().clone() if known_in is None else known_in.gather(1, source)
@@ -233,7 +227,7 @@ class Rollout:
         streams = self.streams
         self._operators.advance(
             self._rounded,
-            self._columns,
+            self.columns,
             self._lines,
             self._games,
             self._made,
@@ -257,7 +251,7 @@ class Rollout:
                 at, falls = (candidate, index), None
                 if self._known_in is not None:
                     falls = streams.pieces(candidate, int(self._known_in[at]))[self.decisions]
-                pieces, rows = streams.pieces(*at), _rows(self._columns[at].tolist())
+                pieces, rows = streams.pieces(*at), _rows(self.columns[at].tolist())
                 lines = made = 0
                 games = int(self._games[at])
                 most = 0 if games == streams.games else decisions
@@ -267,7 +261,7 @@ class Rollout:
                     if games == streams.games:
                         break
                 columns = [sum((row >> c & 1) << y for y, row in enumerate(rows)) for c in range(rules.width)]
-                self._columns[at] = torch.tensor(columns, dtype=torch.int32)
+                self.columns[at] = torch.tensor(columns, dtype=torch.int32)
                 self._lines[at] += lines
                 self._games[at] = games
                 self._made[at] += made
