@@ -20,8 +20,8 @@ from cem import CheckpointError
 from cem.checkpoint import _digest, read_checkpoint, write_checkpoint
 from tetris import LinearController, Rules, published
 from tetris.commands.evaluate import read_pieces
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.record.replay import DamagedReplayError, Replay
 from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
@@ -35,11 +35,11 @@ SMALL = Rules(5, 6)
 
 def replay() -> Replay:
     controller = replace(published("dt20"), provenance={"a": [1, {"b": None}]})
-    played = islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 12)
+    played = islice(play(PieceStream(SMALL, 1, 0), controller.player(SMALL), SMALL), 12)
     return Replay.of(played, SMALL, 1, 0, controller)
 
 
-def play(path: Path) -> None:
+def watch(path: Path) -> None:
     """Read a replay and play it, as a viewer does."""
     loaded = Replay.load(path)
     try:
@@ -89,7 +89,7 @@ def solution(path: Path) -> bytes:
 
 READERS: dict[str, tuple[Reader, Callable[[Path], Any]]] = {
     "controller.json": (LinearController.load, lambda path: published("dt20").to_dict()),
-    "replay.json": (play, lambda path: replay().to_dict()),
+    "replay.json": (watch, lambda path: replay().to_dict()),
     "settings.json": (read_settings, lambda path: {"preset": "quick", "seed": 3, "averaging": 0.5}),
     "checkpoint-000001.json": (read_own_checkpoint, checkpoint),
     "metrics.jsonl": (read_metrics, lambda path: b'{"generation": 1}\n{"generation": 2}\n'),

@@ -20,8 +20,8 @@ from kernels.support.progress import progress
 from tetris import Rules, published
 from tetris.commands.command_line import one_line_errors
 from tetris.evaluation.text_table import score_table
+from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
 from tetris.report.figures import new_figure
 from tetris.report.learning_curve import draw_runs
@@ -39,7 +39,7 @@ SMALL = Rules(6, 6)
 
 def hostile_replay() -> Replay:
     controller = replace(published("dt20"), name=HOSTILE)
-    played = islice(decisions(controller, SMALL, PieceStream(SMALL, 1, 0)), 5)
+    played = islice(play(PieceStream(SMALL, 1, 0), controller.player(SMALL), SMALL), 5)
     return Replay.of(played, SMALL, 1, 0, controller)
 
 
@@ -58,7 +58,7 @@ def test_tables_have_the_lines_that_they_should() -> None:
 
 
 def test_the_panel_of_the_screen_is_text() -> None:
-    played = decisions(published("dt20"), SMALL, PieceStream(SMALL, 1, 0))
+    played = play(PieceStream(SMALL, 1, 0), published("dt20").player(SMALL), SMALL)
     scene = next(iter(scenes(SMALL, played, None)))
     lines = screen(SMALL, [scene_kinds(scene)], None, [HOSTILE], "", os.terminal_size((120, 40)), 24)
     (line,) = (line for line in lines if "</script>" in line)

@@ -162,7 +162,8 @@ def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, Line
 
 def controller_label(controller: LinearController, given: str) -> str:
     """Return the label of a controller: the name of a published one, otherwise the argument."""
-    return controller.name if PUBLISHED.get(controller.name) is controller else given
+    known = controller.name in PUBLISHED and controller is resolve(controller.name)
+    return controller.name if known else given
 
 
 def _by_default(value: str | int | None) -> str:

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from kernels.support.files import read_bytes
 from tetris.commands.arguments import chosen_lookahead, chosen_seed, controller_label, game_rules
-from tetris.game.decisions import Pieces
+from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead, Player
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
-from tetris.record.explanation import decisions
 from tetris.record.replay import FORMAT, MOST_BYTES, Replay
 
 DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
@@ -67,7 +66,7 @@ class Show:
         else:
             assert self.controller is not None
             assert self.pieces is not None
-            yield from decisions(self.controller, self.rules, self.pieces, self.lookahead)
+            yield from play(self.pieces, self.controller.player(self.rules, self.lookahead), self.rules)
 
 
 def read_show(arguments: argparse.Namespace) -> Show:

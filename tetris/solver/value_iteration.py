@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kernels.support.checks import check_integer
-from tetris.game.rules import Rules, check_rules
+from tetris.game.rules import Rules
 from tetris.play.devices import NATIVE, check_gpu
 from tetris.solver.solution import KNOWN_PIECES, Solution, check_solvable, operators, problem
 
@@ -63,7 +63,6 @@ def solve(
         RuntimeError: If the values do not settle, or the memory is too small for the board.
         kernels.loader.BuildError: If the operators cannot be built.
     """
-    check_rules(rules)
     check_integer("pieces_known", pieces_known, 1, 2)
     check_solvable(rules)
     if not isinstance(device, str) or device not in NATIVE:

@@ -19,9 +19,8 @@ import pytest
 from sample_scenes import sample_scenes
 
 from tetris import Rules, published
-from tetris.game.decisions import appears
+from tetris.game.decisions import appears, play
 from tetris.game.piece_stream import PieceStream
-from tetris.record.explanation import decisions
 from tetris.view.game_view import GameTracker, scene_kinds
 from tetris.view.human_player import HumanPlayer
 from tetris.view.screen import is_shown, least_size, screen
@@ -219,7 +218,7 @@ def test_the_controller_races_on_the_same_pieces(person: Pty) -> None:
         player._press("x")  # a game that is over waits for a key
         player._press(" ")
     expected = GameTracker(RULES)
-    for after in islice(decisions(DT20, RULES, pieces), len(player.played)):
+    for after in islice(play(pieces, DT20.player(RULES), RULES), len(player.played)):
         expected.carry_out(expected.scene(after, None))
     assert player.rival.pieces == len(player.played)
     assert (player.rival.cells == expected.cells).all()
