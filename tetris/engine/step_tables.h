@@ -1,6 +1,6 @@
 // Features that are 1 where the step from a column to the next one is of a class, or where this step and the one after it are of
 // two classes, and else 0. The list has one feature for all that share a table, and their weights lie in tables behind those of
-// the list (tetris/play/step_tables.py). The sum over them follows from that of the board before the drop by what changes: a look into
+// the list (tetris/play/quantized_weights.py). The sum over them follows from that of the board before the drop by what changes: a look into
 // the table for each step that a drop touches, however many of the features there are.
 #pragma once
 
