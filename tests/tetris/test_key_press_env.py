@@ -132,6 +132,8 @@ def test_bad_calls_are_refused() -> None:
         PlacementFeatures(KeyPressTetrisEnv())
 
 
+# Where pyplot has a backend without windows already, gymnasium takes matplotlib for not installed.
+@pytest.mark.filterwarnings("ignore:.*matplotlib is not installed")
 def test_gymnasium_s_play_plays_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pygame = pytest.importorskip("pygame")

@@ -71,7 +71,7 @@ def feature_struct(name: str) -> str:
 def _defined_structs() -> frozenset[str]:
     """Return the C++ names that a feature can have, without template arguments."""
     text = "".join((_ENGINE / header).read_text(encoding="utf-8") for header in _DEFINITIONS)
-    return frozenset(re.findall(r"^struct (\w+) : ", text, re.MULTILINE))
+    return frozenset(re.findall(r"\bstruct (\w+) : ", text))
 
 
 def feature_list(names: tuple[str, ...]) -> str:

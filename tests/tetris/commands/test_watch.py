@@ -40,7 +40,7 @@ def read_until(hand: int, text: bytes) -> None:
 
 def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -> None:
     """Send a signal while a piece is played, the one of that number."""
-    original = _show.decisions
+    original = _show.play
 
     def playing(*arguments: Any) -> Any:
         for count, after in enumerate(original(*arguments), start=1):
@@ -48,7 +48,7 @@ def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -
                 signal.raise_signal(number)
             yield after
 
-    monkeypatch.setattr(_show, "decisions", playing)
+    monkeypatch.setattr(_show, "play", playing)
 
 
 def recorded(script: Script, folder: Path, *arguments: object) -> Path:

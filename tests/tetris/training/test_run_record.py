@@ -30,7 +30,7 @@ def test_a_run_is_shown_in_a_line(tmp_path: Path) -> None:
 
 def test_a_run_is_taken_for_its_controller(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "mine"))
-    assert LinearController.load(run) == resolve(run) == LinearController.load(tmp_path / "mine")
+    assert resolve(run) == LinearController.load(tmp_path / "mine")
     assert play_game(run, most_pieces=5).controller == run.controller
 
 

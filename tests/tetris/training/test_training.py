@@ -249,7 +249,7 @@ def test_lines_per_game_refuses_candidates_of_another_shape() -> None:
         objective(torch.zeros(3, 3))
 
 
-@pytest.mark.parametrize("options", [{"streams": 0}, {"decisions": 100, "split": True}, {"rules": "5x6"}])
+@pytest.mark.parametrize("options", [{"streams": 0}, {"decisions": 100, "split": True}])
 def test_lines_per_game_refuses_wrong_arguments(options: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError), match=f"^expected {next(iter(options))}"):
         LinesPerGame("holes", **options)
