@@ -39,11 +39,6 @@ def html_table(
     )
 
 
-def section(title: str, *parts: str, name: str) -> Markup:
-    """Return a section with a heading; ``name`` is its anchor."""
-    return Markup(f'<section id="{name}">\n<h2>{escaped(title)}</h2>\n{"".join(parts)}</section>\n')
-
-
 def paragraph(text: object) -> Markup:
     """Return a paragraph."""
     return Markup(f"<p>{escaped(text)}</p>\n")
