@@ -11,7 +11,6 @@ does not end is cut off after a limit of decisions, and counts with the lines it
 from __future__ import annotations
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -22,7 +21,6 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
-from measure.work import least_lines
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.evaluation.scores import Limit, Trial, measure
 from tetris.training.presets import SEARCH
@@ -133,11 +131,3 @@ def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dic
     controllers = (LinearController(plan.features, weights, plan.rules) for weights in means)
     scores = [measure(Trial("mean", each, plan.rules, device), limit).score for each in controllers]
     return [{"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)} for s in scores]
-
-
-def medians(experiment: dict[str, Any]) -> dict[str, float]:
-    """Return the median over the seeds of what the last means score, by noise schedule."""
-    scores: dict[str, list[float]] = {}
-    for search in experiment["searches"]:
-        scores.setdefault(search["noise"], []).append(least_lines(search["score"]))
-    return {noise: statistics.median(values) for noise, values in scores.items()}
