@@ -1,4 +1,4 @@
-"""tetris/text.py: pictures as text."""
+"""tetris/view/text.py and wording.py: pictures, counts and sizes as text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tetris import Rules
 from tetris.view.game_view import FALLING, STACK, scene_kinds
 from tetris.view.images import PALETTE, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
+from tetris.view.wording import counted, file_size
 
 RULES = Rules(6, 5)
 FOURTH = """\
@@ -58,3 +59,8 @@ def test_with_256_colours_the_nearest_is_taken() -> None:
     text = "".join(half_blocks(piece_picture(3, 2), true_color=False))
     assert set(re.findall(r"5;(\d+)", text)) <= {str(number) for number in range(16, 256)}
     assert "2;" not in re.sub(r"5;\d+", "", text)
+
+
+def test_a_count_of_one_is_singular_and_a_small_file_is_told_in_bytes() -> None:
+    assert (counted(1, "line"), counted(1200, "line")) == ("1 line", "1,200 lines")
+    assert (file_size(999), file_size(1000)) == ("999 bytes", "1 kB")
