@@ -19,12 +19,15 @@ from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
 from tetris.record.score import ESTIMATOR
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
-from tetris.report.html import Markup, details, escaped, paragraph
 from tetris.report.tables import (
+    Markup,
     cost_table,
+    details,
+    escaped,
     generation_table,
     interval_text,
     lines_text,
+    paragraph,
     score_tables,
     settings_table,
     stage_table,

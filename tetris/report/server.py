@@ -9,8 +9,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tetris.report.html import escaped
 from tetris.report.page import report_page
+from tetris.report.tables import escaped
 from tetris.training.run_folder import RunFolder
 from tetris.training.run_record import load_run
 

@@ -1,21 +1,63 @@
-"""The tables of a report: scores with their intervals, weights, settings, generations."""
+"""The tables of a report, scores with their intervals, weights, settings, generations, as escaped HTML."""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from kernels.support.printable import printable
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.text_table import Score, counted
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.report.data import shown_places
-from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escaped(text: object) -> str:
+    """Return `printable` text escaped for HTML; `Markup` unchanged."""
+    return text if isinstance(text, Markup) else html.escape(printable(text))
+
+
+def html_table(
+    header: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "", *, label: str = ""
+) -> Markup:
+    """Return a table that scrolls if it is too wide; the first cell of a row is its header."""
+    head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
+    body = "\n".join(
+        f'<tr><th scope="row">{escaped(row[0])}</th>'
+        + "".join(f"<td>{escaped(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    # No caption element: it would scroll with a wide table.
+    above = f"<h3>{escaped(caption)}</h3>\n" if caption else ""
+    name = escaped(label or caption)
+    return Markup(
+        f'{above}<div class="wide" role="region" tabindex="0" aria-label="{name}"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+    )
+
+
+def paragraph(text: object) -> Markup:
+    """Return a paragraph."""
+    return Markup(f"<p>{escaped(text)}</p>\n")
+
+
+def details(summary: str, content: str) -> Markup:
+    """Return content that is folded at first."""
+    return Markup(f"<details><summary>{escaped(summary)}</summary>\n{content}</details>\n")
 
 
 def lines_text(value: float) -> str:
