@@ -78,13 +78,20 @@ def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> 
     if not speed > 0:
         raise ValueError(f"expected a speed above 0, got {speed}")
     rules = replay.rules
+    about = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
+    if replay.seed is not None:
+        about.append(f"seed {replay.seed}")
     values = {
         "title": title or (replay.controller.name if replay.controller else "") or "Tetris",
-        "subtitle": _subtitle(replay),
+        "subtitle": ", ".join(about),
         "width": rules.width,
         "height": rules.height,
         "speed": speed,
-        "shapes": _shapes(),
+        "shapes": [
+            {"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)}
+            for orientations in PIECES
+            for x in orientations
+        ],
         "placements": base64.b64encode(zlib.compress(_played(replay), 9)).decode("ascii"),
     }
     return f"<tetris-player{attributes}>{json_script(values)}</tetris-player>\n"
@@ -107,17 +114,3 @@ def json_script(values: Mapping[str, object], attributes: str = "") -> str:
     """Return values as JSON in a script element that is not executed; no text can end it."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f'<script type="application/json"{attributes}>{text}</script>'
-
-
-def _subtitle(replay: Replay) -> str:
-    rules = replay.rules
-    parts = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
-    return ", ".join([*parts, *([] if replay.seed is None else [f"seed {replay.seed}"])])
-
-
-def _shapes() -> list[dict[str, object]]:
-    return [
-        {"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)}
-        for shapes in PIECES
-        for x in shapes
-    ]
