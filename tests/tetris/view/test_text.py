@@ -50,9 +50,7 @@ def test_half_blocks_hold_two_pixels_each() -> None:
     picture = np.array([[0, 3 * STACK, 3 * STACK], [3 * STACK, 0, 3 * FALLING]], dtype=np.uint8)
     (line,) = half_blocks(picture, true_color=True)
     stack, falling = (";".join(map(str, PALETTE[3 * kind])) for kind in (STACK, FALLING))
-    assert line == (
-        f"\x1b[0m\x1b[38;2;{stack}m▄\x1b[0m\x1b[38;2;{stack}m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m"
-    )
+    assert line == (f"\x1b[38;2;{stack};49m▄\x1b[38;2;{stack};49m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m")
 
 
 def test_with_256_colours_the_nearest_is_taken() -> None:
