@@ -11,7 +11,6 @@ does not end is cut off after a limit of decisions, and counts with the lines it
 from __future__ import annotations
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -22,7 +21,6 @@ import torch
 from torch import Tensor
 
 from cem import CrossEntropyMethod, describe_noise, parse_noise, ranks
-from measure.work import least_lines
 from tetris import LinearController, Policy, Rules, Streams, feature_names, rollout
 from tetris.evaluation.scores import Limit, Trial, measure
 from tetris.training.presets import SEARCH
@@ -106,11 +104,13 @@ def run_experiment(
         if not last:
             progress(searches)
     seconds = round(time.perf_counter() - began, 1)
-    scores = score_means(plan, device, searches)
-    found = [
-        {"noise": noise, "seed": seed, **curves, "weights": optimizer.mean.tolist(), "score": score}
-        for (noise, seed, optimizer, curves), score in zip(searches, scores, strict=True)
-    ]
+    found = []
+    for noise, seed, optimizer, curves in searches:  # scored as published controllers are: nothing is cut off
+        weights = optimizer.mean.tolist()
+        mean = LinearController(plan.features, tuple(weights), plan.rules)
+        s = measure(Trial("mean", mean, plan.rules, device), Limit(decisions=plan.score_decisions)).score
+        score = {"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)}
+        found.append({"noise": noise, "seed": seed, **curves, "weights": weights, "score": score})
     about = {"plan": plan._asdict(), "method": _METHOD, "searches": found}
     return {**about, "decisions": decisions, "seconds": seconds}
 
@@ -124,20 +124,3 @@ def _play_once(plan: Plan, device: str, rows: list[Tensor], first_stream: int) -
     counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
     lines, games, decisions = ranks.gather(counts, len(weights)).unbind(1)
     return lines.reshape(len(rows), -1), games.reshape(len(rows), -1), int(decisions.sum())
-
-
-def score_means(plan: Plan, device: str, searches: Sequence[Search]) -> list[dict[str, Any]]:
-    """Score the last mean of every search as published controllers are: in streams, nothing is cut off."""
-    limit = Limit(decisions=plan.score_decisions)
-    means = (tuple(search.optimizer.mean.tolist()) for search in searches)
-    controllers = (LinearController(plan.features, weights, plan.rules) for weights in means)
-    scores = [measure(Trial("mean", each, plan.rules, device), limit).score for each in controllers]
-    return [{"lines_per_game": s.lines_per_game, "ci95": list(s.ci95), **asdict(s)} for s in scores]
-
-
-def medians(experiment: dict[str, Any]) -> dict[str, float]:
-    """Return the median over the seeds of what the last means score, by noise schedule."""
-    scores: dict[str, list[float]] = {}
-    for search in experiment["searches"]:
-        scores.setdefault(search["noise"], []).append(least_lines(search["score"]))
-    return {noise: statistics.median(values) for noise, values in scores.items()}

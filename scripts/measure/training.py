@@ -1,11 +1,10 @@
-"""Measure what training without a flag comes to and how long it takes; on a GPU, how busy it keeps it.
+"""Measure what training without a flag comes to and how long it takes.
 
 python scripts/measure first_run --json first_run.json
 python scripts/measure training --seeds 5 --json training.json
 
 Every run is a process. ``first_run`` is the first command of README as a newcomer runs it: in an empty
-environment with nothing compiled, and once more. How busy a GPU is comes from another run, by CUPTI through
-torch.profiler.
+environment with nothing compiled, and once more.
 """
 
 from __future__ import annotations
@@ -22,13 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-import torch
-from torch.profiler import ProfilerActivity, profile
-
 from measure import ROOT
 from measure.provenance import Measured
 from measure.work import python
-from tetris.training import train
 
 FLAGS: Sequence[str] = ()  # further ones of the runs of `training`
 
@@ -90,22 +85,4 @@ def training(seeds: int, device: str, folder: Path) -> Measured:
         for name in ("training_seconds", "total_seconds")
         for kind in (median, max)
     }
-    if device == "cuda":
-        figures["train.gpu_busy_fraction"] = gpu_busy_fraction(folder)
     return Measured(figures, {"runs": runs}, series)
-
-
-def gpu_busy_fraction(folder: Path) -> float:
-    """Return the share of the time of a training run in which a kernel runs."""
-    train("quick", device="cuda", out=folder / "warm-up", time_limit_s=3.0)
-    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
-        seconds = train("quick", device="cuda", out=folder / "watched").provenance["seconds"]
-        torch.cuda.synchronize()
-    profiler.export_chrome_trace(str(folder / "trace.json"))
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-    kernels = sorted((each["ts"], each["ts"] + each["dur"]) for each in events if each.get("cat") == "kernel")
-    busy, reached = 0.0, 0.0  # microseconds; kernels of several streams overlap
-    for start, end in kernels:
-        busy += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
-    return busy / 1e6 / float(seconds)

@@ -51,21 +51,11 @@ def verdict(measurement: Mapping[str, Any], paper: PaperFigure | None) -> str:
     return f"ours {1 - ours / paper.low:.1%} lower"
 
 
-def experiments(board: str) -> list[Result]:
-    """Return the searches on a board, those of a GPU where both were measured."""
-    found = (load_all(f"noisy_ce_{features}_{board}") for features in FEATURES)
-    return [results[-1] for results in found if results]
-
-
 def noisy_ce(board: str) -> str:
     """Return what the noisy cross-entropy searches on a board came to."""
-    results = experiments(board)
+    found = (load_all(f"noisy_ce_{features}_{board}") for features in FEATURES)
+    results = [each[-1] for each in found if each]  # that of a GPU where both were measured
     return with_provenance("\n\n".join(map(_searches, results)), *results)
-
-
-def searches_with(searches: list[dict[str, Any]], noise: str) -> list[dict[str, Any]]:
-    """Return the searches or series of an experiment with one noise schedule."""
-    return [each for each in searches if each["noise"].partition(":")[0] == noise]
 
 
 def _searches(result: Result) -> str:
@@ -78,7 +68,8 @@ def _searches(result: Result) -> str:
     best = "" if paper is None else f" {paper.source}: about {paper} for the best search."
     rows = []
     for noise, label in NOISES.items():
-        found = [each["score"] for each in searches_with(result.data["searches"], noise)]
+        searches = result.data["searches"]
+        found = [each["score"] for each in searches if each["noise"].partition(":")[0] == noise]
         low, middle, high = np.quantile([*map(least_lines, found)], (0.25, 0.5, 0.75))
         best_score = score(max(found, key=least_lines))
         rows.append(

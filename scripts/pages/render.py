@@ -1,4 +1,4 @@
-"""Write the generated blocks of README and docs and draw their pictures from benchmarks/results.
+"""Write the generated blocks of README and docs and draw sampling.png from benchmarks/results.
 
 python scripts/pages/render.py            # writes them
 python scripts/pages/render.py --check    # exit 1 where the text of a page differs
@@ -25,7 +25,7 @@ with one_line_interrupts():
 
     from kernels.support.files import write_text
     from pages import api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks
-    from pages.pictures import draw_pictures
+    from pages.pictures import draw_sampling
     from tetris.commands.command_line import Parser, run
 
 DOCS = ROOT / "docs"
@@ -42,7 +42,7 @@ def rendered(page: Path) -> str:
 
 
 def main() -> int:
-    """Write the pages and pictures, or compare the pages; the exit code."""
+    """Write the pages and the picture, or compare the pages; the exit code."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a page differs")
     arguments = parser.parse_args()
@@ -56,8 +56,7 @@ def main() -> int:
             print(f"wrote {page.relative_to(ROOT)}")
     if arguments.check:
         return 1 if old else 0
-    draw_pictures(DOCS)
-    print(f"drew the pictures of {DOCS.relative_to(ROOT)}")
+    draw_sampling(DOCS / "sampling.png")
     return 0
 
 

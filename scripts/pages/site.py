@@ -27,7 +27,7 @@ NOTEBOOK = "tetris.ipynb"
 COPIES = "repository"
 """The folder of the site for what else the pages link to."""
 
-_LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\]\([^)]*\))*\]\()([^)\s#]+)([^)\s]*\))")
+_LINK = re.compile(r"(!?\[[^\[\]]*\]\()([^)\s#]+)([^)\s]*\))")
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 
@@ -77,11 +77,8 @@ def repository_path(page: str) -> str:
 
 def targets(text: str, path: str) -> list[str]:
     """Return the files and folders of the repository to which the text of a page links."""
-    found = []
-    for part in _FENCE.split(text)[::2]:
-        found += [_target(match[2], path) for match in _LINK.finditer(part) if not _external(match[2])]
-        found += [_target(match[2], path) for match in re.finditer(r"(\[!\[[^\]]*\]\()([^)#]+)", part)]
-    return found
+    links = [match[2] for part in _FENCE.split(text)[::2] for match in _LINK.finditer(part)]
+    return [_target(link, path) for link in links if not _external(link)]
 
 
 def with_site_links(text: str, path: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from statistics import fmean
 from typing import Any
 
-from measure.sampling import LABELS, median, speedups
+from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
 from pages.result_files import Cell, Result, columns, crossed, figures, load, load_all, with_provenance
@@ -62,23 +61,6 @@ def sampling_claim() -> str:
         f"{times['article.mean_speedup_over_compile_graph']:.2f} times as fast. The largest "
         f"population, {result.data['large'][-1]['bytes'] / 1e9:.1f} GB, is written at "
         f"{times['large.fraction_of_fill']:.0%} of the speed of `fill_`."
-    )
-    return with_provenance(words, result)
-
-
-def sampling_summary() -> str:
-    """Return the speed-ups over the article's range in words."""
-    result = load(f"{_GPU}/sampling")
-    article, of = result.data["article"], figures(result, "sampling.")
-    times = {name: f"{value:.2f}" for name, value in figures(result, "sampling.article.").items()}
-    hosts = [digits(of[name]) for name in ("host_us", "compile.host_us", "eager.host_us")]
-    words = (
-        f"Over d = {article[0]['dim']} to {article[-1]['dim']:,} `sample_normal` is "
-        f"{times['mean_speedup_over_compile']} times as fast as `torch.compile` on average, never less than "
-        f"{times['min_speedup_over_compile']} (`fill_`: {times['fill.mean_speedup_over_compile']}). Inside "
-        f"CUDA graphs it is {times['mean_speedup_over_compile_graph']} times as fast, as (N, d) "
-        f"{fmean(speedups(article, 'graph', 'compile', 'rows')):.2f}. A call keeps the host busy for "
-        f"{hosts[0]} us, `torch.compile`'s for {hosts[1]} us, the eager one for {hosts[2]} us."
     )
     return with_provenance(words, result)
 

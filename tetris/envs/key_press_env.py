@@ -115,7 +115,6 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._row -= 1
         if self.reward == "points":
             reward += dropped * (2 if number == DROP else 1)
-        self._show()
         return self._observation(), reward, self.is_over, False, self._info()
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:

@@ -125,10 +125,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `hold`              | `False`     | whether there is a hold slot                                  |
     | `garbage_every`     | `None`      | pieces from one garbage row to the next, at least 1           |
     | `reward`            | `"lines"`   | `"lines"`, `"points"`, `"pieces"` or `"survival"`             |
-    | `render_mode`       | `None`      | `"ansi"`, `"rgb_array"`, or `"human"`: a window, by pygame    |
+    | `render_mode`       | `None`      | `"ansi"` or `"rgb_array"`; of `gymnasium.make` also `"human"` |
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "human", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(
         self,
@@ -216,7 +216,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._draw_piece()
         self.rows, self.held, self._placed, self.is_over = (), None, 0, False
         self._begin()
-        self._show()
         return self._observation(), self._info()
 
     def step(self, action: SupportsIndex) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -237,7 +236,6 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         shape, column = placement(number, self.piece, self.rules.width)
         row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
         reward = self._settle(shape, column, row)
-        self._show()
         return self._observation(), reward, self.is_over, False, self._info()
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
@@ -250,23 +248,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             gymnasium.logger.warn("You are calling render method without specifying any render mode.")
             return None
         shown = rendering.Shown(self._board(), self._falling(), self.next_pieces, self.held, self.has_hold)
-        if self.render_mode == "ansi":
-            return rendering.text(shown)
-        frame = rendering.frame(shown)
-        if self.render_mode == "rgb_array":
-            return frame
-        rendering.show_window(frame, self.metadata["render_fps"])
-        return None
-
-    def close(self) -> None:
-        """Close the window of render mode "human"."""
-        if self.render_mode == "human":
-            rendering.close_window()
-
-    def _show(self) -> None:
-        """Draw what a step or a reset led to, where people look on."""
-        if self.render_mode == "human":
-            self.render()
+        return rendering.text(shown) if self.render_mode == "ansi" else rendering.frame(shown)
 
     @property
     def _pieces(self) -> PieceStream:

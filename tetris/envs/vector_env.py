@@ -114,8 +114,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         features: str | None = None,
     ) -> None:
         """Set up the spaces and the engine; see the class."""
-        if render_mode == "human":
-            raise ValueError('expected render_mode "ansi" or "rgb_array" of many games, got "human"')
         single = TetrisEnv(
             width, height, clear_on_overflow, pieces, render_mode, pieces_known=pieces_known, reward=reward
         )
@@ -128,11 +126,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             raise unknown_name(f"output on {self.device}", str(output), outputs)
         self.output = output or outputs[0]
         self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.metadata = {
-            **single.metadata,
-            "render_modes": [mode for mode in single.metadata["render_modes"] if mode != "human"],
-            "autoreset_mode": self.autoreset_mode,
-        }
+        self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
         self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
         self._limit = 0  # placements after which a game is truncated; 0: never
         if max_episode_steps is not None:

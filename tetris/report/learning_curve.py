@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from kernels.support.printable import printable
-from tetris.report.data import distinct_names
+from tetris.report.data import chart_values, distinct_names
 from tetris.report.figures import ACROSS, COLORS, new_figure, save_figure
-from tetris.training.run_record import Metrics, RunRecord, load_run, stages_of
+from tetris.training.run_record import RunRecord, load_run
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
 
@@ -80,47 +84,34 @@ def draw_runs(runs: Sequence[RunRecord], picture: Path, across: str = "generatio
 
 
 def _plot(axes: Any, runs: Sequence[RunRecord], across: str) -> None:
-    xs = [_across(run.metrics, across) for run in runs]
-    stages = [_stages(run.metrics, x) for run, x in zip(runs, xs, strict=True)]
-    if len(runs) == 1:
-        title, metrics, x = runs[0].recipe.title, runs[0].metrics, xs[0]
-        every = max(1, len(x) // _MARKS)
-        for name, label, style in _SERIES:
-            values = _values(metrics, name)
-            axes.plot(x, values, label=label, linewidth=1.4, markersize=4, markevery=every, **style)
-        if any(record.get("elite_threshold") is not None for record in metrics):
-            edges = (_values(metrics, name) for name in ("elite_threshold", "generation_best"))
-            shade = {"color": COLORS[4], "alpha": 0.15, "linewidth": 0}
-            axes.fill_between(x, *edges, label="elites, from worst to best", **shade)
-    else:
-        title = "mean of the elites"
-        for number, (name, run, x) in enumerate(zip(distinct_names(runs), runs, xs, strict=True)):
-            every = max(1, len(x) // _MARKS)
-            axes.plot(
-                x,
-                _values(run.metrics, "elite_mean"),
-                label=printable(name).replace("$", r"\$"),  # no formula
-                linewidth=1.6,
-                color=COLORS[number % len(COLORS)],
-                linestyle=_DASHES[number % len(_DASHES)],
-                marker=_MARKERS[number % len(_MARKERS)],
-                markevery=(number * every // len(runs), every),  # not one above the other
-                markersize=4,
-            )
+    charted = [chart_values(run, name) for run, name in zip(runs, distinct_names(runs), strict=True)]
+    stages = [_stages(values, across) for values in charted]
+    one = len(runs) == 1
+    curves = [(charted[0], *each) for each in _SERIES]
+    if not one:
+        curves = [(values, "elite_mean", values["name"], _look(n)) for n, values in enumerate(charted)]
+    for number, (values, key, label, style) in enumerate(curves):
+        every = max(1, len(values[across]) // _MARKS)
+        marks = {"markersize": 4, "markevery": (number * every // len(curves), every)}  # side by side
+        text = printable(label).replace("$", r"\$")  # no formula
+        axes.plot(values[across], _numbers(values[key]), label=text, linewidth=1.5, **marks, **style)
+    x, low, high = (_numbers(charted[0][key]) for key in (across, "elite_threshold", "generation_best"))
+    if one and not np.isnan(low).all():
+        shade = {"color": COLORS[4], "alpha": 0.15, "linewidth": 0}
+        axes.fill_between(x, low, high, label="elites, from worst to best", **shade)
+    title = runs[0].recipe.title if one else "mean of the elites"
     _finish(axes, title, across, stages[0] if all(each == stages[0] for each in stages) else [])
-    if len(runs) == 1 and across == "generation":
-        axes.set_xlim(0.5, max(len(xs[0]), 2) + 0.5)
+    if one and across == "generation":
+        axes.set_xlim(0.5, max(x[-1], 2) + 0.5)
 
 
-def _across(metrics: Sequence[Metrics], across: str) -> list[float]:
-    if across == "decisions":
-        return list(accumulate(record["decisions"] for record in metrics))
-    return [record["elapsed_s" if across == "seconds" else across] for record in metrics]
+def _look(number: int) -> dict[str, Any]:
+    looks = {"color": COLORS, "linestyle": _DASHES, "marker": _MARKERS}
+    return {name: values[number % len(values)] for name, values in looks.items()}
 
 
-def _values(metrics: Sequence[Metrics], name: str) -> list[float]:
-    values = (record.get(name) for record in metrics)
-    return [float("nan") if value is None else value for value in values]
+def _numbers(values: Sequence[float | None]) -> npt.NDArray[np.float64]:
+    return np.array(values, dtype=np.float64)  # None is not a number
 
 
 def _finish(axes: Any, title: str, across: str, stages: Stages) -> None:
@@ -147,9 +138,10 @@ def _finish(axes: Any, title: str, across: str, stages: Stages) -> None:
     axes.legend(loc="lower right", framealpha=0.9)
 
 
-def _stages(metrics: Sequence[Metrics], x: Sequence[float]) -> Stages:
+def _stages(values: Mapping[str, Any], across: str) -> Stages:
     """Return the stages, their edges half-way to the neighbours."""
-    places = {record["generation"]: place for place, record in enumerate(metrics)}
-    firsts = [(board, places[first]) for board, first, _ in stages_of(metrics)]
-    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for _, place in firsts]
-    return [(board, *ends) for (board, _), ends in zip(firsts, pairwise([*begins, x[-1]]), strict=True)]
+    x, generations = values[across], values["generation"]
+    places = [bisect_left(generations, stage["first"]) for stage in values["stages"]]
+    begins = [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
+    edges = pairwise([*begins, x[-1]])
+    return [(stage["board"], *ends) for stage, ends in zip(values["stages"], edges, strict=True)]

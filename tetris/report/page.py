@@ -1,14 +1,15 @@
 """The report of a training run, and the comparison of several: one HTML file each that needs no network.
 
 Every number comes from the run's folder. The game is the controller's on stream 0 of the pieces of scores,
-the same in every report. Style and charts are ``page.css``, ``chart.js`` and ``page.js``, beside this
-file; uPlot in ``vendor`` draws the charts.
+the same in every report. ``page.html`` is the order of the page; style and charts are ``page.css``,
+``chart.js`` and ``page.js``, beside this file; uPlot in ``vendor`` draws the charts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from kernels.support.files import write_text
@@ -18,12 +19,15 @@ from tetris.evaluation.text_table import is_estimate
 from tetris.game.policy import Lookahead
 from tetris.record.score import ESTIMATOR
 from tetris.report.data import chart_values, distinct_names, recorded_game, seedless
-from tetris.report.html import Markup, details, escaped, paragraph, section
 from tetris.report.tables import (
+    Markup,
     cost_table,
+    details,
+    escaped,
     generation_table,
     interval_text,
     lines_text,
+    paragraph,
     score_tables,
     settings_table,
     stage_table,
@@ -56,59 +60,36 @@ def report_page(runs: Sequence[RunRecord], across: str = "generation", *, live: 
     names = distinct_names(runs)
     run, several = runs[0], len(runs) > 1
     named = list(zip(names, runs, strict=True))
-    players = [player_fragment(recorded_game(each), name, assets=False) for name, each in named]
-    games = section("Games" if several else "A game", *players, name="game")
+    players = "".join(player_fragment(recorded_game(each), name, assets=False) for name, each in named)
+    game = f'<section id="game">\n<h2>{"Games" if several else "A game"}</h2>\n{players}</section>\n'
+    title, recipe = run.name, run.recipe
+    what = f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."
+    about, curves = paragraph(what) + _tiles(run), str(_figure("learning"))
     if several:
         title = "Training runs compared"
-        about = [paragraph(f"{len(runs)} training runs: {', '.join(names)}.")]
-        curves = [_curve_choice(runs), _figure("curves")]
-    else:
-        title, recipe = run.name, run.recipe
-        what = f"Preset {recipe.preset}: {recipe.title}, for {recipe.board} by the {recipe.rule} rule."
-        about = [paragraph(what), _tiles(run)]
-        curves = [_figure("learning")]
-    weights = [*([] if several else [_figure("weights")]), _figure("spread"), weight_table(runs, names)]
-    stages = [] if several else [stage_table(run)]
-    settings = [*stages, settings_table(runs, names), start_table(runs, names)]
-    numbers = [details(name, generation_table(each)) for name, each in named]
-    parts = [
-        *about,
-        section("Learning curve", _axis_choice(), *curves, name="learning"),
-        section("Scores", *_scores(named), name="scores"),
-        *([] if several else [games]),
-        section("Weights", *weights, name="weights"),
-        section("Throughput", cost_table(runs, names), _figure("speed"), name="throughput"),
-        section("Configuration", *settings, name="configuration"),
-        *([games] if several else []),
-        section("Numbers, generation by generation", *numbers, name="numbers"),
-    ]
+        about = paragraph(f"{len(runs)} training runs: {', '.join(names)}.")
+        curves = _curve_choice(runs) + _figure("curves")
     values = [chart_values(each, name) for name, each in named]
-    data = json_script({"across": across, "runs": values}, ' id="report-data"')
-    program = _read("chart.js", "page.js", *(["live.js"] if live else []))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escaped(title)}</title>
-<style>
-{_read("vendor/uPlot.min.css", "page.css")}</style>
-</head>
-<body>
-<main>
-<h1>{escaped(title)}</h1>
-{"".join(parts)}</main>
-<noscript><p>Charts and player need JavaScript; the tables hold the same numbers.</p></noscript>
-{data}
-{player_assets()}<script>
-/*
-{_read("vendor/uPlot.LICENSE.txt")}*/
-{_read("vendor/uPlot.iife.min.js")}(() => {{
-{program}}})();
-</script>
-</body>
-</html>
-"""
+    return Template(_read("page.html")).substitute(
+        title=escaped(title),
+        style=_read("vendor/uPlot.min.css", "page.css"),
+        about=about,
+        curves=curves,
+        scores=_scores(named),
+        game="" if several else game,
+        weights=("" if several else _figure("weights")) + _figure("spread") + weight_table(runs, names),
+        throughput=cost_table(runs, names),
+        configuration=("" if several else stage_table(run))
+        + settings_table(runs, names)
+        + start_table(runs, names),
+        games=game if several else "",
+        numbers="".join(details(name, generation_table(each)) for name, each in named),
+        data=json_script({"across": across, "runs": values}, ' id="report-data"'),
+        player=player_assets(),
+        license=_read("vendor/uPlot.LICENSE.txt"),
+        uplot=_read("vendor/uPlot.iife.min.js"),
+        program=_read("chart.js", "page.js", *(["live.js"] if live else [])),
+    )
 
 
 def _read(*names: str) -> str:
@@ -136,7 +117,7 @@ def _tiles(run: RunRecord) -> Markup:
     return Markup(f'<dl class="tiles">\n{tiles}</dl>\n')
 
 
-def _scores(runs: Sequence[tuple[str, RunRecord]]) -> list[Markup]:
+def _scores(runs: Sequence[tuple[str, RunRecord]]) -> str:
     """The scores of learned controllers, then those of published ones, equal ones once."""
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for name, run in runs:
@@ -147,7 +128,7 @@ def _scores(runs: Sequence[tuple[str, RunRecord]]) -> list[Markup]:
             what = (named, label, is_estimate(score), Lookahead.from_dict(score), *settings)
             kept.setdefault(what, (label, score))
     if not kept:
-        return [paragraph("Nothing was measured yet: a run is scored when its training is over.")]
+        return paragraph("Nothing was measured yet: a run is scored when its training is over.")
     scored = sorted(kept.values(), key=lambda each: each[1]["controller"] != LEARNED)
     played = [score for _, score in scored if not is_estimate(score)]
     said = f"A score is the number of lines removed a game. Games: {ESTIMATOR}."
@@ -161,7 +142,7 @@ def _scores(runs: Sequence[tuple[str, RunRecord]]) -> list[Markup]:
             f" Scores of published controllers come with the package, played on one {shipped[0]['machine']} "
             f"on {shipped[0]['date'][:10]} at commit {shipped[0]['commit'][:7]}."
         )
-    return [score_tables(scored), paragraph(said)]
+    return score_tables(scored) + paragraph(said)
 
 
 def _duration(seconds: float) -> str:
@@ -173,22 +154,6 @@ def _duration(seconds: float) -> str:
 
 def _figure(chart: str) -> Markup:
     return Markup(f'<figure data-chart="{chart}"></figure>\n')
-
-
-def _axis_choice() -> Markup:
-    choices = (("generation", "generations"), ("decisions", "decisions"), ("seconds", "wall time"))
-    inputs = "".join(
-        f'<label><input type="radio" name="across" value="{value}"> {text}</label>\n'
-        for value, text in choices
-    )
-    hint = (
-        "Point at or tap a chart, or use the arrow keys where it has the focus, to read its values. "
-        "Drag across a part to zoom in, double-click or double-tap to see the whole run."
-    )
-    return Markup(
-        f'<fieldset class="choice"><legend>All charts across</legend>\n{inputs}</fieldset>\n'
-        f'<p class="hint">{hint}</p>\n'
-    )
 
 
 def _curve_choice(runs: Sequence[RunRecord]) -> Markup:

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tetris.report.html import escaped
 from tetris.report.page import report_page
+from tetris.report.tables import escaped
 from tetris.training.run_folder import RunFolder
 from tetris.training.run_record import load_run
 
@@ -21,9 +21,6 @@ _HOSTS = (ADDRESS, "localhost")
 _WAITING = (
     '<!doctype html>\n<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
     "<title>Waiting</title><p>{}</p></html>\n"
-)
-_NOTICE = (
-    '<p class="notice" role="alert">This page is no longer up to date, for a run cannot be read: {}</p>\n'
 )
 
 
@@ -39,26 +36,17 @@ class ReportServer(ThreadingHTTPServer):
         self._runs = list(runs)
         self._across = across
         self._lock = threading.Lock()
-        self._version = self._page = self._notice = ""
+        self._version = self._page = ""
 
     def page(self) -> tuple[str, str]:
-        """Return the page of now and its version; the last whole one and a notice where a run cannot be read.
-
-        OSError or ValueError, of the run, where no page was whole yet.
-        """
+        """Return the page of now and its version; OSError or ValueError where a run cannot be read."""
         with self._lock:
             version = self._state()
             if version != self._version:
-                try:
-                    self._page = report_page([load_run(run) for run in self._runs], self._across, live=True)
-                    self._notice = ""
-                except (ValueError, OSError) as error:
-                    if not self._page:
-                        raise
-                    self._notice = _NOTICE.format(escaped(error))
+                page = report_page([load_run(run) for run in self._runs], self._across, live=True)
+                self._page = page.replace("<html ", f'<html data-version="{version}" ', 1)
                 self._version = version
-            page = self._page.replace("<html ", f'<html data-version="{version}" ', 1)
-            return page.replace("<main>\n", f"<main>\n{self._notice}", 1), version
+            return self._page, version
 
     def _state(self) -> str:
         """What changes when a file of a run does."""

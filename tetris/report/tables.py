@@ -1,22 +1,63 @@
-"""The tables of a report: scores with their intervals, weights, settings, generations."""
+"""The tables of a report, scores with their intervals, weights, settings, generations, as escaped HTML."""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from kernels.support.printable import printable
 from tetris.evaluation.comparison import LEARNED
 from tetris.evaluation.papers import PUBLISHED_SCORES
 from tetris.evaluation.text_table import Score, counted
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.report.data import shown_places
-from tetris.report.html import Markup, details, escaped, html_table, paragraph
 from tetris.training.run_record import RunRecord, board, stages_of
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
-_LOG_FROM = 20.0  # intervals with a greater ratio of their ends are drawn on a log scale
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escaped(text: object) -> str:
+    """Return `printable` text escaped for HTML; `Markup` unchanged."""
+    return text if isinstance(text, Markup) else html.escape(printable(text))
+
+
+def html_table(
+    header: Sequence[object], rows: Sequence[Sequence[object]], caption: str = "", *, label: str = ""
+) -> Markup:
+    """Return a table that scrolls if it is too wide; the first cell of a row is its header."""
+    head = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in header)
+    body = "\n".join(
+        f'<tr><th scope="row">{escaped(row[0])}</th>'
+        + "".join(f"<td>{escaped(cell)}</td>" for cell in row[1:])
+        + "</tr>"
+        for row in rows
+    )
+    # No caption element: it would scroll with a wide table.
+    above = f"<h3>{escaped(caption)}</h3>\n" if caption else ""
+    name = escaped(label or caption)
+    return Markup(
+        f'{above}<div class="wide" role="region" tabindex="0" aria-label="{name}"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>\n"
+    )
+
+
+def paragraph(text: object) -> Markup:
+    """Return a paragraph."""
+    return Markup(f"<p>{escaped(text)}</p>\n")
+
+
+def details(summary: str, content: str) -> Markup:
+    """Return content that is folded at first."""
+    return Markup(f"<details><summary>{escaped(summary)}</summary>\n{content}</details>\n")
 
 
 def lines_text(value: float) -> str:
@@ -56,22 +97,15 @@ def _score_table(on: str, rule: str, pieces: str, more: str, scored: Sequence[tu
 
 
 def _interval_pictures(scores: Sequence[Score]) -> tuple[Markup, list[Markup]]:
-    """The scale of a table's intervals, and each as a small picture: a line with ends, a dot in it."""
+    """The log scale of a table's intervals, and each as a picture: a line with ends, a dot in it."""
     ends = [end for score in scores for end in score["ci95"] if end]
-    first, last = min(ends, default=0.0), max(ends, default=1.0)
-    open_ended = [score["ci95"][1] is None for score in scores]
-    if all(open_ended):
-        first = 0.0
-    if any(open_ended):  # room for the arrow
-        last *= 2
-    logarithmic = last > _LOG_FROM * first > 0
+    first, last = min(ends, default=1.0), max(ends, default=1.0)
+    if any(score["ci95"][1] is None for score in scores):
+        last *= 2  # room for the arrow
 
     def at(value: float) -> float:
-        low, high = first, last
-        if logarithmic:
-            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
-        share = (value - low) / (high - low) if high > low else 0.5
-        return _MARGIN + min(max(share, 0.0), 1.0) * (_WIDTH - 2 * _MARGIN)
+        share = math.log(max(value, first) / first) / math.log(last / first)
+        return _MARGIN + share * (_WIDTH - 2 * _MARGIN)
 
     def picture(score: Score) -> Markup:
         (low, high), estimate = score["ci95"], score["lines_per_game"]
@@ -85,9 +119,8 @@ def _interval_pictures(scores: Sequence[Score]) -> tuple[Markup, list[Markup]]:
             f'<path d="M{left:.1f} {middle - 4}v8M{left:.1f} {middle}H{right:.1f}{tip}"/>{dot}</svg>'
         )
 
-    shown = (lines_text(first), "log" * logarithmic, lines_text(last))
-    scale = Markup(f'<span class="ends">{"".join(f"<span>{end}</span>" for end in shown)}</span>')
-    return scale, [picture(score) for score in scores]
+    shown = "".join(f"<span>{text}</span>" for text in (lines_text(first), "log", lines_text(last)))
+    return Markup(f'<span class="ends">{shown}</span>'), [picture(score) for score in scores]
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Markup:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, count, islice, tee
 
 import numpy as np
@@ -41,7 +42,6 @@ class Scene:
             otherwise the number of the cell's piece plus one.
         rows: The same stack as rows of bits.
         after: The after-state of the placement.
-        full: Rows that the placement completes; they are removed next.
         next_piece: Number of the next piece; None where it is not known.
         pieces: Pieces placed, this one included, over all games.
         lines: Lines removed, this placement's included, over all games.
@@ -53,19 +53,22 @@ class Scene:
     cells: Cells
     rows: Rows
     after: AfterState
-    full: tuple[int, ...]
     next_piece: int | None
     pieces: int
     lines: int
     game_lines: int
     games: int
 
+    @cached_property
+    def full(self) -> tuple[int, ...]:
+        """Rows that the placement completes; they are removed next."""
+        if not self.after.lines:
+            return ()
+        return tuple(np.flatnonzero((_with_piece(self.cells, self.after) > 0).all(axis=1)).tolist())
+
 
 class GameTracker:
-    """The state of a stream of games: makes the scene of a placement, and carries it out.
-
-    Its attributes are those of `Scene`, of the placements that were carried out.
-    """
+    """A stream of games; its attributes are those of `Scene`, of the placements that were carried out."""
 
     def __init__(self, rules: Rules) -> None:
         """Set up an empty board."""
@@ -76,18 +79,8 @@ class GameTracker:
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
         """Return the scene of a placement on the current stack; nothing is carried out."""
-        return Scene(
-            rules=self.rules,
-            cells=self.cells,
-            rows=self.rows,
-            after=after,
-            full=_full_rows(self.cells, after) if after.lines else (),
-            next_piece=next_piece,
-            pieces=self.pieces + 1,
-            lines=self.lines + after.lines,
-            game_lines=self.game_lines + after.lines,
-            games=self.games,
-        )
+        counts = self.pieces + 1, self.lines + after.lines, self.game_lines + after.lines, self.games
+        return Scene(self.rules, self.cells, self.rows, after, next_piece, *counts)
 
     def carry_out(self, scene: Scene) -> None:
         """Make the placement of a scene: the piece joins the stack, full rows go, the game may end."""
@@ -176,8 +169,3 @@ def _with_piece(cells: Cells, after: AfterState) -> Cells:
     cells = cells.copy()
     _put(cells, after, after.landing_row, after.shape.piece + 1)
     return cells
-
-
-def _full_rows(cells: Cells, after: AfterState) -> tuple[int, ...]:
-    """The rows that a placement completes, before line removal."""
-    return tuple(np.flatnonzero((_with_piece(cells, after) > 0).all(axis=1)).tolist())

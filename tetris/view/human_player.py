@@ -49,6 +49,7 @@ class HumanPlayer:
         self.tracker, self.rival = GameTracker(rules), GameTracker(rules)
         self.played: list[AfterState] = []
         self.in_order = True
+        self._rival_name = controller.name or "controller"
         self._player = controller.player(rules, lookahead)
         self._rival_plays = play(pieces, self._player, rules)
         self._drawn = 0  # pieces that have come
@@ -56,17 +57,15 @@ class HumanPlayer:
         self._hint = False
         self._over: list[str] = []  # what is said at the end of a game, until a key is pressed
         self._began = time.monotonic()
-        self._take(self._next_piece())
+        self._take()
 
     def summary(self) -> str:
         """Return what was played, in a line."""
         tracker, seconds = self.tracker, time.monotonic() - self._began
-        rate = tracker.pieces / max(seconds, 1e-9)
-        name = self.controller.name or "the controller"
         return (
             f"{counted(tracker.lines, 'line')} with {counted(tracker.pieces, 'piece')} in {seconds:.0f} s "
-            f"({rate:.1f} pieces a second), games over: {tracker.games:,}; {name} "
-            f"with the same pieces: {counted(self.rival.lines, 'line')}"
+            f"({tracker.pieces / max(seconds, 1e-9):.1f} pieces a second), games over: {tracker.games:,}; "
+            f"{self._rival_name} with the same pieces: {counted(self.rival.lines, 'line')}"
         )
 
     def run(self) -> None:
@@ -95,12 +94,10 @@ class HumanPlayer:
         elif key in ("h", "H"):
             self._hint = not self._hint
 
-    def _next_piece(self) -> int:
-        self._drawn += 1
-        return self.pieces[self._drawn - 1]
-
-    def _take(self, piece: int, may_hold: bool = True) -> None:
-        """Take a piece into hand: it waits above the board."""
+    def _take(self, piece: int | None = None, may_hold: bool = True) -> None:
+        """Take a piece into hand, None for the next one: it waits above the board."""
+        if piece is None:
+            piece, self._drawn = self.pieces[self._drawn], self._drawn + 1
         self._piece, self._may_hold = piece, may_hold
         self._hint = False
         self._row: int | None = None  # None: above the board
@@ -133,7 +130,7 @@ class HumanPlayer:
         if self._may_hold and not self.rules.original:
             held, self._held = self._held, self._piece
             self.in_order = False
-            self._take(self._next_piece() if held is None else held, may_hold=False)
+            self._take(held, may_hold=False)
 
     def _drop(self) -> None:
         self._after = with_next(self._after, self.pieces[self._drawn])
@@ -144,7 +141,7 @@ class HumanPlayer:
         if self._after.game_over:
             self._over = [f"GAME OVER: {counted(scene.game_lines, 'line')}", "any key: the next game"]
             self._held = None
-        self._take(self._next_piece())
+        self._take()
 
     def _scene(self) -> Scene:
         return self.tracker.scene(self._after, self.pieces[self._drawn])
@@ -154,11 +151,10 @@ class HumanPlayer:
         scene, size = self._scene(), self.terminal.size
         rows, known = self.tracker.rows, scene.next_piece
         hint = choose(rows, self._piece, self._player, self.rules, known) if self._hint else None
-        rival = self.controller.name or "controller"
         panel = [
             *self.title,
             f"hold {'-' if self._held is None else PIECE_LETTERS[self._held]}",
-            f"lines {self.tracker.lines:,}   {rival} {self.rival.lines:,}",
+            f"lines {self.tracker.lines:,}   {self._rival_name} {self.rival.lines:,}",
             f"pieces {self.tracker.pieces:,}   games over {self.tracker.games:,}",
             *(self._over or [""]),
             "",
@@ -170,6 +166,8 @@ class HumanPlayer:
         boards = [scene_kinds(scene, self._height(), ghost=depth > 0, hint=hint)]
         if not self._hint:  # its table needs the room of the other board
             boards.append(board_kinds(self.rival.cells, self.rules.height))
-        shown = screen(self.rules, boards, scene.next_piece, panel, FOOTER, size, depth, ("you", rival))
+        shown = screen(
+            self.rules, boards, scene.next_piece, panel, FOOTER, size, depth, ("you", self._rival_name)
+        )
         self.terminal.draw(shown)
         return is_shown(self.rules, size, depth)

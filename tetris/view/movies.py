@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels.support.files import write_bytes
 from tetris.view.game_view import Scene
-from tetris.view.images import PALETTE, Picture, frame
+from tetris.view.images import PALETTE, frame
 
 GIF_CELL, MP4_CELL = 12, 24
 """Size of a cell of the board, in pixels."""
@@ -47,8 +47,8 @@ def write_gif(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
     from PIL import Image
 
     def images() -> Iterator[Image.Image]:
-        for picture in _pictures(scenes, title, GIF_CELL):
-            image = Image.fromarray(picture)
+        for scene in scenes:
+            image = Image.fromarray(frame(scene, title, GIF_CELL))
             image.putpalette(PALETTE.tobytes())
             yield image
 
@@ -66,7 +66,7 @@ def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
     """Write a video in H.264, a picture a piece; see `write_gif`."""
     from imageio_ffmpeg import write_frames
 
-    pictures = _pictures(scenes, title, MP4_CELL)
+    pictures = (frame(scene, title, MP4_CELL) for scene in scenes)
     first = next(pictures)
     size = first.shape[1], first.shape[0]
     with tempfile.TemporaryDirectory() as folder:
@@ -78,7 +78,3 @@ def write_mp4(path: Path, scenes: Iterable[Scene], title: str, speed: float) -> 
             for picture in chain([first], pictures):
                 writer.send(np.ascontiguousarray(PALETTE[picture]))
         write_bytes(path, file.read_bytes())
-
-
-def _pictures(scenes: Iterable[Scene], title: str, cell: int) -> Iterator[Picture]:
-    return (frame(scene, title, cell) for scene in scenes)

@@ -6,6 +6,67 @@ const FALL = 0.6; // share of a piece's time in which it falls
 const PIECES = Array.from({ length: 7 }, (_, piece) => `piece-${piece}`); // their colours
 const PLAY_ICON = "M4 2v12l9-6z";
 const PAUSE_ICON = "M3 2h4v12H3zM9 2h4v12H9z";
+const HEADROOM = 4; // rows above the board: a piece that ends the game comes to rest there
+const SNAPSHOT = 256; // pieces between two boards that are kept, to go back from
+
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** A stream of games: the board before placement `index`, which can be any. */
+class Games {
+  constructor({ width, height, shapes }, bytes) {
+    this.width = width;
+    const count = bytes.length / 3;
+    [this.numbers, this.rows, this.marks] = [0, 1, 2].map((part) => bytes.subarray(part * count, (part + 1) * count));
+    this.first = []; // orientation of each piece
+    for (const shape of shapes) this.first[shape.piece] ??= shape;
+    // Every placement, in the order of its number.
+    this.all = shapes.flatMap((shape) =>
+      Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
+    this.snapshots = [];
+    this.state = {
+      index: 0, lines: 0, gameLines: 0, games: 0,
+      cells: new Uint8Array(width * (height + HEADROOM)), // 0 empty, else the piece plus one
+    };
+  }
+
+  goTo(index) {
+    if (index < this.state.index) this.state = this.snapshots[Math.floor(index / SNAPSHOT)];
+    while (this.state.index < index) this.carryOut();
+  }
+
+  /** What placement `index` does: where the piece rests, which rows it fills, if it ends the game. */
+  look() {
+    const { index } = this.state;
+    const [row, marks] = [this.rows[index], this.marks[index]];
+    const full = [0, 1, 2, 3].filter((y) => marks >> y & 1).map((y) => row + y);
+    return { ...this.all[this.numbers[index]], row, full, over: marks >> 4 };
+  }
+
+  carryOut() {
+    const { index, lines, gameLines, games } = this.state, { width } = this;
+    if (index % SNAPSHOT === 0) this.snapshots[index / SNAPSHOT] = this.state;
+    const { shape, column, row, full, over } = this.look();
+    const cells = over ? new Uint8Array(this.state.cells.length) : this.state.cells.slice();
+    if (!over) {
+      for (const [x, y] of shape.cells) cells[(row + y) * width + column + x] = shape.piece + 1;
+      for (const y of full.reverse()) {
+        cells.copyWithin(y * width, (y + 1) * width);
+        cells.fill(0, -width);
+      }
+    }
+    this.state = {
+      index: index + 1,
+      lines: lines + full.length,
+      gameLines: over ? 0 : gameLines + full.length,
+      games: games + over,
+      cells,
+    };
+  }
+}
 
 class TetrisPlayer extends HTMLElement {
   connectedCallback() {
@@ -24,7 +85,7 @@ class TetrisPlayer extends HTMLElement {
     this.progress = FALL; // of the piece on its way: 0 as it comes, 1 when the next one comes
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     unpack(this.replay.placements).then(
-      (numbers) => this.begin(new Games(this.replay, numbers)),
+      (bytes) => this.begin(new Games(this.replay, bytes)),
       (error) => { this.find(".rules").textContent = `The replay cannot be unpacked: ${error.message}`; },
     );
   }

@@ -1,8 +1,8 @@
 """A replay as a web page that needs no network, or as a fragment for other pages.
 
-Markup and style are ``replay_page.html``, the program is ``replay_games.js`` and ``replay_page.js``, beside
-this file. The player is an element, ``<tetris-player>``, with a shadow root: its style and the page's do not
-mix.
+Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file. The player is
+an element, ``<tetris-player>``, with a shadow root: its style and the page's do not mix. The rules stay in
+Python: the page holds where each piece comes to rest, and what that does.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pathlib import Path
 from kernels.support.printable import printable
 from tetris.game.pieces import PIECES
 from tetris.record.replay import Replay
-from tetris.view.game_view import shape_cells
+from tetris.view.game_view import scenes, shape_cells
 
 DEFAULT_SPEED = 5.0
 """Default speed of a player, in pieces a second."""
 
 _FOLDER = Path(__file__).parent
-_PROGRAM = ("replay_games.js", "replay_page.js")
 
 
 def player_assets() -> str:
     """Return markup, style and program of the player; a page needs them once."""
     template = (_FOLDER / "replay_page.html").read_text(encoding="utf-8")
-    program = "".join((_FOLDER / name).read_text(encoding="utf-8") for name in _PROGRAM)
+    program = (_FOLDER / "replay_page.js").read_text(encoding="utf-8")
     # A page may hold the program several times: only the first one defines the element.
     once = 'if (!customElements.get("tetris-player")) (() => {'
     return f"{template}<script>\n{once}\n{program}}})();\n</script>\n"
@@ -47,7 +46,7 @@ def player_fragment(
         assets: Whether to add `player_assets`; otherwise the page has to hold them.
 
     Raises:
-        ValueError: If the replay is empty, or the speed is not above 0.
+        ValueError: If the replay is empty or contradicts its seed, or the speed is not above 0.
     """
     return _element(replay, title, speed) + (player_assets() if assets else "")
 
@@ -79,36 +78,39 @@ def _element(replay: Replay, title: str, speed: float, attributes: str = "") -> 
     if not speed > 0:
         raise ValueError(f"expected a speed above 0, got {speed}")
     rules = replay.rules
+    about = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
+    if replay.seed is not None:
+        about.append(f"seed {replay.seed}")
     values = {
         "title": title or (replay.controller.name if replay.controller else "") or "Tetris",
-        "subtitle": _subtitle(replay),
+        "subtitle": ", ".join(about),
         "width": rules.width,
         "height": rules.height,
-        "clear_on_overflow": rules.clear_on_overflow,
-        # By the original rule the next piece has to appear: that after the last placement, too.
-        "last_next": replay.piece_after(len(replay.placements) - 1) if rules.original else None,
         "speed": speed,
-        "shapes": _shapes(),
-        "placements": base64.b64encode(zlib.compress(replay.placements, 9)).decode("ascii"),
+        "shapes": [
+            {"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)}
+            for orientations in PIECES
+            for x in orientations
+        ],
+        "placements": base64.b64encode(zlib.compress(_played(replay), 9)).decode("ascii"),
     }
     return f"<tetris-player{attributes}>{json_script(values)}</tetris-player>\n"
+
+
+def _played(replay: Replay) -> bytes:
+    """The numbers of all placements, then the rows of the pieces, then what they do.
+
+    Of that bits 0 to 3 are the rows of the piece that become full, bit 4 is the end of the game.
+    """
+    rows, marks = bytearray(), bytearray()
+    for scene in scenes(replay.rules, replay.after_states()):
+        row = scene.after.landing_row
+        rows.append(row)
+        marks.append(sum(1 << y - row for y in scene.full) | scene.after.game_over << 4)
+    return replay.placements + rows + marks
 
 
 def json_script(values: Mapping[str, object], attributes: str = "") -> str:
     """Return values as JSON in a script element that is not executed; no text can end it."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f'<script type="application/json"{attributes}>{text}</script>'
-
-
-def _subtitle(replay: Replay) -> str:
-    rules = replay.rules
-    parts = [f"{rules.board} board", f"{rules.rule} rule", f"pieces {rules.pieces}"]
-    return ", ".join([*parts, *([] if replay.seed is None else [f"seed {replay.seed}"])])
-
-
-def _shapes() -> list[dict[str, object]]:
-    return [
-        {"piece": x.piece, "width": x.width, "height": x.height, "cells": shape_cells(x)}
-        for shapes in PIECES
-        for x in shapes
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from kernels.support.printable import printable
@@ -61,7 +61,7 @@ def screen(
         for kinds, name in zip(boards, names, strict=False)
     ]
     board = [_GAP.join(lines) for lines in zip(*drawn, strict=True)]
-    width = len(boards) * (_board_width(rules, cell) + len(_GAP))
+    width = len(boards) * (rules.width * cell + 2 + len(_GAP))
     room = size.columns - width
     beside = []
     if room >= 8:  # the lines of the next piece are as wide, and not cut: they hold escape sequences
@@ -74,10 +74,8 @@ def screen(
 
 def least_size(rules: Rules, depth: int) -> os.terminal_size:
     """Return the smallest window in which `screen` shows a board, for a colour depth."""
-    if not depth:
-        return os.terminal_size((_board_width(rules, 2) + 1, rules.height + _LEAST_PLAIN_HEADROOM + 2))
-    lines = math.ceil((rules.height + _LEAST_HEADROOM) / 2) + 2
-    return os.terminal_size((_board_width(rules, 1) + len(_GAP), lines))
+    *_, (_, _, columns, lines) = _sizes(rules, depth)
+    return os.terminal_size((columns, lines))
 
 
 def is_shown(rules: Rules, size: os.terminal_size, depth: int) -> bool:
@@ -105,22 +103,21 @@ def _fit(
     rules: Rules, size: os.terminal_size, depth: int, boards: int = 1, panels: Sequence[int] = (PANEL, 0)
 ) -> tuple[int, int] | None:
     """The largest cell, in columns, with which boards and panel fit, and the rows shown above the board."""
-    if not depth:
-        columns = boards * (_board_width(rules, 2) + len(_GAP)) + panels[-1] - len(_GAP)
-        headroom = min(HEADROOM, size.lines - 2 - rules.height)
-        return (2, headroom) if headroom >= _LEAST_PLAIN_HEADROOM and size.columns > columns else None
     for panel in panels:
-        for cell in range(_LARGEST_CELL, 0, -1):
-            for headroom in range(HEADROOM, _LEAST_HEADROOM - 1, -1):
-                lines = math.ceil((rules.height + headroom) * cell / 2) + 2
-                columns = boards * (_board_width(rules, cell) + len(_GAP)) + panel
-                if lines <= size.lines and columns <= size.columns:
-                    return cell, headroom
+        for cell, headroom, columns, lines in _sizes(rules, depth):
+            if boards * columns + panel <= size.columns and lines <= size.lines:
+                return cell, headroom
     return None
 
 
-def _board_width(rules: Rules, cell: int) -> int:
-    return rules.width * cell + 2
+def _sizes(rules: Rules, depth: int) -> Iterator[tuple[int, int, int, int]]:
+    """The sizes of a board, the largest first: a cell's columns, rows above it, its columns, all lines."""
+    cells, least = (range(_LARGEST_CELL, 0, -1), _LEAST_HEADROOM) if depth else ((2,), _LEAST_PLAIN_HEADROOM)
+    for cell in cells:
+        for headroom in range(HEADROOM, least - 1, -1):
+            rows = rules.height + headroom
+            lines = math.ceil(rows * cell / 2) if depth else rows
+            yield cell, headroom, rules.width * cell + 2 + len(_GAP), lines + 2
 
 
 def _board(rules: Rules, kinds: Cells, cell: int, depth: int, name: str) -> list[str]:

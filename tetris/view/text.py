@@ -58,31 +58,24 @@ def half_blocks(picture: Picture, true_color: bool) -> list[str]:
     ]
 
 
-def _runs(top: Picture, bottom: Picture, colors: list[str | None]) -> Iterable[str]:
+def _runs(top: Picture, bottom: Picture, codes: list[str]) -> Iterable[str]:
     for (upper, lower), run in groupby(zip(top.tolist(), bottom.tolist(), strict=True)):
-        length = len(list(run))
-        above, below = colors[upper], colors[lower]
-        if above is None and below is None:
-            yield f"{RESET}{' ' * length}"
-        elif above is None:
-            yield f"{RESET}\x1b[38;{below}m{'▄' * length}"
-        elif below is None:
-            yield f"{RESET}\x1b[38;{above}m{'▀' * length}"
-        elif above == below:
-            yield f"\x1b[48;{below}m{' ' * length}"
-        else:
-            yield f"\x1b[38;{above};48;{below}m{'▀' * length}"
+        # The page is always the background: that of the terminal.
+        flipped = upper // 3 == PAGE
+        front, back = (lower, upper) if flipped else (upper, lower)
+        background = "49" if back // 3 == PAGE else f"48;{codes[back]}"
+        block = " " if front // 3 == PAGE or front == back else "▄" if flipped else "▀"
+        yield f"\x1b[38;{codes[front]};{background}m{block * len(list(run))}"
     yield RESET
 
 
 @lru_cache
-def _codes(true_color: bool) -> list[str | None]:
-    """The end of the escape sequence of each colour; None for the page, which keeps the terminal's."""
-    codes = [
+def _codes(true_color: bool) -> list[str]:
+    """The end of the escape sequence of each colour."""
+    return [
         f"2;{red};{green};{blue}" if true_color else f"5;{_nearest_of_256(red, green, blue)}"
         for red, green, blue in PALETTE.tolist()
     ]
-    return [None if index // 3 == PAGE else code for index, code in enumerate(codes)]
 
 
 def _nearest_of_256(red: int, green: int, blue: int) -> int:

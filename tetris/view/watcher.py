@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Iterator
 
 from tetris.game.policy import Player
@@ -43,7 +42,6 @@ class Watcher:
         self.paused = False
         self.ended = False
         self._progress = 0.0  # of the current piece: 0 when it appears, 1 when the next one appears
-        self._shown: deque[tuple[float, int]] = deque()
         self._explained: tuple[Scene, Explanation] | None = None
 
     def run(self) -> None:
@@ -55,7 +53,8 @@ class Watcher:
         while True:
             self._draw(scene)
             still = self.paused or self.ended
-            for key in self.terminal.keys(IDLE if still else self._wait()):
+            wait = 0.0 if self.speed == math.inf else min(_FRAME, 1 / self.speed)
+            for key in self.terminal.keys(IDLE if still else wait):
                 if key in ("q", "Q"):
                     return
                 scene = self._press(key, scene)
@@ -67,7 +66,6 @@ class Watcher:
     def _press(self, key: str, scene: Scene) -> Scene:
         if key == " ":
             self.paused = not self.paused
-            self._shown.clear()
         elif key in (".", "n", "right"):
             self.paused = True
             # A piece that is still falling comes to rest first.
@@ -75,14 +73,9 @@ class Watcher:
             self._progress = _FALL
         elif key in ("+", "=", "up"):
             self.speed = next((speed for speed in SPEEDS if speed > self.speed), self.speed)
-            self._shown.clear()
         elif key in ("-", "_", "down"):
             self.speed = next((speed for speed in reversed(SPEEDS) if speed < self.speed), self.speed)
-            self._shown.clear()
         return scene
-
-    def _wait(self) -> float:
-        return 0.0 if self.speed == math.inf else min(_FRAME, 1 / self.speed)
 
     @property
     def _at_rest(self) -> bool:
@@ -120,13 +113,12 @@ class Watcher:
 
     def _panel(self, scene: Scene, lines: int) -> list[str]:
         speed = "as fast as it goes" if self.speed == math.inf else f"{self.speed:g} pieces/s"
-        state = "the end" if self.ended else "paused" if self.paused else speed
         panel = [
             *self.title,
             "",
             f"lines {scene.lines:,}   this game {scene.game_lines:,}",
             f"pieces {scene.pieces:,}   games over {scene.games + scene.after.game_over:,}",
-            f"{state}{self._measured(scene)}",
+            "the end" if self.ended else "paused" if self.paused else speed,
             "",
         ]
         if self.player is not None:
@@ -134,13 +126,3 @@ class Watcher:
                 self._explained = scene, explain(scene.rows, scene.after, self.player, scene.next_piece)
             panel += explanation_lines(self._explained[1], lines - PANEL_HEAD)
         return panel
-
-    def _measured(self, scene: Scene) -> str:
-        """The measured pieces a second over the last two seconds; empty before half a second."""
-        now = time.monotonic()
-        self._shown.append((now, scene.pieces))
-        while now - self._shown[0][0] > 2:
-            self._shown.popleft()
-        seconds, pieces = now - self._shown[0][0], scene.pieces - self._shown[0][1]
-        still = self.paused or self.ended
-        return "" if still or seconds < 0.5 else f", measured {pieces / seconds:.3g}"

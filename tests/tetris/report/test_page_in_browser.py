@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from pathlib import Path
 from urllib.parse import unquote
@@ -116,26 +115,6 @@ def test_where_a_shorter_run_has_no_value_the_end_of_its_curve_is_told(
             for line, curve in zip(lines, curves, strict=True):
                 assert (f": {which} value at " in line) == (curve[place] != outer), (line, curves)
                 assert (" on 5x" in line) == (curve[place] == outer)
-
-
-def test_an_error_of_a_folder_is_a_notice_on_its_page_until_it_is_whole_again(
-    run: Path, tmp_path: Path, browser_page: Page
-) -> None:
-    folder = Path(shutil.copytree(run, tmp_path / "mine"))
-    server = ReportServer([folder])
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with server:
-        browser_page.open(server.url, READY)
-        folder.rename(tmp_path / "away")
-        notice = "document.querySelector('main > .notice[role=alert]')?.textContent"
-        browser_page.wait_for(notice)
-        assert f"expected a run in {folder}" in browser_page.evaluate(notice)
-        browser_page.wait_for(READY)
-        assert told(browser_page, "[data-chart=learning]").startswith("generation ")
-        (tmp_path / "away").rename(folder)
-        browser_page.wait_for(f"!{notice} && {READY}")
-        server.shutdown()
-    browser_page.problems[:] = [each for each in browser_page.problems if server.url not in each]
 
 
 def test_a_page_follows_its_run_and_stays_where_the_reader_is(run: Path, browser_page: Page) -> None:

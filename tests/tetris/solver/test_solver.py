@@ -82,10 +82,6 @@ def test_it_is_what_a_plain_solver_finds(rules: Rules, pieces_known: int) -> Non
     assert solution.lines_per_game == pytest.approx(lines, rel=1e-4)
 
 
-def test_the_published_value_of_four_by_four() -> None:
-    assert solved(Rules(4, 4)).lines_per_game == pytest.approx(7.067, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("rules", "pieces_known"),
     [(Rules(4, 4, pieces="T"), 1), (Rules(4, 4, pieces="JL"), 2)],

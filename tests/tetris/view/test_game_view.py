@@ -50,7 +50,3 @@ def test_the_next_piece_is_that_of_the_next_placement_where_no_stream_is_known()
     with_stream, without = sample_scenes(rules, 40), sample_scenes(rules, 40, stream=False)
     expected = [scene.next_piece for scene in with_stream]
     assert [scene.next_piece for scene in without] == [*expected[:-1], None]
-
-
-def test_nothing_played_is_nothing_to_see() -> None:
-    assert sample_scenes(Rules(), 0) == sample_scenes(Rules(), 0, stream=False) == []

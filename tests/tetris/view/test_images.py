@@ -10,9 +10,6 @@ from tetris import Rules
 from tetris.view.game_view import (
     EMPTY,
     FALLING,
-    FULL,
-    HEADROOM,
-    PAGE,
     STACK,
     TEXT,
     UNKNOWN,
@@ -29,22 +26,6 @@ RULES = Rules(6, 8)
 @pytest.fixture(scope="module")
 def shown() -> list[Scene]:
     return sample_scenes(RULES, 60)
-
-
-def test_a_board_shows_stack_and_falling_piece(shown: list[Scene]) -> None:
-    scene = next(scene for scene in shown if scene.pieces > 5 and not scene.full)
-    drawn = scene_kinds(scene)
-    assert drawn.shape == (8 + HEADROOM, 6)
-    assert ((drawn >= STACK) & (drawn < FALLING)).sum() == (scene.cells > 0).sum()
-    assert (drawn == FALLING + scene.after.shape.piece).sum() == 4
-    assert set(np.unique(drawn[8:])) == {PAGE}
-    assert (drawn[:8] == EMPTY).sum() == 6 * 8 - 4 - (scene.cells > 0).sum()
-
-
-def test_rows_that_will_go_are_lit(shown: list[Scene]) -> None:
-    scene = next(scene for scene in shown if scene.full)
-    drawn = scene_kinds(scene)
-    assert tuple(np.flatnonzero((drawn == FULL).all(axis=1))) == scene.full
 
 
 @pytest.mark.parametrize("cell", [1, 5, 12])

@@ -126,21 +126,6 @@ def test_watching_ends_with_q_and_leaves_the_terminal_as_it_was(person: Pty) -> 
     assert watcher.paused
 
 
-def test_a_new_size_is_drawn_anew(person: Pty) -> None:
-    def resize() -> None:
-        person.wait_for("paused")
-        person.resize(10, 3)
-        person.wait_for("the window")
-        person.resize(80, 40)
-        person.press("q")
-
-    threading.Thread(target=resize, daemon=True).start()
-    typed(person, ("pieces 1 ", " "))
-    with Terminal(person.output, person.side) as terminal:
-        Watcher(terminal, iter(sample_scenes(RULES, 9)), None, [], 1.0).run()
-    person.wait_for("the window")
-
-
 def test_a_person_plays_and_asks_for_a_hint(person: Pty) -> None:
     pieces = PieceStream(RULES, 3, 0)
     typed(person, ("pieces 0 ", "h"), ("margin", "\x1b[D\x1b[D\x1b[D\x1b[D\x1b[A "), ("pieces 1 ", "q"))

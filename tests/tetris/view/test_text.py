@@ -1,4 +1,4 @@
-"""tetris/view/text.py: pictures as text."""
+"""tetris/view/text.py and wording.py: pictures, counts and sizes as text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tetris import Rules
 from tetris.view.game_view import FALLING, STACK, scene_kinds
 from tetris.view.images import PALETTE, piece_picture
 from tetris.view.text import board_lines, half_blocks, scene_text
+from tetris.view.wording import counted, file_size
 
 RULES = Rules(6, 5)
 FOURTH = """\
@@ -49,12 +50,15 @@ def test_half_blocks_hold_two_pixels_each() -> None:
     picture = np.array([[0, 3 * STACK, 3 * STACK], [3 * STACK, 0, 3 * FALLING]], dtype=np.uint8)
     (line,) = half_blocks(picture, true_color=True)
     stack, falling = (";".join(map(str, PALETTE[3 * kind])) for kind in (STACK, FALLING))
-    assert line == (
-        f"\x1b[0m\x1b[38;2;{stack}m▄\x1b[0m\x1b[38;2;{stack}m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m"
-    )
+    assert line == (f"\x1b[38;2;{stack};49m▄\x1b[38;2;{stack};49m▀\x1b[38;2;{stack};48;2;{falling}m▀\x1b[0m")
 
 
 def test_with_256_colours_the_nearest_is_taken() -> None:
     text = "".join(half_blocks(piece_picture(3, 2), true_color=False))
     assert set(re.findall(r"5;(\d+)", text)) <= {str(number) for number in range(16, 256)}
     assert "2;" not in re.sub(r"5;\d+", "", text)
+
+
+def test_a_count_of_one_is_singular_and_a_small_file_is_told_in_bytes() -> None:
+    assert (counted(1, "line"), counted(1200, "line")) == ("1 line", "1,200 lines")
+    assert (file_size(999), file_size(1000)) == ("999 bytes", "1 kB")
