@@ -1,4 +1,4 @@
-"""What each room weighs, in lines: a change may add 2 % to what it weighed when that was last written here."""
+"""What each room weighs, in lines: a change may add 2 % to what was last written here, and no more."""
 
 from __future__ import annotations
 
