@@ -32,7 +32,7 @@ def libraries(names: tuple[str, ...]) -> list[Extension]:
 
 
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
-    """Return a digest of the features of a header, if there are any: of its text, and of their twins' values."""
+    """Return a digest of the features of a header, if there are any: of its text and of the twins' values."""
     own = header_features(names)
     if not own:
         return {}
