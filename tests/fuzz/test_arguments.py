@@ -12,7 +12,8 @@ import torch
 
 import cem
 import tetris
-from kernels import cem_update, elementwise_mult, lltm, sample_normal, sample_normal_rows, sigmoid, vector_add
+from kernels import cem_update, lltm, sample_normal, sample_normal_rows
+from kernels.ops.elementwise import op
 from tetris.envs import TetrisVectorEnv
 
 VALUES = (float("nan"), -1, torch.ones(3, dtype=torch.complex64))
@@ -51,9 +52,10 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             **{"generation": torch.tensor(1), "num_elites": 2, "maximize": False},
         },
     ),
-    "sigmoid": (sigmoid, {"x": ONES}),
-    "vector_add": (vector_add, {"a": ONES, "b": ONES}),
-    "elementwise_mult": (elementwise_mult, {"a": ONES, "b": ONES}),
+    **{
+        name: (getattr(op, name), dict.fromkeys(inspect.signature(row.reference).parameters, ONES))
+        for name, row in op.TABLE.items()
+    },
     "lltm": (
         lltm,
         {
