@@ -154,7 +154,7 @@ def test_unknown_names_are_refused() -> None:
 def test_every_operator_of_the_project_passes() -> None:
     report = check.run()
 
-    assert report.works, report
+    assert report.works, str(report)
     assert {each.name.split(":")[0] for each in report.outcomes} == OPERATORS
     absent = {each.name.split(": ")[1] for each in report.outcomes if each.result == "absent"}
     assert absent <= {"Numba kernel", "CUDA kernel"}
