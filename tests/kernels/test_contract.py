@@ -180,6 +180,7 @@ def normal_samples(device: str) -> Samples:
             (torch.stack([means.detach(), stds, stds], dim=1), 6, seeds, generation, stds[0].clone(), None),
         ],
         "sample_normal_backward": [(grad, *noise)],
+        "sample_normal_seeded": [(mean, std, 6, 2, 1)],
     }
 
 
@@ -201,6 +202,9 @@ def cem_update_samples(device: str) -> Samples:
 @pytest.mark.parametrize("device", DEVICES)
 def test_opcheck(device: str, name: str, samples: Callable[[str], Samples]) -> None:
     OPERATORS[name].function(*OPERATORS[name].inputs(device))  # registers the folder's operators
+    names = [each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()]
+    family = tuple(ELEMENTWISE) if name in ELEMENTWISE else name
+    assert samples(device).keys() == {each for each in names if each.startswith(family)}
     for operator, tried in samples(device).items():
         for arguments in tried:
             torch.library.opcheck(getattr(torch.ops.cem_tetris, operator).default, arguments)
