@@ -12,7 +12,7 @@ from kernels.version import __version__ as __version__
 if TYPE_CHECKING:
     from kernels.loader import BuildError, CompilerMissingError, Extension, compile_check
     from kernels.ops.cem_update import cem_update, cem_update_reference
-    from kernels.ops.elementwise import (
+    from kernels.ops.elementwise.op import (
         elementwise_mult,
         elementwise_mult_reference,
         sigmoid,
@@ -49,7 +49,7 @@ __getattr__ = lazy_names(
     {
         "kernels.loader": ("BuildError", "CompilerMissingError", "Extension", "compile_check"),
         "kernels.ops.cem_update": ("cem_update", "cem_update_reference"),
-        "kernels.ops.elementwise": (
+        "kernels.ops.elementwise.op": (
             *("elementwise_mult", "elementwise_mult_reference"),
             *("sigmoid", "sigmoid_reference", "vector_add", "vector_add_reference"),
         ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +14,16 @@ import torch
 
 from kernels.loader import CompilerMissingError, Extension
 from tetris import Lookahead, Policy, Streams
-from tetris.game.feature_sets import feature_names
-from tetris.game.rules import Rules
+from tetris.game.feature_sets import _last_column, feature_names
+from tetris.game.features import FEATURES
+from tetris.game.rules import MIN_WIDTH, Rules
 from tetris.play import engines as native
 from tetris.play.controller import published
 from tetris.play.rollouts import ENGINES, Rollout
 
 _TETRIS = Path(__file__).parent / "tetris"
 _PIECES = "IOTZSJL"
+_REGISTERED = tuple(FEATURES)  # before a test adds features of its own
 GAMES = [
     Streams(Rules(10, 20), 3),
     Streams(Rules(10, 9, clear_on_overflow=True, pieces="bag"), 3, shared=False),
@@ -43,10 +47,15 @@ def policy_for(lookahead: Lookahead, width: int, population: int = 3) -> Policy:
 
 
 def every_feature(width: int) -> str:
-    """All features, but few of columns and steps: one library for boards of any width."""
-    ends = f"step_0_4, step_1_5, step_1_6, step_{width - 2}_0, step_pair_0_3_2, step_pair_{width - 3}_0_6"
-    columns = "column_height_0, column_height_3, height_difference_0, height_difference_2"
-    return ", ".join([*feature_names("dt_full"), "wells", columns, ends])
+    """All features of the registry, of those with numbers some five.
+
+    Columns are those that every board has: one library, and the tables of the steps, for boards of any width.
+    """
+    families: dict[str, list[str]] = {}
+    for name in _REGISTERED:
+        if (_last_column(name) or 0) < (width if name.startswith("step_") else MIN_WIDTH):
+            families.setdefault(re.sub(r"(_\d+)+$", "", name), []).append(name)
+    return ", ".join(chain(*(names[:: max(1, (len(names) - 1) // 4)] for names in families.values())))
 
 
 def few_features(width: int) -> str:

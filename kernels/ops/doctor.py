@@ -21,7 +21,7 @@ _CALL = """
 import sys
 try:
     import torch
-    from kernels.ops.elementwise import vector_add
+    from kernels.ops.elementwise.op import vector_add
     x = torch.arange(4.0, device=sys.argv[1])
     if vector_add(x, x).tolist() != [0, 2, 4, 6]:
         sys.exit("vector_add(x, x) is not 2 x")

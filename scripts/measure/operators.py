@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
+from kernels.ops.elementwise.op import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import LLTM, lltm_reference
 from measure.provenance import Measured
 from measure.timing import Function, Plan, event_times, times_of, wall_times

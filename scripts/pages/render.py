@@ -50,7 +50,7 @@ def main() -> int:
     old = [page for page, text in texts.items() if page.read_text() != text]
     for page in old:
         if arguments.check:
-            print(f"{page.relative_to(ROOT)} differs from the result files", file=sys.stderr)
+            print(f"{page.relative_to(ROOT)} differs: run python scripts/pages/render.py", file=sys.stderr)
         else:
             write_text(page, texts[page])
             print(f"wrote {page.relative_to(ROOT)}")

@@ -22,7 +22,7 @@ from kernels.ops import build, library
 PROJECT = Path(kernels.__file__).parents[1]
 ADD = """
 import torch
-from kernels.ops.elementwise import vector_add
+from kernels.ops.elementwise.op import vector_add
 print(vector_add(torch.ones(2), torch.ones(2)).tolist())
 """
 

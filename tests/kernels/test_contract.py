@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import contract
@@ -11,18 +12,12 @@ import pytest
 import torch
 from contract import DEVICES, cuda
 from test_cem_update import EVERYTHING, options, problem
+from test_elementwise import EXACT
+from test_elementwise import OPERATORS as ELEMENTWISE
 from test_lltm import cell_inputs
 from torch import Tensor
 
-from kernels import (
-    cem_update,
-    elementwise_mult,
-    lltm,
-    sample_normal,
-    sample_normal_rows,
-    sigmoid,
-    vector_add,
-)
+from kernels import cem_update, lltm, sample_normal, sample_normal_rows, sigmoid
 
 
 @dataclass(frozen=True)
@@ -85,10 +80,16 @@ def update(*inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 OPERATORS = {
+    name: Operator(
+        function,
+        elements(count, dtype),
+        {} if name in EXACT else {"rtol": 10 * torch.finfo(dtype).eps, "atol": torch.finfo(dtype).eps},
+    )
     # Among them, numbers of every width.
-    "sigmoid": Operator(sigmoid, elements(1, torch.float32), {"rtol": 1e-6, "atol": 1e-7}),
-    "vector_add": Operator(vector_add, elements(2, torch.float16)),
-    "elementwise_mult": Operator(elementwise_mult, elements(2, torch.float64)),
+    for (name, (function, _, _, count)), dtype in zip(
+        ELEMENTWISE.items(), cycle([torch.float32, torch.float16, torch.float64]), strict=False
+    )
+} | {
     "lltm": Operator(lltm, lambda device: cell_inputs((5, 6, 7), device), {"rtol": 1e-5, "atol": 1e-5}),
     "sample_normal": Operator(draw, parameters),
     "sample_normal of a batch": Operator(draw_problems, problems),
@@ -136,13 +137,12 @@ def elementwise_samples(device: str) -> Samples:
     recorded = a.clone().requires_grad_(), b.clone().requires_grad_()
     pairs = [(a, b), recorded, (a.t(), b.t()), (a[:, 1:], b[:, 1:])]
     samples: Samples = {
-        "sigmoid": [pair[:1] for pair in pairs],
-        "sigmoid_forward": [(a[:, ::2],)],
         "sigmoid_backward": [recorded],
         "elementwise_mult_backward": [(a, a, b), (recorded[0], *recorded)],
     }
-    for name in ("vector_add", "elementwise_mult"):
-        samples |= {name: pairs, f"{name}_forward": [(a, b), (a.int(), b.int())]}
+    for name, (*_, count) in ELEMENTWISE.items():
+        plain = [(a, b), (a[:, ::2], b[:, ::2]), *([(a.int(), b.int())] if name in EXACT else [])]
+        samples |= {name: [pair[:count] for pair in pairs], f"{name}_forward": [x[:count] for x in plain]}
     return samples
 
 
@@ -180,6 +180,7 @@ def normal_samples(device: str) -> Samples:
             (torch.stack([means.detach(), stds, stds], dim=1), 6, seeds, generation, stds[0].clone(), None),
         ],
         "sample_normal_backward": [(grad, *noise)],
+        "sample_normal_seeded": [(mean, std, 6, 2, 1)],
     }
 
 
@@ -201,6 +202,9 @@ def cem_update_samples(device: str) -> Samples:
 @pytest.mark.parametrize("device", DEVICES)
 def test_opcheck(device: str, name: str, samples: Callable[[str], Samples]) -> None:
     OPERATORS[name].function(*OPERATORS[name].inputs(device))  # registers the folder's operators
+    names = [each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()]
+    family = tuple(ELEMENTWISE) if name in ELEMENTWISE else name
+    assert samples(device).keys() == {each for each in names if each.startswith(family)}
     for operator, tried in samples(device).items():
         for arguments in tried:
             torch.library.opcheck(getattr(torch.ops.cem_tetris, operator).default, arguments)
@@ -223,10 +227,14 @@ def calls(device: str) -> list[tuple[Callable[..., Any], Sequence[Tensor], dict[
     flags = (False, False, False)
     # The fake kernels, which a tensor without memory goes to, leave this to the operators.
     any_device = {"device": range(9)} if device == "cpu" else {}
+    binary = [name for name, (*_, count) in ELEMENTWISE.items() if count == 2]
     return [
-        (vector_add, [a, b], {}),
-        (elementwise_mult, [a, b], {}),
-        (operators.elementwise_mult_forward, [a, b], {}),
+        *(
+            (getattr(operators, f"{name}{ending}"), [a, b], {})
+            for name in binary
+            for ending in ("", "_forward")
+        ),
+        *((ELEMENTWISE[name][0], [a, b], {}) for name in binary),
         (operators.elementwise_mult_backward, [a, b, c], any_device),
         (operators.sigmoid_backward, [a, b], any_device),
         (lltm, cell, {}),

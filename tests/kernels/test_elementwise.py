@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 
 import contract
@@ -10,24 +11,20 @@ import torch
 from contract import DEVICES, assert_same, cuda
 from torch import Tensor
 
-from kernels import (
-    elementwise_mult,
-    elementwise_mult_reference,
-    sigmoid,
-    sigmoid_reference,
-    vector_add,
-    vector_add_reference,
-)
+from kernels import elementwise_mult, sigmoid, sigmoid_reference, vector_add
+from kernels.ops.elementwise import op
 
+TORCHS = {"sigmoid": torch.sigmoid, "vector_add": torch.add, "elementwise_mult": torch.mul}
 OPERATORS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor], Callable[..., Tensor], int]] = {
-    "sigmoid": (sigmoid, sigmoid_reference, torch.sigmoid, 1),
-    "vector_add": (vector_add, vector_add_reference, torch.add, 2),
-    "elementwise_mult": (elementwise_mult, elementwise_mult_reference, torch.mul, 2),
+    name: (getattr(op, name), row.reference, TORCHS[name], len(inspect.signature(row.reference).parameters))
+    for name, row in op.TABLE.items()
 }
 """The function, its reference, torch's, and how many tensors it takes."""
 
-FLOATING = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+EXACT = {name for name, row in op.TABLE.items() if row.dtypes == op.NUMBERS}
+"""Operators of integers, too: equal to torch's bit for bit."""
+
+FLOATING = op.FLOATING
 # About the vector's width, beyond a block, and beyond what threads take at once.
 SHAPES = [(), (0,), (3, 0, 2), (1,), (15,), (17,), (2049,), (40_001,)]
 SPECIAL = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 20.0, -20.0, 1e30, -1e30]
@@ -52,12 +49,11 @@ def inputs(name: str, *shape: int, device: str = "cpu", dtype: torch.dtype = tor
 @pytest.mark.parametrize("device", DEVICES)
 def test_every_size_and_type_matches_torch(device: str, name: str) -> None:
     f, reference, torchs, _ = OPERATORS[name]
-    types = FLOATING if name == "sigmoid" else FLOATING + INTEGERS
+    types = op.TABLE[name].dtypes
     cases = [(shape, dtype) for shape in SHAPES for dtype in (torch.float32, torch.int8) if dtype in types]
     for shape, dtype in [*cases, *(((3001,), dtype) for dtype in types)]:
         values = inputs(name, *shape, device=device, dtype=dtype)
-        # The others are equal bit for bit.
-        exact = {"rtol": 3 * torch.finfo(dtype).eps, "atol": 0.0} if name == "sigmoid" else {}
+        exact = {} if name in EXACT else {"rtol": 3 * torch.finfo(dtype).eps, "atol": 0.0}
         for ours in (f, reference):
             assert_same(ours(*values), torchs(*values), **exact)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernels.ops.cem_update import cem_update
-from kernels.ops.elementwise import elementwise_mult, sigmoid, vector_add
+from kernels.ops.elementwise.op import elementwise_mult, sigmoid, vector_add
 from kernels.ops.lltm import lltm
 from kernels.ops.normal import sample_normal
 from tetris import Policy, Rules, Streams, rollout

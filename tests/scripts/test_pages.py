@@ -35,7 +35,7 @@ def test_a_page_that_differs_is_named_and_written(
     for words, status in ((["--check"], 1), ([], 0), (["--check"], 0)):
         monkeypatch.setattr("sys.argv", ["render.py", *words])
         assert render.main() == status
-    assert "README.md differs from the result files" in capsys.readouterr().err
+    assert "README.md differs: run python scripts/pages/render.py" in capsys.readouterr().err
     for page, link in pages.items():  # they lead from the page to the root
         assert "old" not in page.read_text()
         assert link in page.read_text()

@@ -79,11 +79,13 @@ def test_a_decision_on_any_board_is_that_of_every_placement_tried(rules: Rules, 
     columns, lines, games = decide(
         engine, weights, rules, boards[:count], pieces[:count], every_feature(rules.width)
     )
+    names = feature_names(every_feature(rules.width), rules.width)
+    deciding = [*names, *names, "several", "several", "several"]
     for board, outcomes in enumerate(expected[:count]):
         for candidate, (rows, cleared, over) in enumerate(outcomes):
             found = rows_of(columns[candidate, board].tolist()), int(games[candidate, board])
-            assert found == (((), 1) if over else (rows, 0)), (board, candidate)
-            assert int(lines[candidate, board]) == cleared
+            assert found == (((), 1) if over else (rows, 0)), (board, deciding[candidate])
+            assert int(lines[candidate, board]) == cleared, (board, deciding[candidate])
 
 
 def play(engine: str, streams: Streams, lookahead: Lookahead) -> list[list[torch.Tensor]]:

@@ -10,7 +10,7 @@ import pytest
 
 from tetris.game.decisions import landing_row, place
 from tetris.game.feature_sets import feature_names
-from tetris.game.features import FEATURES, AfterState, column_heights, feature_values
+from tetris.game.features import AfterState, column_heights, feature_values
 from tetris.game.pieces import PIECES
 from tetris.game.rules import Rules
 
@@ -254,8 +254,3 @@ def test_steps_are_told_apart_by_three_cells_up_and_down() -> None:
             column, *classes = map(int, name.removeprefix("step_").removeprefix("pair_").split("_"))
             expected = steps[column : column + len(classes)] == classes
             assert feature_values(after, (name,)) == [expected], name
-
-
-def test_registry_names_every_feature_of_the_widest_board() -> None:
-    names = {name for features in ("dt_step_pairs", "bdu") for name in feature_names(features)}
-    assert names == set(FEATURES)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tetris.game.decisions import landing_row, place
-from tetris.game.feature_sets import feature_sets, surface_features
-from tetris.game.features import FEATURES, _bottoms, column_heights, feature_values
+from tetris.game.feature_sets import feature_sets
+from tetris.game.features import FEATURES, AfterState, _bottoms, column_heights, feature_values
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.rules import PIECE_LETTERS, Rules
 
@@ -57,11 +57,14 @@ def bottoms_block() -> str:
     return "\n".join(lines)
 
 
+def example() -> AfterState:
+    return place(ROWS, SHAPE, COLUMN, landing_row(column_heights(ROWS, RULES.width), SHAPE, COLUMN), RULES)
+
+
 def example_block() -> str:
-    row = landing_row(column_heights(ROWS, RULES.width), SHAPE, COLUMN)
-    after = place(ROWS, SHAPE, COLUMN, row, RULES)
+    after = example()
     before = drawing(ROWS, RULES.width)
-    for y, cells in enumerate(SHAPE.rows, start=row):
+    for y, cells in enumerate(SHAPE.rows, start=after.landing_row):
         line = before[len(ROWS) - 1 - y]
         shown = "".join("T" if cells >> x & 1 else cell for x, cell in enumerate(line[COLUMN:]))
         before[len(ROWS) - 1 - y] = line[:COLUMN] + shown
@@ -70,16 +73,7 @@ def example_block() -> str:
         f"{len(ROWS) - 1 - i:6}  {old}    {new}"
         for i, (old, new) in enumerate(zip(before, removed, strict=True))
     ]
-    values = dict(zip(FEATURES, feature_values(after, tuple(FEATURES)), strict=True))
-    table = ["| feature | value |", "| --- | --- |"]
-    columns, steps = surface_features(RULES.width), [name for name in FEATURES if name.startswith("step_")]
-    table += [f"| `{name}` | {values[name]:g} |" for name in FEATURES if name not in (*columns, *steps)]
-    for family, count in (("column_height", 10), ("height_difference", 9)):
-        listed = ", ".join(f"{values[f'{family}_{i}']:g}" for i in range(count))
-        table.append(f"| `{family}_0` to `{family}_{count - 1}` | {listed} |")
-    return "\n".join(
-        ["```", "   row  before        after", *(line.rstrip() for line in boards), "```", "", *table]
-    )
+    return "\n".join(["```", "   row  before        after", *(line.rstrip() for line in boards), "```"])
 
 
 @pytest.mark.parametrize(
@@ -99,11 +93,16 @@ def test_it_lists_every_feature_and_set() -> None:
     assert listed == numbered | set(feature_sets())
 
 
+def test_the_values_of_the_example_are_right() -> None:
+    table = TEXT[TEXT.index("## An example") : TEXT.index("## Feature sets")]
+    for features, values in re.findall(r"^\| `(\w+)`.* \| (.*) \|$", table, re.MULTILINE):
+        shown = values.split(", ")
+        names = [features, *(features.replace("_0", f"_{i}") for i in range(1, len(shown)))]
+        assert shown == [f"{value:g}" for value in feature_values(example(), tuple(names))], features
+
+
 def test_the_example_tells_features_apart() -> None:
-    row = landing_row(column_heights(ROWS, RULES.width), SHAPE, COLUMN)
-    values = dict(
-        zip(FEATURES, feature_values(place(ROWS, SHAPE, COLUMN, row, RULES), tuple(FEATURES)), strict=True)
-    )
+    values = dict(zip(FEATURES, feature_values(example(), tuple(FEATURES)), strict=True))
     for one, other in (
         ("wells", "wells_fast"),
         ("holes", "hole_depth"),

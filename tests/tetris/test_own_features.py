@@ -62,6 +62,9 @@ def test_a_run_with_own_features_is_trained_and_the_same_in_python(header: Path,
         pytest.skip(str(error))
     assert found[0].weights == found[1].weights
     assert json.loads((tmp_path / "cpu" / "config.json").read_text())["features"].count("empty_columns") == 1
+    checkpoints = [json.loads(path.read_text()) for path in tmp_path.glob("*/checkpoints/*2.json")]
+    one, other = (each["fingerprint"]["own_features"] for each in checkpoints)
+    assert one == other  # either engine resumes the run of the other
 
 
 def test_a_feature_without_twin_says_so_in_a_line(header: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import torch
 
 from kernels.loader import Extension
@@ -11,6 +13,7 @@ from tetris.game.piece_stream import Streams
 from tetris.game.pieces import PIECES
 from tetris.game.policy import Policy
 from tetris.game.rules import Rules
+from tetris.play.engines import feature_definitions
 from tetris.play.own_features import header_features, header_of
 from tetris.play.rollouts import Rollout
 
@@ -26,6 +29,22 @@ def libraries(names: tuple[str, ...]) -> list[Extension]:
     from tetris.envs.native import feature_extension  # imports Gymnasium, for runs with a header alone
 
     return [feature_extension(own)]
+
+
+def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
+    """Return a digest of the features of a header, if there are any: of its text and of the twins' values."""
+    own = header_features(names)
+    if not own:
+        return {}
+    rows: tuple[int, ...] = ()
+    values = []
+    for t in range(DECISIONS):
+        placements = list(after_states(rows, t % len(PIECES), rules))
+        values += [feature_values(after, own) for after in placements if not after.game_over]
+        after = placements[t * t % len(placements)]
+        rows = () if after.game_over else after.rows
+    text = f"{feature_definitions(own)[0]} {values}"
+    return {"own_features": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:

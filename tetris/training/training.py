@@ -148,9 +148,10 @@ class Training(Callback):
                 f"expected a candidate for each of {ranks.count()} ranks, got {recipe.population}"
             )
         agreed = ranks.StopConsensus(stop) if ranks.count() > 1 else None
-        count = len(feature_names(recipe.features, recipe.rules.width))
+        names = feature_names(recipe.features, recipe.rules.width)
+        own = reference_check.fingerprint(names, recipe.rules)
         self.optimizer = CrossEntropyMethod(
-            torch.zeros(count),
+            torch.zeros(len(names)),
             1.0,
             recipe.population,
             maximize=True,
@@ -170,7 +171,7 @@ class Training(Callback):
             time_limit_s=time_limit_s,
             callbacks=(self.metrics, self, progress_bar, *callbacks),
             checkpointer=Checkpointer(
-                folder.checkpoints, fingerprint=recipe.fingerprint(), interval_s=CHECKPOINT_SECONDS
+                folder.checkpoints, fingerprint=recipe.fingerprint() | own, interval_s=CHECKPOINT_SECONDS
             ),
             stop=agreed or stop,
             costs=[stage.cost for stage in recipe.stages for _ in range(stage.generations)],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 
 import torch
 from torch import Generator, Tensor
 
-from kernels.ops import elementwise
 from kernels.ops.check import Case
+from kernels.ops.elementwise import op
 
 
 def _inputs(generator: Generator, size: int, *, count: int) -> tuple[Tensor, ...]:
@@ -18,11 +19,11 @@ def _inputs(generator: Generator, size: int, *, count: int) -> tuple[Tensor, ...
 
 CASES = {
     name: Case(
-        reference=getattr(elementwise, f"{name}_reference"),
-        operator=getattr(elementwise, name),
-        inputs=partial(_inputs, count=count),
+        reference=operator.reference,
+        operator=getattr(op, name),
+        inputs=partial(_inputs, count=len(inspect.signature(operator.reference).parameters)),
         small=(37,),
         large=(10_007,),
     )
-    for name, count in (("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 2))
+    for name, operator in op.TABLE.items()
 }

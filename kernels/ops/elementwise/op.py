@@ -7,7 +7,7 @@ product gives both gradients in one kernel, which reads three tensors where two 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,27 +104,19 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
     return torch.mul(a, b)
 
 
-_TABLE: dict[str, tuple[Callable[..., Tensor], tuple[torch.dtype, ...], str]] = {
-    "sigmoid": (sigmoid_reference, FLOATING, "sigmoid_forward"),
-    "vector_add": (vector_add_reference, NUMBERS, "vector_add_forward"),
-    "elementwise_mult": (elementwise_mult_reference, NUMBERS, "elementwise_mult_forward"),
-}
-"""Of an operator: the reference, the types, and the name of the one without a gradient."""
-
-
 def _apply(name: str, *tensors: Tensor) -> Tensor:
     """Return what an operator of the table makes of its arguments."""
-    reference, dtypes, unrecorded = _TABLE[name]
+    entry = TABLE[name]
     if is_transformed():
-        _check(tensors, dtypes)
-        return reference(*tensors)
+        _check(tensors, entry.dtypes)
+        return entry.reference(*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
         recorded = (tensors[0].requires_grad or tensors[-1].requires_grad) and torch.is_grad_enabled()
-        operator = getattr(torch.ops.cem_tetris, name if recorded else unrecorded)
+        operator = getattr(torch.ops.cem_tetris, name if recorded else entry.unrecorded)
         result: Tensor = operator.default(*tensors)
     except (AttributeError, RuntimeError, TypeError):
-        _check(tensors, dtypes)  # the operator checks too: only a call that it refuses pays for this
+        _check(tensors, entry.dtypes)  # the operator checks too: only a call that it refuses pays for this
         torch.empty_like(tensors[0])  # where there is no memory, torch says so better
         raise
     return result
@@ -184,6 +176,28 @@ def _product_double_backward(
     )
 
 
+class Operator(NamedTuple):
+    """An operator: the reference, the types, the name of the one without a gradient, and the gradient."""
+
+    reference: Callable[..., Tensor]
+    dtypes: tuple[torch.dtype, ...]
+    unrecorded: str
+    backward: Callable[..., Any]
+    save: Callable[..., None] | None = None
+
+
+TABLE = {
+    "sigmoid": Operator(sigmoid_reference, FLOATING, "sigmoid_forward", _sigmoid_backward, _save_result),
+    "vector_add": Operator(
+        vector_add_reference, NUMBERS, "vector_add_forward", lambda ctx, grad: (grad, grad)
+    ),
+    "elementwise_mult": Operator(
+        elementwise_mult_reference, NUMBERS, "elementwise_mult_forward", _product_backward, _save_arguments
+    ),
+}
+"""The operators by name; checks and tests go through this table, too."""
+
+
 def _register() -> None:
     fake, autograd = torch.library.register_fake, torch.library.register_autograd
 
@@ -194,21 +208,19 @@ def _register() -> None:
 
         return empty
 
-    for name, (_, dtypes, unrecorded) in _TABLE.items():
-        for each in (f"cem_tetris::{name}", f"cem_tetris::{unrecorded}"):
-            fake(each, checked(dtypes))
+    for name, operator in TABLE.items():
+        for each in (name, operator.unrecorded):
+            fake(f"cem_tetris::{each}", checked(operator.dtypes))
+        autograd(f"cem_tetris::{name}", operator.backward, setup_context=operator.save)
     fake("cem_tetris::sigmoid_backward", lambda grad, y: torch.empty_like(y))
     fake(
         "cem_tetris::elementwise_mult_backward", lambda grad, a, b: (torch.empty_like(a), torch.empty_like(a))
     )
-    autograd("cem_tetris::vector_add", lambda ctx, grad: (grad, grad))
-    for name, backward, save in (
-        ("sigmoid", _sigmoid_backward, _save_result),
-        ("sigmoid_backward", _sigmoid_double_backward, _save_arguments),
-        ("elementwise_mult", _product_backward, _save_arguments),
-        ("elementwise_mult_backward", _product_double_backward, _save_arguments),
+    for name, backward in (
+        ("sigmoid_backward", _sigmoid_double_backward),
+        ("elementwise_mult_backward", _product_double_backward),
     ):
-        autograd(f"cem_tetris::{name}", backward, setup_context=save)
+        autograd(f"cem_tetris::{name}", backward, setup_context=_save_arguments)
 
 
 _LIBRARY = Library("elementwise", _register)

@@ -9,8 +9,9 @@ import torch
 
 from kernels.loader import CompilerMissingError
 from tetris import Rules
+from tetris.play import own_features
 from tetris.play.own_features import run_header
-from tetris.training.reference_check import check_references, libraries
+from tetris.training.reference_check import check_references, fingerprint, libraries
 
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")
 
@@ -53,3 +54,14 @@ def test_the_engine_that_will_play_is_compared_as_well(header: Path, monkeypatch
 
 def test_without_a_header_there_is_nothing_to_build() -> None:
     assert libraries(("holes", "wells")) == []
+
+
+def test_a_header_and_its_twins_are_told_from_changed_ones(header: Path) -> None:
+    names, rules, twins = ("holes", *run_header(header)), Rules(6, 8), header.with_suffix(".py")
+    found = [fingerprint(names, rules)]
+    for file, old, new in ((twins, "WEIGHT = 2", "WEIGHT = 3"), (header, "row += 2", "row += 3")):
+        file.write_text(file.read_text().replace(old, new))
+        own_features._headers.clear()
+        found.append(fingerprint(("holes", *run_header(header)), rules))
+    assert len({each["own_features"] for each in found}) == 3
+    assert fingerprint(("holes", "wells"), rules) == {}
