@@ -15,7 +15,7 @@ from torch import Tensor
 from kernels import CompilerMissingError
 from kernels.ops import check
 from kernels.ops.check import Case
-from kernels.ops.report import Outcome, Report
+from kernels.ops.report import Outcome
 
 OPERATORS = ("cem_update", "elementwise_mult", "lltm", "normal", "sigmoid", "vector_add")
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="is about a machine without a GPU")
@@ -125,23 +125,6 @@ def test_a_missing_gpu_is_a_failure_only_where_it_was_asked_for(device: str, res
 
     assert found.result == result
     assert "doctor --device cuda" in found.note
-
-
-def test_the_report_is_an_aligned_table() -> None:
-    report = Report(
-        [
-            Outcome("square: C++ kernel", "ok", "cpu", 0.25, 1.5e-7),
-            Outcome("square: CUDA kernel", "absent", "no GPU", 0.0),
-        ]
-    )
-
-    assert str(report).splitlines() == [
-        "ok       square: C++ kernel      0.2 s  error 1.5e-07, cpu",
-        "absent   square: CUDA kernel     0.0 s  no GPU",
-        "",
-        "works",
-    ]
-    assert not Report([Outcome("square", "FAILED", "another shape", 0.25)]).works
 
 
 def test_unknown_names_are_refused() -> None:

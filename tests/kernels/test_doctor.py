@@ -79,19 +79,6 @@ def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch
     assert "set CEM_TETRIS_CACHE to a folder of yours" in finding(report, "cache").note
 
 
-def test_an_operator_that_crashes_is_a_problem(
-    cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crashing = tmp_path / "python"
-    crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    crashing.chmod(0o755)
-    monkeypatch.setattr(doctor.sys, "executable", str(crashing))
-    report = doctor.run("cpu")
-
-    assert not report.works
-    assert finding(report, "vector_add").note == "it ended with status -11"
-
-
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_cuda_works_where_the_operator_ran_on_the_gpu(
@@ -101,14 +88,13 @@ def test_cuda_works_where_the_operator_ran_on_the_gpu(
     assert capsys.readouterr().out.endswith("\nworks\n")
 
 
-@pytest.mark.parametrize("package", ["cem", "tetris"])
-def test_an_import_names_a_package_that_hides_this_one(package: str, tmp_path: Path) -> None:
+def test_an_import_names_a_package_that_hides_this_one(tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__init__.py").write_text("from kernels.layer import get_kernel\n")
     (tmp_path / "kernels" / "layer.py").write_text("get_kernel = None\n")
     project = Path(doctor.__file__).parents[2]
     answer = subprocess.run(
-        [sys.executable, "-c", f"import {package}"],
+        [sys.executable, "-c", "import tetris"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(project)])},
         cwd=tmp_path,
         capture_output=True,
