@@ -1,6 +1,7 @@
 """minimize and maximize: results, reasons to end, restarts, budgets, resumption."""
 
 import math
+import signal
 from typing import ClassVar
 
 import numpy as np
@@ -30,15 +31,17 @@ def same(one, other):
 
 
 class Interruption(Callback):
-    """Ends a search after so many generations."""
+    """Ends a search after so many generations, by itself or as Ctrl-C does."""
 
-    def __init__(self, last):
-        self.left = last
+    def __init__(self, last, ctrl_c=False):
+        self.left, self.ctrl_c = last, ctrl_c
 
     def on_generation(self, record):
         self.left -= 1
         if self.left == 0:
-            raise Interrupted
+            if not self.ctrl_c:
+                raise Interrupted
+            signal.raise_signal(signal.SIGINT)
 
 
 class TestResult:
@@ -155,14 +158,16 @@ class TestResume:
         return minimize(sphere, START, 1.0, checkpoint=folder, callbacks=callbacks, **options)
 
     @pytest.mark.parametrize(
-        ("options", "last"), [("no seed", 2), ("full paths", 45), ("recorded every third", 200)]
+        ("options", "last", "ctrl_c"),
+        [("no seed", 2, True), ("full paths", 45, False), ("recorded every third", 200, False)],
     )
-    def test_an_interrupted_search_is_resumed_bit_for_bit(self, tmp_path, options, last):
+    def test_an_interrupted_search_is_resumed_bit_for_bit(self, tmp_path, options, last, ctrl_c):
         options = self.SEARCHES[options]
         whole = self.minimized(**options)
-        interrupted = self.minimized(tmp_path, [Interruption(last)], **options)
-        if interrupted.reason == "requested":
+        interrupted = self.minimized(tmp_path, [Interruption(last, ctrl_c)], **options)
+        if interrupted.reason == ("signal" if ctrl_c else "requested"):
             assert interrupted.evaluations < whole.evaluations
+            assert interrupted.restarts < whole.restarts
         else:  # it ended before
             assert same(interrupted, whole)
         torch.rand(5)  # torch's generator is elsewhere by then

@@ -88,13 +88,14 @@ def test_cuda_works_where_the_operator_ran_on_the_gpu(
     assert capsys.readouterr().out.endswith("\nworks\n")
 
 
-def test_an_import_names_a_package_that_hides_this_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["cem", "tetris"])
+def test_an_import_names_a_package_that_hides_this_one(package: str, tmp_path: Path) -> None:
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__init__.py").write_text("from kernels.layer import get_kernel\n")
     (tmp_path / "kernels" / "layer.py").write_text("get_kernel = None\n")
     project = Path(doctor.__file__).parents[2]
     answer = subprocess.run(
-        [sys.executable, "-c", "import tetris"],
+        [sys.executable, "-c", f"import {package}"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(project)])},
         cwd=tmp_path,
         capture_output=True,
