@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from cem import Callback, CrossEntropyMethod, Evaluation, Interrupted, StopRequest, Trainer, minimize, ranks
+from cem import Callback, Evaluation, Interrupted, minimize
 
 
 def sphere(x):
@@ -49,32 +49,16 @@ def refused(call):
         return f"{type(error).__name__}: {error}"
 
 
-class After(Callback):
-    """Does something after the third generation."""
-
-    def __init__(self, act):
-        self.act = act
+class InterruptAfter(Callback):
+    """Ends a search after the third generation."""
 
     def on_generation(self, record):
         if record.generation == 3:
-            self.act()
-
-
-def stopped_by_a_callback():
-    with ranks.joined(), StopRequest() as own:
-        stop = ranks.StopConsensus(own)
-        search = CrossEntropyMethod([0.0] * 3, 1.0, 20, maximize=False, seed=5)
-        objective = ranks.shared(lambda x, _: sphere(x), stop)
-        trainer = Trainer(search, objective, generations=50, callbacks=[After(stop.request)], stop=stop)
-        return [trainer.run().reason, search.generation, search.best_fitness]
-
-
-def interrupt():
-    raise Interrupted("enough")
+            raise Interrupted("enough")
 
 
 def interrupted_by_a_callback():
-    result = found(seed=6, callbacks=[After(interrupt)])
+    result = found(seed=6, callbacks=[InterruptAfter()])
     return [result["reason"], result["evaluations"] in (3 * 51, 4 * 51)]
 
 
@@ -86,7 +70,6 @@ def main(folder):
         "bounds": found(seed=3, bounds=(-1.0, 2.0), covariance="full", paths=True),
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
-        "stopped": stopped_by_a_callback(),
         "interrupted by a callback": interrupted_by_a_callback(),
         "too few": refused(lambda: minimize(sphere, [0.0], 1.0, population_size=2, distributed=True)),
         "metrics": refused(lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)),

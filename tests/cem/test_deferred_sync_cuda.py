@@ -8,7 +8,7 @@ import pytest
 import torch
 from searches import ON_A_GPU, bits, nobody_waits
 
-from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, StopRequest, Trainer
+from cem import Callback, Checkpointer, CrossEntropyMethod, Evaluation, MetricsWriter, Trainer
 from cem.host_copy import HostCopy
 
 pytestmark = ON_A_GPU
@@ -148,28 +148,6 @@ def test_seconds_are_those_of_the_device_whenever_the_host_looks(sleep):
     assert trainer.elapsed_s == pytest.approx(sum(record.seconds for record in records))
     for record in records:
         assert record.metrics["evaluated/s"] == record.metrics["evaluated"] / record.seconds
-
-
-@pytest.mark.timing
-def test_a_stop_drops_results_that_do_not_come_in_time(sleep):
-    stop, untouched = StopRequest(), make()
-    for _ in range(2):
-        step(untouched)
-
-    def objective(candidates, generation):
-        if generation == 2:
-            stop.request()
-            sleep(4.0)
-        return candidates.square().sum(dim=1)
-
-    optimizer = make()
-    began = time.monotonic()
-    result = Trainer(optimizer, objective, stop=stop).run()
-    state = optimizer.state_dict()
-    assert time.monotonic() - began < 2.0
-    assert (result.reason, result.generation) == ("requested", 2)
-    assert bits(state) == bits(untouched)
-    torch.cuda.synchronize()
 
 
 def test_fitness_on_the_cpu_is_fetched():

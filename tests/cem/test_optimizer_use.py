@@ -92,10 +92,6 @@ class TestSeed:
         first = {bytes(make(seed=seed, backend=backend).ask().numpy()) for seed in seeds}
         assert len(first) == len(seeds)
 
-    def test_a_batch_takes_one_seed_a_problem(self):
-        batch, alone = make(torch.ones(2, 3), seed=[1, 2**64 - 1]), make(torch.ones(3), seed=2**64 - 1)
-        assert torch.equal(batch.ask()[1], alone.ask())
-
 
 class TestStartAgain:
     def test_a_reset_goes_back_to_the_start_with_other_noise_or_elsewhere(self):

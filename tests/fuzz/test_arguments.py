@@ -1,4 +1,7 @@
-"""What stands on native code takes any argument or refuses it: no value ends the process."""
+"""What stands on the native engine takes any argument or refuses it: no value ends the process.
+
+The operators: tests/kernels/test_contract.py.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,10 @@ import torch
 
 import cem
 import tetris
-from kernels import cem_update, elementwise_mult, lltm, sample_normal, sample_normal_rows, sigmoid, vector_add
 from tetris.envs import TetrisVectorEnv
 
 VALUES = (float("nan"), -1, torch.ones(3, dtype=torch.complex64))
 RULES = tetris.Rules(6, 6)
-ONES = torch.ones(3)
 PLAY: dict[str, Any] = {"policy": tetris.Policy([[-1.0] * 9]), "streams": tetris.Streams(RULES, 4)}
 
 
@@ -38,29 +39,6 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Rollout": (lambda **k: tetris.Rollout(**k).advance(3), PLAY),
     "split_rollout": (tetris.split_rollout, {**PLAY, "decisions": 300}),
     "TetrisVectorEnv": (step, {"num_envs": 2, "width": 6, "height": 6, "action": torch.zeros(2).long()}),
-    "sample_normal": (sample_normal, {"mean": torch.zeros(3), "std": ONES, "num_samples": 3}),
-    "sample_normal_rows": (
-        sample_normal_rows,
-        {"rows": torch.ones(2, 3), "num_samples": 3, "seed": torch.tensor(1), "generation": torch.tensor(1)},
-    ),
-    "cem_update": (
-        cem_update,
-        {
-            **{"fitness": torch.arange(3.0), "candidates": torch.ones(3, 2)},
-            **{"distribution": torch.ones(4, 2), "record": torch.zeros(5, dtype=torch.float64)},
-            **{"generation": torch.tensor(1), "num_elites": 2, "maximize": False},
-        },
-    ),
-    "sigmoid": (sigmoid, {"x": ONES}),
-    "vector_add": (vector_add, {"a": ONES, "b": ONES}),
-    "elementwise_mult": (elementwise_mult, {"a": ONES, "b": ONES}),
-    "lltm": (
-        lltm,
-        {
-            **{"input": torch.ones(2, 3), "weights": torch.ones(12, 7), "bias": torch.ones(12)},
-            **{"old_h": torch.ones(2, 4), "old_cell": torch.ones(2, 4)},
-        },
-    ),
 }
 ENTRIES = {"Rollout": tetris.Rollout, "TetrisVectorEnv": TetrisVectorEnv}  # the rest are called as they are
 

@@ -55,7 +55,7 @@ def check_compiles(f: Function, *inputs: Tensor, **tolerances: float) -> None:
     """Compares ``torch.compile(f, fullgraph=True)`` with ``f``."""
     torch.compiler.reset()
     compiled = torch.compile(f, fullgraph=True)
-    assert_same(_results_and_gradients(compiled, inputs), _results_and_gradients(f, inputs), **tolerances)
+    assert_same(results_and_gradients(compiled, inputs), results_and_gradients(f, inputs), **tolerances)
 
 
 def layouts(tensor: Tensor) -> dict[str, Tensor]:
@@ -173,7 +173,8 @@ def _check_second_device(f: Function, *inputs: Tensor, **tolerances: float) -> N
     assert_same(outputs, tuple(x.to("cuda:1") for x in _tuple(expected)), **tolerances)
 
 
-def _results_and_gradients(f: Function, inputs: tuple[Tensor, ...]) -> list[Tensor]:
+def results_and_gradients(f: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Returns what a function gives, and gradients of the inputs that require them."""
     arguments = [_copy(x) for x in inputs]
     results = _tuple(f(*arguments))
     wanted = [x for x in arguments if x.requires_grad]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -105,30 +102,3 @@ def test_a_machine_without_a_compiler_uses_what_was_built_ahead(
     monkeypatch.setenv("PATH", "")
     assert main(["doctor"]) == 0
     assert "absent   compiler" in capsys.readouterr().out
-
-
-def test_ctrl_c_ends_the_compilers_and_leaves_nothing_half_built(cache_folder: Path, tmp_path: Path) -> None:
-    slow, begun = tmp_path / "slow-c++", tmp_path / "begun"
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *-c*) > {begun}; exec sleep 60;; esac\necho slow-c++ 1.0\n')
-    slow.chmod(0o755)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kernels", "build", "elementwise", "--device", "cpu"],
-        cwd=PROJECT,
-        env={**os.environ, "CXX": str(slow)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not begun.exists():
-            assert time.monotonic() < deadline, "the build did not begin"
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=30) == 130
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert {path.suffix for path in cache_folder.iterdir()} <= {".lock"}

@@ -16,7 +16,7 @@ import kernels
 from kernels import CompilerMissingError
 from kernels.ops import check
 from kernels.ops.check import Case
-from kernels.ops.report import Outcome, Report
+from kernels.ops.report import Outcome
 
 REFERENCES = [name.removesuffix("_reference") for name in kernels.__all__ if name.endswith("_reference")]
 OPERATORS = {name.removeprefix("sample_") for name in REFERENCES}
@@ -127,23 +127,6 @@ def test_a_missing_gpu_is_a_failure_only_where_it_was_asked_for(device: str, res
 
     assert found.result == result
     assert "doctor --device cuda" in found.note
-
-
-def test_the_report_is_an_aligned_table() -> None:
-    report = Report(
-        [
-            Outcome("square: C++ kernel", "ok", "cpu", 0.25, 1.5e-7),
-            Outcome("square: CUDA kernel", "absent", "no GPU", 0.0),
-        ]
-    )
-
-    assert str(report).splitlines() == [
-        "ok       square: C++ kernel      0.2 s  error 1.5e-07, cpu",
-        "absent   square: CUDA kernel     0.0 s  no GPU",
-        "",
-        "works",
-    ]
-    assert not Report([Outcome("square", "FAILED", "another shape", 0.25)]).works
 
 
 def test_unknown_names_are_refused() -> None:

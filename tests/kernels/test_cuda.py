@@ -1,4 +1,7 @@
-"""nvcc, the CUDA runtime and the architectures; the tests that compile skip where no nvcc is."""
+"""nvcc, the CUDA runtime and the architectures, and that every .cu file compiles: without a GPU.
+
+The tests that compile skip where no nvcc is.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import pytest
 import torch
 
 import kernels.loader.cuda
+import kernels.ops
 from kernels import BuildError, CompilerMissingError, compile_check
 from kernels.loader.cuda import (
     Nvcc,
@@ -20,6 +24,8 @@ from kernels.loader.cuda import (
     known_architectures,
 )
 
+OPERATORS = Path(kernels.ops.__file__).parent
+SOURCES = sorted(OPERATORS.rglob("*.cu"))
 FakeNvcc = Callable[[Path, str], Path]
 
 
@@ -57,27 +63,15 @@ def test_nvcc_of_cuda_home_comes_before_path_and_packages(
     packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
     assert find_nvcc() == Nvcc(packaged, "13.2.88")
 
-    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
-    assert find_nvcc() == Nvcc(on_path, "13.1.88")
+    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "12.8")
+    assert find_nvcc() == find_nvcc("11.8") == Nvcc(on_path, "12.8.88")
+    assert find_nvcc("13.0").path == packaged  # of torch's major version
 
-    at_home = fake_nvcc(tmp_path / "home" / "bin" / "nvcc", "12.8")
+    at_home = fake_nvcc(tmp_path / "home" / "bin" / "nvcc", "12.6")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    assert find_nvcc("13.0") == Nvcc(at_home, "12.8.88")
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_HOME", "home")
-    assert find_nvcc().path == at_home
+    assert find_nvcc("13.0") == Nvcc(at_home, "12.6.88")
     monkeypatch.setenv("CUDA_HOME", "runtime_only")
     assert find_nvcc().path == on_path
-
-
-def test_nvcc_of_the_major_version_of_torch_is_preferred(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
-    packaged = fake_nvcc(tmp_path / "nvidia" / "cu13" / "bin" / "nvcc", "13.2")
-    on_path = fake_nvcc(tmp_path / "bin" / "nvcc", "12.8")
-
-    assert find_nvcc("13.0").path == packaged
-    assert find_nvcc("12.6").path == on_path
-    assert find_nvcc("11.8").path == on_path
 
 
 def test_a_missing_nvcc_names_packages_of_the_version_of_torch(fake_nvcc: FakeNvcc) -> None:
@@ -105,14 +99,6 @@ def test_the_runtime_of_the_packages_comes_before_that_of_the_toolkit(
     toolkit.unlink()
     with pytest.raises(BuildError, match=r"no libcudart\.so\.13 found"):
         find_runtime(nvcc)
-
-
-def test_nvcc_is_asked_what_it_compiles_for(fake_nvcc: FakeNvcc, tmp_path: Path) -> None:
-    nvcc = fake_nvcc(tmp_path / "bin" / "nvcc", "13.1")
-    with nvcc.open("a") as script:
-        script.write("echo sm_90 sm_90a sm_120 sm_100\n")
-
-    assert known_architectures(find_nvcc()) == ("sm_90", "sm_100", "sm_120")
 
 
 def test_architectures_are_those_of_the_variable_or_of_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,3 +145,18 @@ def test_a_wrong_architecture_is_refused() -> None:
         compile_check(Path("fill.cu"), "9.0")
     with pytest.raises(ValueError, match="got none"):
         compile_check(Path("fill.cu"), [])
+
+
+def test_every_operator_has_a_cuda_side() -> None:
+    operators = {source.parent.name for source in OPERATORS.glob("*/op.cpp")}
+    assert operators
+    assert {source.parent.name for source in SOURCES if source.name == "op.cu"} == operators
+
+
+@needs_nvcc
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES, ids=lambda source: str(source.relative_to(OPERATORS)))
+def test_it_compiles_for_old_or_the_newest_gpus(source: Path) -> None:
+    old = source.parent.name in ("normal", "cem_update")  # launched early where a GPU can
+    arch = "sm_80" if old else known_architectures(find_nvcc())[-1]
+    assert compile_check(source, arch, include_dirs=(OPERATORS,)) > 0

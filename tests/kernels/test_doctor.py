@@ -79,19 +79,6 @@ def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch
     assert "set CEM_TETRIS_CACHE to a folder of yours" in finding(report, "cache").note
 
 
-def test_an_operator_that_crashes_is_a_problem(
-    cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    crashing = tmp_path / "python"
-    crashing.write_text("#!/bin/sh\nkill -SEGV $$\n")
-    crashing.chmod(0o755)
-    monkeypatch.setattr(doctor.sys, "executable", str(crashing))
-    report = doctor.run("cpu")
-
-    assert not report.works
-    assert finding(report, "vector_add").note == "it ended with status -11"
-
-
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_cuda_works_where_the_operator_ran_on_the_gpu(

@@ -58,16 +58,6 @@ def test_every_size_and_type_matches_torch(device: str, name: str) -> None:
             assert_same(ours(*values), torchs(*values), **exact)
 
 
-@pytest.mark.parametrize("name", ["vector_add", "elementwise_mult"])
-@pytest.mark.parametrize("device", DEVICES)
-def test_overflow_infinities_and_nan_are_those_of_torch(device: str, name: str) -> None:
-    f, _, torchs, _ = OPERATORS[name]
-    largest, inf = torch.finfo(torch.float16).max, float("inf")
-    a = torch.tensor([largest, inf, inf, float("nan"), 1e-7], device=device, dtype=torch.float16)
-    b = torch.tensor([largest, -inf, 0.0, 1.0, 1e-7], device=device, dtype=torch.float16)
-    assert_same(f(a, b), torchs(a, b))
-
-
 @each_operator
 def test_a_layout_without_gaps_is_kept(name: str) -> None:
     f, _, torchs, _ = OPERATORS[name]
@@ -103,15 +93,6 @@ def test_the_fused_gradients_match_torch_bit_for_bit(device: str) -> None:
         check(a, b, a.flip(0))
     a, b = inputs("elementwise_mult", 6, 6, device=device)
     check(a, b.t(), b[:, :1].expand(6, 6))
-
-
-def test_without_gradients_nothing_is_recorded() -> None:
-    x = torch.ones(3, requires_grad=True)
-    for f in (sigmoid, lambda x: vector_add(x, x), lambda x: elementwise_mult(x, x)):
-        assert not f(x.detach()).requires_grad
-        assert f(x).requires_grad
-        with torch.no_grad():
-            assert not f(x).requires_grad
 
 
 @pytest.mark.heavy
@@ -169,12 +150,6 @@ def test_sigmoid_of_every_16_bit_number_is_rounded_once(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_small_sigmoids_keep_their_accuracy_where_torch_gives_zero(device: str) -> None:
-    x = torch.tensor([-90.0, -100.0, -103.0], device=device)
-    assert_same(sigmoid(x), torch.exp(x.double()).float(), rtol=0.0, atol=2e-45)
-
-
-@pytest.mark.parametrize("device", DEVICES)
 def test_the_gradient_of_sigmoid_matches_torch(device: str) -> None:
     for dtype in (torch.float16, torch.float32):
         (grad,) = inputs("sigmoid", 999, device=device, dtype=dtype)
@@ -184,20 +159,3 @@ def test_the_gradient_of_sigmoid_matches_torch(device: str) -> None:
         # An ulp of the result, near 1, is the whole of 1 - result; the gradient multiplies it.
         eps = torch.finfo(dtype).eps
         assert_same(mine, torchs, rtol=8 * eps, atol=8 * eps * max(1.0, float(grad.abs().max())))
-
-
-def test_the_derivative_of_sigmoid_at_zero_is_a_quarter_in_transforms_too() -> None:
-    zero = torch.zeros(1)
-    for function in (sigmoid, sigmoid_reference):
-        assert torch.func.grad(lambda x, function=function: function(x).sum())(zero).tolist() == [0.25]
-
-
-@pytest.mark.heavy
-@cuda
-def test_sigmoid_of_more_than_2_to_the_31_elements() -> None:
-    contract.skip_unless_free(14 * 2**30)
-    x = torch.zeros(2**31 + 4099, device="cuda", dtype=torch.float16)
-    (x[-5000:],) = inputs("sigmoid", 5000, device="cuda", dtype=torch.float16)
-    y = sigmoid(x)
-    assert_same(y[-5000:], sigmoid(x[-5000:].clone()))
-    assert bool((y[: 2**31 - 901] == 0.5).all())

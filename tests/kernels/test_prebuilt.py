@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,49 +18,13 @@ Write = Callable[..., Extension]
 Put = Callable[..., Path]
 
 
-def remove_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the cache had been copied to a machine without any."""
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", "")
-
-
-def test_without_a_compiler_any_compilers_library_is_used_and_nothing_written(
-    cache_folder: Path,
-    write_library: Write,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    extension = write_library()
-    library = extension.build()
-    other = tmp_path / "other-c++"
-    other.write_text("#!/bin/sh\necho other-c++ 1.0\n")
-    other.chmod(0o755)
-    monkeypatch.setenv("CXX", str(other))
-    assert extension.find() is None
-
-    before = sorted(cache_folder.iterdir())
-    remove_compilers(monkeypatch)
-    assert extension.find() == library
-    assert sorted(cache_folder.iterdir()) == before
-
-
-def test_a_portable_library_serves_where_a_native_one_is_wanted(
-    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    native = write_library(native=True)
-    library = dataclasses.replace(native, native=False).build()
-    assert native.find() is None
-
-    remove_compilers(monkeypatch)
-    assert native.find() == library
-
-
 def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the_reason(
     cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     extension = write_library(native=True)
     extension.build()
-    remove_compilers(monkeypatch)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
     why = r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: install"
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(loader, "processor", lambda: "another processor")
@@ -87,20 +50,13 @@ def test_a_usual_folder_that_became_read_only_is_still_used(
 
 
 @pytest.fixture
-def cuda_machine(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with a CUDA build of torch, nvcc 13.0 and two GPUs, of 8.0 and of 8.6."""
-    torch = find_torch()._replace(cuda="13.0")
-    nvcc = Nvcc(Path("nvcc"), "13.0.88")
-    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+def put(cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch) -> Put:
+    """Puts a library for some GPUs into the cache of a machine with nvcc and two GPUs, of 8.0 and of 8.6."""
+    torch, nvcc = find_torch()._replace(cuda="13.0"), Nvcc(Path("nvcc"), "13.0.88")
     monkeypatch.setattr(loader, "find_torch", lambda: torch)
     monkeypatch.setattr(loader, "find_nvcc", lambda cuda: nvcc)
-    monkeypatch.setattr(loader, "architectures", lambda: ("8.0", "8.6"))
-    monkeypatch.setattr(loader, "capabilities", lambda: ("8.0", "8.6"))
-
-
-@pytest.fixture
-def put(cuda_machine: None, write_library: Write) -> Put:
-    """Puts a library for some architectures into the cache, without compiling it."""
+    for where in ("architectures", "capabilities"):
+        monkeypatch.setattr(loader, where, lambda: ("8.0", "8.6"))
 
     def put_library(*archs: str) -> Path:
         made = write_library(cuda=True, archs=archs)
@@ -114,30 +70,22 @@ def put(cuda_machine: None, write_library: Write) -> Put:
     return put_library
 
 
-def test_one_build_for_several_gpus_serves_a_machine_with_some(
-    put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = put("8.0", "8.6", "9.0")
-    assert write_library(cuda=True).find() == library
-    monkeypatch.setattr(loader, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.99"))
-    assert write_library(cuda=True).find() is None
-
-
-def test_every_gpu_has_to_be_served(put: Put, write_library: Write) -> None:
-    put("8.6")
-    put("8.0+PTX")
-
-    assert write_library(cuda=True).find() is None
-
-
-def test_the_driver_compiles_only_where_there_is_no_nvcc(
+def test_a_library_for_other_gpus_serves_where_it_has_code_for_all_of_these(
     put: Put, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(cuda: str | None) -> Nvcc:
         raise CompilerMissingError("no nvcc found", "install it")
 
-    older = put("7.5+PTX")
     extension = write_library(cuda=True)
-    assert extension.find() is None  # nvcc makes a better one
-    monkeypatch.setattr(loader, "find_nvcc", missing)
-    assert extension.find() == older
+    older = put("7.5+PTX")  # which the driver can compile for newer ones
+    assert extension.find() is None
+    with monkeypatch.context() as without:
+        without.setattr(loader, "find_nvcc", missing)
+        assert extension.find() == older
+    put("8.6")
+    put("8.0+PTX")
+    assert extension.find() is None
+    both = put("8.0", "8.6", "9.0")
+    assert extension.find() == both
+    monkeypatch.setattr(loader, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.99"))
+    assert extension.find() is None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.func import functional_call, grad, jacfwd, jvp, vmap
+from torch.func import grad, jacfwd, jvp, vmap
 
-from kernels import LLTM, elementwise_mult, lltm, sample_normal, sigmoid
+from kernels import elementwise_mult, lltm, sample_normal, sigmoid
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
 X, DIRECTION = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64), torch.ones(3, dtype=torch.float64)
@@ -78,16 +77,3 @@ def test_vmap_draws_what_each_problem_draws_by_itself(in_dims: tuple[int | None,
     pairs = list(zip(arguments, in_dims, strict=True))
     rows = [draw(*(x if dim is None else x.select(dim, i) for x, dim in pairs)) for i in range(2)]
     torch.testing.assert_close(vmap(draw, in_dims)(*arguments), torch.stack(rows), rtol=0, atol=1e-6)
-
-
-def test_the_module_works_with_functional_call() -> None:
-    module = LLTM(3, 4)
-    x, state = torch.randn(2, 3), (torch.randn(2, 4), torch.randn(2, 4))
-
-    def loss(parameters: dict[str, Tensor]) -> Any:
-        return functional_call(module, parameters, (x, state))[0].sum()
-
-    gradients = grad(loss)(dict(module.named_parameters()))
-    module(x, state)[0].sum().backward()
-    for name, parameter in module.named_parameters():
-        torch.testing.assert_close(gradients[name], parameter.grad)

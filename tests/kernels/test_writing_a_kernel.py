@@ -38,10 +38,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_native_blocks_are_the_two_files() -> None:
-    assert list(files()) == ["my_sigmoid.cpp", "my_sigmoid.cu"]
-
-
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("device", DEVICE)
 def test_the_python_blocks_run_in_order(device: str, monkeypatch: pytest.MonkeyPatch) -> None:

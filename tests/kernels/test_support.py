@@ -1,4 +1,4 @@
-"""Files are read up to a limit, and written whole or not at all."""
+"""kernels/support: files are written whole or not at all; integers; the error for an unknown name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import stat
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kernels.support import files
+from kernels.support import files, names
+from kernels.support.checks import check_integer
+
+DEVICES = ("auto", "cpu", "cuda", "python")
 
 
 def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
@@ -84,3 +88,40 @@ def test_the_mode_of_a_file_stays(tmp_path: Path) -> None:
 def test_unwritable_output_is_found_before_any_work(tmp_path: Path, parts: tuple[str, ...]) -> None:
     with pytest.raises(OSError, match="expected a f"):
         files.check_writable(tmp_path.joinpath(*parts))
+
+
+def test_python_and_numpy_integers_are_returned_as_ints() -> None:
+    assert [type(check_integer("n", value, 0, 9)) for value in (0, 9, np.int64(3))] == [int] * 3
+    assert check_integer("n", 1 << 70, 0) == 1 << 70
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1"])
+def test_what_is_no_integer_is_refused(value: object) -> None:
+    with pytest.raises(TypeError, match="expected n to be an int, got"):
+        check_integer("n", value, 0, 9)
+
+
+def test_what_is_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected n from 1 to 9, got 0"):
+        check_integer("n", 0, 1, 9)
+    with pytest.raises(ValueError, match="expected n >= 1, got 0"):
+        check_integer("n", 0, 1)
+
+
+def test_the_error_lists_the_known_names_and_the_nearest() -> None:
+    error = names.unknown_name("preset", "Quik", ("quick", "standard"))
+
+    assert str(error) == "expected a preset among quick, standard; got 'Quik'; did you mean 'quick'?"
+    assert str(names.unknown_name("operator", "x", ("lltm",))) == "expected an operator among lltm; got 'x'"
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("gpu", "cuda"), ("C++", "cpu"), ("phyton", "python")])
+def test_a_device_by_another_name_is_known(typed: str, meant: str) -> None:
+    assert names.did_you_mean(typed, DEVICES) == f"; did you mean {meant!r}?"
+
+
+def test_a_path_is_near_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    assert names.meant_path(tmp_path / "nosuch") == ""
+    (tmp_path / "run1").mkdir()
+    assert names.meant_path(tmp_path / "rum1") == f"; did you mean '{tmp_path / 'run1'}'?"
