@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tetris.commands.command_line import one_of, print_json, seed
 from tetris.evaluation import DEFAULT_SEED
 from tetris.game.policy import Lookahead
-from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES, Rules
+from tetris.game.rules import RULES, Rules
 from tetris.play.controller import PUBLISHED, LinearController, known_names, resolve
 from tetris.play.devices import DEVICES
 from tetris.play.own_features import run_header
+from tetris.training.settings import SETTINGS
 
 if TYPE_CHECKING:
     from tetris.evaluation.scores import Trial
@@ -39,7 +40,9 @@ def add_game(
 ) -> argparse._ArgumentGroup:
     """Add and return the group of a game: board, rule, pieces, what is known, seed, features of one's own."""
     game = parser.add_argument_group("game")
-    for add in (add_board, add_rule, add_source or add_pieces, add_lookahead, add_seed, add_feature_header):
+    add_setting(game, "board", DEFAULT_BOARD)
+    add_setting(game, "rule", RULES[0])
+    for add in (add_source or add_pieces, add_lookahead, add_seed, add_feature_header):
         add(game)
     return game
 
@@ -60,28 +63,31 @@ def print_scores(scores: Sequence[Mapping[str, Any]], as_json: bool) -> None:
         print(score_table(scores))
 
 
-def add_board(group: Group, *, default: str | None = DEFAULT_BOARD) -> None:
-    """Add ``--board``, None where it is not given; ``default`` is what the help says, None for nothing."""
-    sizes = f"{MIN_WIDTH}..{MAX_WIDTH} x {MIN_HEIGHT}..{MAX_HEIGHT}"
-    group.add_argument("--board", metavar="WxH", help=f"columns x rows, {sizes}{_by_default(default)}")
+def add_setting(group: Group, name: str, default: object = None, **options: Any) -> None:
+    """Add the option of a setting of a training run, None where it is not given.
+
+    ``default`` is what the help says, and ``options`` replace those of the setting.
+    """
+    setting = SETTINGS[name]
+    options = {
+        "type": {"int": int, "float": float, "str": str}[str(setting.type)],
+        "metavar": setting.metadata["metavar"],
+        "help": setting.metadata["help"],
+        **options,
+    }
+    if default is not None:
+        options["help"] += f" (default: {default})"
+    group.add_argument(f"--{name.replace('_', '-')}", **options)
 
 
-def add_rule(group: Group, known: Sequence[str] = RULES, *, default: str | None = RULES[0]) -> None:
-    """Add ``--rule`` with the known names, by which a game ends; see `add_board`."""
-    text = ", ".join(f"{rule} (default)" if rule == default else rule for rule in known)
-    group.add_argument("--rule", metavar="NAME", type=one_of("rule", known), help=text)
+def add_pieces(group: Group) -> None:
+    """Add ``--pieces``."""
+    add_setting(group, "pieces", "uniform")
 
 
-def add_pieces(group: Group, *, default: str | None = "uniform") -> None:
-    """Add ``--pieces``; see `add_board`."""
-    text = f"uniform, bag, or letters of IOTZSJL such as SZ{_by_default(default)}"
-    group.add_argument("--pieces", metavar="SOURCE", help=text)
-
-
-def add_pieces_known(group: Group, *, default: int | None = 1) -> None:
-    """Add ``--pieces-known``; see `add_board`."""
-    text = "1, or 2: the next piece is known, too"
-    group.add_argument("--pieces-known", type=int, choices=(1, 2), help=f"{text}{_by_default(default)}")
+def add_pieces_known(group: Group) -> None:
+    """Add ``--pieces-known``."""
+    add_setting(group, "pieces_known", 1, choices=(1, 2), metavar=None)
 
 
 def add_lookahead(group: argparse._ArgumentGroup) -> None:
@@ -98,13 +104,13 @@ def chosen_lookahead(arguments: argparse.Namespace) -> Lookahead:
 
 
 def add_seed(group: Group) -> None:
-    """Add ``--seed``, the seed of the pieces; see `add_board`."""
-    group.add_argument("--seed", type=seed, metavar="N", help=f"of the pieces{_by_default(DEFAULT_SEED)}")
+    """Add ``--seed``, the seed of the pieces."""
+    add_setting(group, "seed", DEFAULT_SEED, type=seed, help="of the pieces")
 
 
 def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
     """Add ``--device`` with the known names; ``"auto"`` by default."""
-    text = f"{what}: {', '.join(known)}{_by_default('auto')}"
+    text = f"{what}: {', '.join(known)} (default: auto)"
     group.add_argument("--device", metavar="NAME", type=one_of("device", known), default="auto", help=text)
 
 
@@ -163,7 +169,3 @@ def read_controllers(texts: Sequence[str], rules: Rules) -> list[tuple[str, Line
 def controller_label(controller: LinearController, given: str) -> str:
     """Return the label of a controller: the name of a published one, otherwise the argument."""
     return controller.name if PUBLISHED.get(controller.name) is controller else given
-
-
-def _by_default(value: str | int | None) -> str:
-    return "" if value is None else f" (default: {value})"

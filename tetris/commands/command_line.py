@@ -231,7 +231,6 @@ def between(low: float, high: float, wanted: str) -> Callable[[str], float]:
 positive_int = up_to(1 << 62, "from 1 to 2^62")
 seed = up_to((1 << 64) - 1, "from 0 to 2^64 - 1", least=0)
 positive_seconds = between(math.ulp(0.0), sys.float_info.max, "of seconds above 0")
-share = between(0.0, 1.0, "from 0 to 1")
 
 
 def print_json(values: Any) -> None:

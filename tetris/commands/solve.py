@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tetris.commands.arguments import (
-    add_board,
     add_device,
     add_pieces_known,
-    add_rule,
     add_seed,
+    add_setting,
     chosen_seed,
     game_rules,
 )
@@ -39,9 +38,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
-    add_board(game, default="5x5")
-    add_rule(game, PLACEMENT_RULES)
-    game.add_argument("--pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ (default: all)")
+    add_setting(game, "board", "5x5")
+    add_setting(game, "rule", PLACEMENT_RULES[0], help=", ".join(PLACEMENT_RULES))
+    add_setting(game, "pieces", "all", metavar="LETTERS", help="letters of IOTZSJL such as SZ")
     add_pieces_known(game)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")

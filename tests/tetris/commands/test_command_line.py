@@ -82,7 +82,6 @@ def test_full_disk_under_stdout_is_one_line_and_status_2() -> None:
     [
         (command_line.positive_int, "0", "a whole number from 1 to 2^62, got '0'"),
         (command_line.positive_seconds, "0", "a number of seconds above 0, got '0'"),
-        (command_line.share, "nan", "a number from 0 to 1, got 'nan'"),
         (command_line.path_ending(".gif"), "a.gfi", "a file name that ends in .gif, got 'a.gfi'"),
     ],
 )
@@ -92,7 +91,7 @@ def test_an_argument_out_of_range_is_refused(read: Callable[[str], Any], text: s
 
 
 def test_an_argument_in_range_is_read() -> None:
-    assert (command_line.seed("0"), command_line.share("1"), command_line.up_to(9)("9")) == (0, 1.0, 9)
+    assert (command_line.seed("0"), command_line.up_to(9)("9")) == (0, 9)
     assert command_line.path_ending(".gif")("a/b.GIF") == Path("a/b.GIF")
 
 
