@@ -21,7 +21,7 @@ import pytest
 
 from tetris import Rules, Streams, published, rollout
 from tetris.commands import exports as _exports
-from tetris.commands import show as _show
+from tetris.commands import watch as _watch
 from tetris.record.replay import Replay
 
 Script = Callable[..., Any]
@@ -40,7 +40,7 @@ def read_until(hand: int, text: bytes) -> None:
 
 def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -> None:
     """Send a signal while a piece is played, the one of that number."""
-    original = _show.decisions
+    original = _watch.decisions
 
     def playing(*arguments: Any) -> Any:
         for count, after in enumerate(original(*arguments), start=1):
@@ -48,7 +48,7 @@ def send(monkeypatch: pytest.MonkeyPatch, number: signal.Signals, pieces: int) -
                 signal.raise_signal(number)
             yield after
 
-    monkeypatch.setattr(_show, "decisions", playing)
+    monkeypatch.setattr(_watch, "decisions", playing)
 
 
 def recorded(script: Script, folder: Path, *arguments: object) -> Path:
@@ -154,7 +154,7 @@ def test_what_was_played_until_a_signal_is_written(
     file, page = tmp_path / "game.json", tmp_path / "a.html"
     ended = script("watch_tetris", "--games", 1, "--seed", 7, "--replay", file, "--html", page)
     assert ended.status == 143
-    assert ended.err == "stopped by SIGTERM after 20 pieces, writing these\n"
+    assert ended.err == "stopped by SIGTERM after 20 pieces, writing them\n"
     assert Replay.load(file) == whole
     assert page.exists()
 
