@@ -20,7 +20,6 @@ from tetris.commands.arguments import (
     add_pieces_known,
     add_seed,
     add_setting,
-    chosen_seed,
     game_rules,
 )
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, up_to
@@ -38,9 +37,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
-    add_setting(game, "board", "5x5")
-    add_setting(game, "rule", PLACEMENT_RULES[0], help=", ".join(PLACEMENT_RULES))
-    add_setting(game, "pieces", "all", metavar="LETTERS", help="letters of IOTZSJL such as SZ")
+    add_setting(game, "board", default="5x5")
+    add_setting(game, "rule", help=", ".join(PLACEMENT_RULES))
+    add_setting(game, "pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ, or all seven")
     add_pieces_known(game)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
@@ -68,7 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tetris.solver import solve
 
     with one_line_errors():
-        arguments.board = arguments.board or "5x5"
         rules = game_rules(arguments)
         device = choose_device(arguments.device)
         if device not in NATIVE:
@@ -76,9 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(
-            rules, arguments.pieces_known or 1, device, progress=_show_sweep if sys.stderr.isatty() else None
+            rules, arguments.pieces_known, device, progress=_show_sweep if sys.stderr.isatty() else None
         )
-    seed = chosen_seed(arguments)
+    seed = arguments.seed
     games = arguments.games
     with one_line_errors():
         played = solution.play(games, seed).double()

@@ -30,7 +30,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         name: parser.add_argument_group(name) for name in ("recipe", "game", "search", "machine", "run")
     }
     for name, setting in SETTINGS.items():
-        add_setting(groups[setting.metadata["group"]], name)
+        add_setting(groups[setting.metadata["group"]], name, default=argparse.SUPPRESS)
     groups["recipe"].add_argument(
         "--config", type=Path, metavar="FILE", help="settings as JSON, such as the config.json of a run"
     )

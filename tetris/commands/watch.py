@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernels.support.printable import printable
 from kernels.support.progress import progress
-from tetris.commands.arguments import add_game, chosen_lookahead, chosen_seed, controller_label, game_rules
+from tetris.commands.arguments import GAME, add_game, chosen_lookahead, controller_label, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, positive_int
 from tetris.commands.exports import add_exports, asked_for, check_exports, export
 from tetris.game.decisions import Pieces
@@ -128,8 +128,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """Return the games of the arguments."""
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        for name in ("board", "rule", "pieces", "pieces_known", "lookahead", "seed", "play"):
-            if getattr(arguments, name) not in (None, False):
+        for name, usual in {**GAME, "play": False}.items():
+            if getattr(arguments, name) != usual:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         replay = Replay.load(source)
@@ -143,7 +143,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     controller = resolve(source)
     controller.names_on(rules)
     label = controller_label(controller, Path(source).resolve().name)
-    return Show(rules, controller, chosen_seed(arguments), label, lookahead=chosen_lookahead(arguments))
+    return Show(rules, controller, arguments.seed, label, lookahead=chosen_lookahead(arguments))
 
 
 def _is_replay(path: Path) -> bool:
