@@ -1,6 +1,6 @@
 """What SECURITY.md promises of files of others, where no other test holds it.
 
-Limits of size, and that nothing is unpickled: tests/fuzz/test_readers.py. A pickle in place of a checkpoint:
+That nothing is unpickled: tests/fuzz/test_readers.py. A pickle in place of a checkpoint:
 tests/cem/test_checkpoint.py. Control characters: tests/tetris/test_printable.py. The folder of compiled
 libraries: tests/kernels/test_cache.py. Modules in the current folder: tests/test_packaging.py.
 """

@@ -156,13 +156,3 @@ def games_ended(trial: Trial) -> int:
         return rollout(trial.policy, streams, 2 * DECISIONS, trial.device).games.cpu()
 
     return int(ranks.gather(ranks.run_collective(play), ranks.count()).sum())
-
-
-def check_rarely_loses(trial: Trial) -> None:
-    """Raise ValueError if a controller loses often enough to be played instead."""
-    games = games_ended(trial)
-    if games > MOST_ENDS:
-        raise ValueError(
-            f"{trial.label} ends {games:,} games in {PLAYED:,} decisions on {trial.rules.board}: "
-            "evaluate scores it by them"
-        )

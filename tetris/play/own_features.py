@@ -14,14 +14,10 @@ import numpy as np
 
 import kernels.ops
 from kernels.loader.extension import HEADER_SUFFIXES
-from kernels.support.files import read_bytes
 from kernels.support.printable import printable
 from tetris.game import features
 from tetris.game.feature_sets import feature_sets
 from tetris.game.features import AfterState, Feature
-
-MOST_BYTES = 1 << 20
-"""The most bytes of a header."""
 
 INCLUDES = (Path(__file__).parents[1] / "engine", Path(kernels.ops.__file__).parent)
 """The folders of the headers of engine and operators."""
@@ -111,14 +107,11 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises:
         OSError: If the header cannot be read.
-        ValueError: If it is too long, it or a feature has a name that cannot be, it defines no feature, one
-            has no twin in Python, or another header has it.
+        ValueError: If it or a feature has a name that cannot be, it defines no feature, one has no twin in
+            Python, or another header has it.
     """
     header = Path(path).absolute()
-    try:
-        text = read_bytes(header, MOST_BYTES).decode(errors="replace")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    text = header.read_text(encoding="utf-8", errors="replace")
     structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")

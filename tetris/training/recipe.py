@@ -13,12 +13,10 @@ import torch
 
 from cem import describe_noise, parse_noise
 from cem.sampling import AUTO, BACKENDS
-from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
 from tetris.game.rules import RULES
-from tetris.play.controller import MOST_BYTES
 from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
@@ -196,7 +194,7 @@ def _changes(preset: str, device: str) -> dict[str, Setting]:
 def read_settings(path: Path) -> dict[str, Setting]:
     """Read a config file: some or all settings of a recipe."""
     try:
-        values = json.loads(read_bytes(path, MOST_BYTES).decode())
+        values = json.loads(path.read_bytes().decode())
         if not isinstance(values, dict):
             raise ValueError(f"expected an object with settings, got {type(values).__name__}")
         for name, wanted in (("format", FORMAT), ("version", VERSION)):

@@ -10,14 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from kernels.support.files import read_bytes
 from kernels.support.printable import printable
 from tetris import LinearController
 from tetris.training.recipe import Recipe
 from tetris.training.run_folder import RunFolder
-
-MOST_BYTES = 1 << 30
-"""The most bytes of a run's metrics: some million generations."""
 
 Metrics = dict[str, Any]
 """A line of ``metrics.jsonl``."""
@@ -143,7 +139,7 @@ def _read_lines(path: Path, schema: _Schema) -> list[dict[str, Any]]:
     """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
     records: list[dict[str, Any]] = []
     try:
-        content = read_bytes(path, MOST_BYTES) if path.exists() else b""
+        content = path.read_bytes() if path.exists() else b""
         for line in content.decode(errors="replace").split("\n")[:-1]:
             record = json.loads(line)
             _check(record, schema)

@@ -47,7 +47,7 @@ def test_the_table_says_what_it_holds_for(script: Script, monkeypatch: pytest.Mo
         return Estimate(trial, streams, (1e-8,) * 16, 1000, 1.0)
 
     monkeypatch.setattr("tetris.evaluation.estimates.estimate", estimated)
-    monkeypatch.setattr("tetris.evaluation.estimates.check_rarely_loses", lambda *arguments: None)
+    monkeypatch.setattr("tetris.evaluation.estimates.games_ended", lambda *arguments: 0)
     arguments = ("DT-20", "--pieces", "bag", "--rule", "clear-on-overflow", "--device", "cpu", *FEW)
     title, header, _, row = script("estimate_tetris", *arguments).out.splitlines()
     assert title == "board 10x20, clear-on-overflow rule, pieces bag (seed 12345), engine cpu"

@@ -88,7 +88,7 @@ def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     monkeypatch.setattr(training_run, "write_report", broken)
     ended = script("train_tetris", *RECIPE, "--out", tmp_path / "a")
     assert ended.status == 0
-    (line,) = (line for line in ended.err.splitlines() if line.startswith("note: no "))
+    line, *_ = (line for line in ended.err.splitlines() if line.startswith("note: no "))
     assert line.startswith(f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'; to try again: ")
     assert line.endswith(f"report_tetris.py {tmp_path / 'a'}")
     assert LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
