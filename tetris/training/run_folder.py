@@ -64,7 +64,7 @@ class RunFolder:
             new: The recipe of a new run: the folder is made and the recipe written. None: an existing run.
 
         Raises:
-            OSError: If the folder or the recipe cannot be written; no folder without recipe is left behind.
+            OSError: If the folder or the recipe cannot be written.
             ValueError: If another process holds the lock, or the folder of a new run is not empty.
         """
         if new is not None:
@@ -74,7 +74,7 @@ class RunFolder:
             self._lock(descriptor)
             if new is not None:
                 self.check_free()
-                self._write_recipe(new)
+                write_text(self.config, json.dumps(new.to_dict(), indent=2) + "\n")
             yield
         finally:
             os.close(descriptor)
@@ -88,14 +88,6 @@ class RunFolder:
         if not locked:
             warning = "is on a file system without locks: keep a second process from training there"
             print(f"note: {printable(self.path)} {warning}", file=sys.stderr)
-
-    def _write_recipe(self, recipe: Recipe) -> None:
-        try:
-            write_text(self.config, json.dumps(recipe.to_dict(), indent=2) + "\n")
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
-            raise
 
     def in_use(self) -> bool:
         """Return whether another process holds the lock: a run that goes on."""

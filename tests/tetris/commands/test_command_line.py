@@ -46,7 +46,6 @@ def test_what_a_person_can_do_wrong_is_one_line_and_status_2(
     ("error", "said"),
     [
         (BuildError("no ninja", "install it"), "error: no ninja: install it\n"),
-        (OSError(28, "No space left on device", "out.json"), "error: out.json: No space left on device\n"),
         (ValueError("bad input, of all ranks alike"), ""),
     ],
 )

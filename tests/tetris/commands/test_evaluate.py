@@ -140,7 +140,6 @@ def test_piece_sequence_and_replay_reproduce_the_recorded_game(script: Script, t
     ("arguments", "message"),
     [
         (("dt200",), f"{', '.join(known_names())}; got 'dt200'; did you mean 'dt20'?"),
-        (("dt20", "--piece-sequence", "/no/such"), "/no/such: No such file or directory"),
         (("dt20", "--replay", "/no/such/out.json"), "/no/such: expected a folder to write to, found none"),
         (("dt20", "bcts", "--replay", "out.json"), "--replay records one controller, got 2"),
         (("dt20", "--lookahead", "--pieces-known", "2"), "not allowed with argument"),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -184,19 +182,6 @@ def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
     assert ended.status == 2
     assert f"take another, or go on with --resume {tmp_path / 'a'}" in ended.err
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
-
-
-def test_full_disk_at_the_start_leaves_nothing(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    ended = script("train_tetris", *TINY, "--out", tmp_path / "a")
-    assert ended.status == 2
-    assert ended.err == f"train_tetris.py: error: {tmp_path / 'a' / 'config.json'}: No space left on device\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
