@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from kernels.support.files import check_writable
 from tetris.commands.arguments import (
     add_device,
     add_pieces_known,
@@ -25,12 +25,10 @@ from tetris.commands.arguments import (
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
-
-if TYPE_CHECKING:
-    from tetris.solver import Sweep
+from tetris.solver import Sweep, solve
+from tetris.solver.solution import MOST_GAMES
 
 DEFAULT_GAMES = 100_000
-_MOST_GAMES = 1_000_000_000  # tetris.solver.solution.MOST_GAMES, without torch
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,7 +43,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     check = parser.add_argument_group("check")
     check.add_argument(
         "--games",
-        type=up_to(_MOST_GAMES),
+        type=up_to(MOST_GAMES),
         default=DEFAULT_GAMES,
         metavar="N",
         help=f"played (default: {DEFAULT_GAMES:,})",
@@ -62,10 +60,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Solve a board, play, and print what came of it."""
     arguments = parse_arguments(argv)
-    # torch: not for --help
-    from kernels.support.files import check_writable
-    from tetris.solver import solve
-
     with one_line_errors():
         rules = game_rules(arguments)
         device = choose_device(arguments.device)

@@ -187,11 +187,9 @@ class Training(Callback):
     def controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController:
-        """Return the learned controller with its provenance.
+        """Return the learned controller of an optimizer state, the current one by default.
 
-        Args:
-            state: The optimizer state that ``trainer.elapsed_s`` belongs to; None: the current one.
-            scores: Scores and estimates of it and of published controllers, as plain values.
+        Its provenance holds scores and estimates of it and of published controllers, as plain values.
         """
         recipe = self.recipe
         state = self.optimizer.state_dict() if state is None else state
