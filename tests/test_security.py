@@ -21,7 +21,7 @@ from tetris.game.piece_stream import PieceStream
 from tetris.record.explanation import decisions
 from tetris.record.replay import Replay
 from tetris.report.page import report_page
-from tetris.training.run_record import RunRecord, load_run
+from tetris.training.run_folder import RunRecord, load_run
 from tetris.view.replay_page import player_page
 
 HOSTILE = "\"><img src=x onerror='alert(1)'><script>alert(1)</script></title>' onload=alert(1) &lt;script&gt;"

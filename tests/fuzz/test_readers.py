@@ -27,7 +27,7 @@ from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
 from tetris.solver import Solution
 from tetris.training.recipe import read_settings
-from tetris.training.run_record import load_run, read_metrics
+from tetris.training.run_folder import load_run, read_metrics
 
 Reader = Callable[[Path], Any]
 SMALL = Rules(5, 6)

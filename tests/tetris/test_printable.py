@@ -26,7 +26,7 @@ from tetris.record.replay import Replay
 from tetris.report.figures import new_figure
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.training.run_record import load_run
+from tetris.training.run_folder import load_run
 from tetris.view.game_view import scene_kinds, scenes
 from tetris.view.screen import screen
 

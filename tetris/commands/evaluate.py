@@ -95,7 +95,7 @@ def _add_source(group: Group) -> None:
 
 def read_pieces(path: Path) -> list[int]:
     """Read pieces, 0 to 6, separated by whitespace."""
-    words = path.read_text(errors="replace").split()
+    words = path.read_text(encoding="utf-8", errors="replace").split()
     wrong = next((number for number, word in enumerate(words) if word not in {*"0123456"}), None)
     if wrong is not None or not words:
         got = "none" if wrong is None else f"{words[wrong]!r} as number {wrong + 1}"

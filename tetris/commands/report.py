@@ -21,8 +21,7 @@ from tetris.report.figures import check_picture
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
-from tetris.training.run_folder import RunFolder
-from tetris.training.run_record import load_run
+from tetris.training.run_folder import RunFolder, load_run
 from tetris.view.wording import file_size
 
 COMPARISON = Path("comparison.html")

@@ -34,8 +34,7 @@ from tetris.training import Callback, Interrupted
 from tetris.training.presets import PYTHON_PRESETS
 from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
-from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import load_run
+from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 

@@ -147,7 +147,11 @@ def read_show(arguments: argparse.Namespace) -> Show:
 
 
 def _is_replay(path: Path) -> bool:
-    return path.suffix == ".json" and path.is_file() and f'"{FORMAT}"' in path.read_text(errors="replace")
+    return (
+        path.suffix == ".json"
+        and path.is_file()
+        and f'"{FORMAT}"' in path.read_text(encoding="utf-8", errors="replace")
+    )
 
 
 def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:

@@ -11,7 +11,7 @@ from typing import Any
 from kernels.support.printable import printable
 from tetris.report.data import distinct_names
 from tetris.report.figures import ACROSS, COLORS, new_figure, save_figure
-from tetris.training.run_record import Metrics, RunRecord, load_run, stages_of
+from tetris.training.run_folder import Metrics, RunRecord, load_run, stages_of
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
 

@@ -13,7 +13,7 @@ from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.report.data import shown_places
 from tetris.report.html import Markup, details, escaped, html_table, paragraph
-from tetris.training.run_record import RunRecord, board, stages_of
+from tetris.training.run_folder import RunRecord, board, stages_of
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
 _LOG_FROM = 20.0  # intervals with a greater ratio of their ends are drawn on a log scale
