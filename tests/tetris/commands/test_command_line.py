@@ -94,29 +94,6 @@ def test_an_argument_in_range_is_read() -> None:
     assert command_line.path_ending(".gif")("a/b.GIF") == Path("a/b.GIF")
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "limit"),
-    [
-        ("train_tetris", ["--generations"], "expected at most 1,000,000 generations"),
-        ("evaluate_tetris", ["dt20", "--replay", "x.json", "--decisions"], "records at most 1,000,000"),
-        ("watch_tetris", ["dt20", "--html", "x.html", "--decisions"], "at most 1,073,741,824"),
-    ],
-)
-def test_absurd_sizes_are_refused_with_the_limit(
-    script: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    arguments: list[str],
-    limit: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = script(name, *arguments, 10**11)
-    assert ended.status == 2
-    (line,) = ended.err.splitlines()
-    assert limit in line
-
-
 def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
