@@ -183,9 +183,8 @@ def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
     with progress(desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False) as bar:
 
         def update(score: Score) -> None:
-            bar.set_postfix_str(
-                "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
-            )
+            text = "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
+            bar.set_postfix_str(text, refresh=False)
             bar.update((score.games if limit.games else score.decisions) - bar.n)
 
         yield update
