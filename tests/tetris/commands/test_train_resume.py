@@ -99,10 +99,13 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     assert last.endswith(f"train_tetris.py --resume {folder}")
     assert len(metrics_of(folder)) == generation
     assert (folder / "controller.json").exists() == (generation > 0)
+    if generation:
+        assert f"{generation} of 5 generations" in (folder / "report.html").read_text(encoding="utf-8")
 
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
     assert _is_the_same(folder, whole)
+    assert "5 of 5 generations" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_signal_while_measuring_leaves_the_controller_and_the_boards_that_are_done(
