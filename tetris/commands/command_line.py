@@ -96,7 +96,7 @@ def fail(error: object) -> NoReturn:
 
 
 def _is_of_all_ranks(error: Exception) -> bool:
-    from kernels.support.ranks import RanksError  # torch: not before interrupts are one line
+    from kernels.support.ranks import RanksError  # torch
 
     return isinstance(error, RanksError) or isinstance(error.__cause__, RanksError)
 
@@ -150,7 +150,7 @@ def joined_ranks() -> Iterator[None]:
     environment does not say how, the command ends in one line.
     """
     global _silent
-    from kernels.support import ranks  # torch: not for --help
+    from kernels.support import ranks  # torch
 
     with contextlib.ExitStack() as stack:
         with one_line_errors():

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tetris.commands.arguments import add_feature_header, add_setting
 from tetris.commands.command_line import Parser, positive_seconds
+from tetris.commands.training_run import run_training
 from tetris.training.settings import SETTINGS
 
 _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
@@ -59,7 +60,4 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller, or resume a run."""
-    given = parse_arguments(argv)
-    from tetris.commands.training_run import run_training  # torch and the engines: not for --help
-
-    return run_training(given)
+    return run_training(parse_arguments(argv))

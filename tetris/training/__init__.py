@@ -1,7 +1,7 @@
 """Training: presets, curriculum, recipe, objective, the folder of a run. Joins `cem` and the games.
 
-The names below are imported when they are first used: the help of a command needs the presets alone, and no
-torch. Begin with `training.py`.
+The names below are imported when they are first used: other commands need the settings alone. Begin with
+`training.py`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,6 @@
 """The settings of a training run, a field each with its range and its help.
 
-The options of the command, config files and `tetris.training.recipe.Recipe` are made of these fields. Nothing
-here imports torch: the help of the command needs them.
+The options of the command, config files and `tetris.training.recipe.Recipe` are made of these fields.
 """
 
 from __future__ import annotations
