@@ -25,12 +25,10 @@ from torch import Tensor
 
 from cem._checks import check_real
 from kernels.support.checks import check_integer
-from kernels.support.files import check_own, read_bytes, write_bytes
+from kernels.support.files import check_own, write_bytes
 
 FORMAT = "cem-checkpoint"
 VERSION = 1
-MOST_BYTES = 1 << 33
-"""The most bytes of a file: a full covariance of 20,000 dimensions in float64 has half of them."""
 
 _NAME = re.compile(r"checkpoint-(\d{6,18})\.json")
 _DTYPES = ("float32", "float64", "int64")
@@ -122,10 +120,10 @@ def read_checkpoint(path: Path, fingerprint: Mapping[str, Any] | None = None) ->
 
 def _read(path: Path, fingerprint: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
     try:
-        body = json.loads(read_bytes(path, MOST_BYTES).decode())
+        body = json.loads(path.read_bytes().decode())
     except OSError as error:
         raise CheckpointError(f"{path.name}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # no UTF-8, no JSON or too long
+    except (ValueError, RecursionError) as error:  # no UTF-8 or no JSON
         raise CheckpointError(f"{path.name}: torn or no JSON: {error}") from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         raise CheckpointError(f"{path.name}: not a {FORMAT} file")

@@ -1,6 +1,6 @@
 """What SECURITY.md promises of files of others, where no other test holds it.
 
-Limits of size, and that nothing is unpickled: tests/fuzz/test_readers.py. A pickle in place of a checkpoint:
+That nothing is unpickled: tests/fuzz/test_readers.py. A pickle in place of a checkpoint:
 tests/cem/test_checkpoint.py. Control characters: tests/tetris/test_printable.py. The folder of compiled
 libraries: tests/kernels/test_cache.py. Modules in the current folder: tests/test_packaging.py.
 """
@@ -21,7 +21,7 @@ from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.replay import Replay
 from tetris.report.page import report_page
-from tetris.training.run_record import RunRecord, load_run
+from tetris.training.run_folder import RunRecord, load_run
 from tetris.view.replay_page import player_page
 
 HOSTILE = "\"><img src=x onerror='alert(1)'><script>alert(1)</script></title>' onload=alert(1) &lt;script&gt;"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,20 +24,6 @@ COMMANDS = {
 }
 
 
-def parse_arguments(argv: Sequence[str], program: str) -> str:
-    """Read the name of the command."""
-    parser = Parser(
-        prog=program,
-        description="\n\n".join([f"{program} {name}  # {what}" for name, what in COMMANDS.items()]),
-        usage="%(prog)s COMMAND [option ...]",
-    )
-    parser.add_argument("--version", action="version", version=f"cem-tetris {__version__}")
-    parser.add_argument(
-        "command", type=one_of("command", COMMANDS), metavar="COMMAND", help="has a --help of its own"
-    )
-    return str(parser.parse_args(argv[:1]).command)
-
-
 def main() -> NoReturn:
     """Run the command that the first argument names."""
     run(_command)
@@ -55,8 +41,17 @@ def script(command: str, name: str) -> Callable[[], int]:
 def _command() -> int:
     name = Path(sys.argv[0]).name
     program = "python -m tetris" if name == "__main__.py" else name
+    parser = Parser(
+        prog=program,
+        description="\n\n".join([f"{program} {name}  # {what}" for name, what in COMMANDS.items()]),
+        usage="%(prog)s COMMAND [option ...]",
+    )
+    parser.add_argument("--version", action="version", version=f"cem-tetris {__version__}")
+    parser.add_argument(
+        "command", type=one_of("command", COMMANDS), metavar="COMMAND", help="has a --help of its own"
+    )
     sys.argv[0] = program
-    command = parse_arguments(sys.argv[1:], program)
+    command = parser.parse_args(sys.argv[1:2]).command
     sys.argv[:2] = [f"{program} {command}"]
     return int(importlib.import_module(f"tetris.commands.{command}").main())
 

@@ -1,4 +1,4 @@
-"""Reading a file up to a limit, and writing it whole or not at all, for every package of this project."""
+"""Writing a file whole or not at all, for every package of this project."""
 
 from __future__ import annotations
 
@@ -11,21 +11,6 @@ import sys
 from pathlib import Path
 
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
-
-
-def read_bytes(path: str | os.PathLike[str], most: int) -> bytes:
-    """Return the content of a file of at most so many bytes: it may be a device without an end.
-
-    Raises:
-        ValueError: If it holds more.
-    """
-    content = bytearray()
-    with Path(path).open("rb") as file:
-        while chunk := file.read(1 << 20):
-            content += chunk
-            if len(content) > most:
-                raise ValueError(f"expected at most {most:,} bytes, got more")
-    return bytes(content)
 
 
 def check_own(path: str | os.PathLike[str]) -> None:

@@ -92,7 +92,7 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
 
     def update(searches: Sequence[Search]) -> None:
         best = max(search.curves["mean_lines"][-1] for search in searches)
-        bar.set_postfix_str(f"best mean {best:,.0f} lines/game")
+        bar.set_postfix_str(f"best mean {best:,.0f} lines/game", refresh=False)
         bar.update()
 
     with bar:

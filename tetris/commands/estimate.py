@@ -21,8 +21,17 @@ from tetris.commands.arguments import (
     print_scores,
     read_trials,
 )
-from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
+from tetris.commands.command_line import (
+    Parser,
+    fail,
+    joined_ranks,
+    one_line_errors,
+    positive_int,
+    positive_seconds,
+)
+from tetris.evaluation import estimates
 from tetris.play.devices import NATIVE, choose_device
+from tetris.play.splitting import MOST_STREAMS
 
 DEFAULT_SECONDS = 10.0
 
@@ -52,19 +61,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Estimate every controller and print the table."""
-    return score(parse_arguments(argv))
-
-
 @joined_ranks()
-def score(arguments: argparse.Namespace) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Estimate every controller and print the table; ranks share the work."""
-    # torch and the engines: not for --help
-    from tetris.evaluation.estimates import STREAMS, Estimate, check_rarely_loses, estimate
-    from tetris.play.splitting import MOST_STREAMS
-
-    streams = arguments.streams or STREAMS
+    arguments = parse_arguments(argv)
+    streams = arguments.streams or estimates.STREAMS
     with one_line_errors():
         device = choose_device(arguments.device)
         if device not in NATIVE:
@@ -74,13 +75,16 @@ def score(arguments: argparse.Namespace) -> int:
     seconds = arguments.seconds or (0.0 if arguments.decisions else DEFAULT_SECONDS)
     least = arguments.decisions or 0
 
-    def enough(made: Estimate) -> bool:
+    def enough(made: estimates.Estimate) -> bool:
         return made.seconds >= seconds and made.decisions >= least
 
     found = []
     for trial in trials:
-        with one_line_errors():
-            check_rarely_loses(trial)
-        found.append(estimate(trial, enough, streams))
+        if (games := estimates.games_ended(trial)) > estimates.MOST_ENDS:
+            fail(
+                f"{trial.label} ends {games:,} games in {estimates.PLAYED:,} decisions on "
+                f"{trial.rules.board}: evaluate scores it by them"
+            )
+        found.append(estimates.estimate(trial, enough, streams))
     print_scores([each.to_dict() for each in found], arguments.json)
     return 0

@@ -8,10 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from kernels.support.files import check_writable, read_bytes, write_text
+from kernels.support import ranks
+from kernels.support.files import check_writable, write_text
 from tetris.commands.arguments import (
     Group,
     add_controllers,
@@ -23,12 +27,16 @@ from tetris.commands.arguments import (
     read_trials,
 )
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_int, positive_seconds
+from tetris.evaluation.scores import Limit, Measurement, Trial, measure, progress_bar
+from tetris.game.decisions import Pieces, Step, play
+from tetris.game.piece_stream import PieceStream
 from tetris.play.devices import choose_device
+from tetris.record.replay import FORMAT, STEPS_VERSION
+from tetris.record.score import Score
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_REPLAY_DECISIONS = 1000
 MOST_REPLAY_DECISIONS = 1_000_000
-_MOST_BYTES = 1 << 28  # of a piece sequence
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -88,35 +96,18 @@ def _add_source(group: Group) -> None:
 
 def read_pieces(path: Path) -> list[int]:
     """Read pieces, 0 to 6, separated by whitespace."""
-    try:
-        words = read_bytes(path, _MOST_BYTES).decode(errors="replace").split()
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    for position, word in enumerate(words, start=1):
-        if word not in {"0", "1", "2", "3", "4", "5", "6"}:
-            raise ValueError(
-                f"{path}: expected pieces 0..6 separated by whitespace, got {word!r} as number {position}"
-            )
-    if not words:
-        raise ValueError(f"{path}: expected pieces 0..6 separated by whitespace, got none")
+    words = path.read_text(encoding="utf-8", errors="replace").split()
+    wrong = next((number for number, word in enumerate(words) if word not in {*"0123456"}), None)
+    if wrong is not None or not words:
+        got = "none" if wrong is None else f"{words[wrong]!r} as number {wrong + 1}"
+        raise ValueError(f"{path}: expected pieces 0..6 separated by whitespace, got {got}")
     return [int(word) for word in words]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Score every controller and print the table."""
-    return score(parse_arguments(argv))
-
-
 @joined_ranks()
-def score(arguments: argparse.Namespace) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Score every controller and print the table; ranks share the work."""
-    # torch and the engines: not for --help
-    from kernels.support import ranks
-    from tetris.evaluation.scores import Limit, measure, progress_bar
-    from tetris.evaluation.step_replay import play_steps, step_replay
-    from tetris.game.decisions import Step
-    from tetris.game.piece_stream import PieceStream
-
+    arguments = parse_arguments(argv)
     stepwise = bool(arguments.piece_sequence or arguments.replay)
     if stepwise and arguments.device not in ("auto", "python"):
         print("note: --piece-sequence and --replay play on the Python engine", file=sys.stderr)
@@ -131,26 +122,54 @@ def score(arguments: argparse.Namespace) -> int:
         limit = Limit(decisions=len(sequence))
     elif arguments.games or arguments.decisions or arguments.seconds:
         limit = Limit(arguments.games, arguments.decisions, arguments.seconds)
+    elif arguments.replay:
+        limit = Limit(decisions=DEFAULT_REPLAY_DECISIONS)
     else:
-        limit = (
-            Limit(decisions=DEFAULT_REPLAY_DECISIONS) if arguments.replay else Limit(seconds=DEFAULT_SECONDS)
-        )
+        limit = Limit(seconds=DEFAULT_SECONDS)
     measurements = []
     for trial in trials:
-        played: list[Step] = []
         if stepwise:
             pieces = PieceStream(trial.rules, trial.seed or 0, 0) if sequence is None else sequence
-            most = MOST_REPLAY_DECISIONS if arguments.replay else sys.maxsize
-            played, measurement = play_steps(trial, pieces, limit, most)
-            if len(played) == most and not limit.reached(measurement.score, measurement.seconds):
-                print(f"note: --replay ends at {most:,} decisions, the most that it records", file=sys.stderr)
+            measurements.append(play_steps(trial, pieces, limit, arguments.replay))
         else:
             with progress_bar(trial.label, limit) as progress:
-                measurement = measure(trial, limit, progress)
-        measurements.append(measurement)
-        if arguments.replay and ranks.rank() == 0:
-            with one_line_errors():
-                write_text(arguments.replay, json.dumps(step_replay(trial, played), allow_nan=False) + "\n")
-
+                measurements.append(measure(trial, limit, progress))
     print_scores([each.to_dict() for each in measurements], arguments.json)
     return 0
+
+
+def play_steps(trial: Trial, pieces: Pieces, limit: Limit, replay: Path | None) -> Measurement:
+    """Play one stream with the reference implementation, and write every step into a file, if any."""
+    most = MOST_REPLAY_DECISIONS if replay else sys.maxsize
+    began = time.perf_counter()
+    played: list[Step] = []
+    score, seconds = Score(0, 0, 0), 0.0
+    player = trial.controller.player(trial.rules, trial.lookahead)
+    for after in islice(play(pieces, player, trial.rules), most):
+        step = Step.of(after, player)
+        played.append(step)
+        score += Score(step.lines, int(step.game_over), 1)
+        seconds = time.perf_counter() - began
+        if limit.reached(score, seconds):
+            break
+    else:
+        print(f"note: --replay ends at {most:,} decisions, the most that it records", file=sys.stderr)
+    if replay and ranks.rank() == 0:
+        with one_line_errors():
+            write_text(replay, json.dumps(step_replay(trial, played), allow_nan=False) + "\n")
+    return Measurement(trial, score, seconds)
+
+
+def step_replay(trial: Trial, played: list[Step]) -> dict[str, Any]:
+    """Return the steps as plain values, for JSON."""
+    return {
+        "format": FORMAT,
+        "version": STEPS_VERSION,
+        "controller": trial.controller.to_dict(),
+        "feature_names": list(trial.controller.names_on(trial.rules)),
+        "rules": trial.rules.to_dict(),
+        "pieces": trial.file or trial.rules.pieces,
+        "seed": trial.seed,
+        "stream": None if trial.seed is None else 0,
+        "steps": [step.to_dict() for step in played],
+    }

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from kernels.support.files import check_writable, write_text
 from kernels.support.printable import printable
 from kernels.support.progress import progress
 from tetris.commands.command_line import one_line_errors, path_ending
-from tetris.commands.show import Show
-from tetris.game.features import AfterState
 from tetris.record.replay import MOST_PLACEMENTS, Replay
 from tetris.view.game_view import Scene, scenes
 from tetris.view.movies import check_gif, check_mp4, write_gif, write_mp4
@@ -62,35 +59,6 @@ def check_pictures(count: int) -> None:
     """Check that a GIF has room for as many pictures."""
     if count > MOST_PICTURES:
         raise ValueError(f"expected a GIF of at most {MOST_PICTURES:,} pieces, got {count:,}: see --mp4")
-
-
-def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
-    """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
-    from tetris.training import StopRequest  # with torch: not for --help
-
-    if show.replay is not None:
-        most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
-    with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
-
-        def recorded() -> Iterator[AfterState]:
-            lines = games = 0
-            for after in played:
-                yield after
-                lines += after.lines
-                games += after.game_over
-                bar.set_postfix_str(f"lines {lines:,}, games over {games:,}", refresh=False)
-                bar.update()
-                if stop.requested:
-                    return
-
-        replay = Replay.of(recorded(), show.rules, show.seed, show.stream, show.controller)
-    if stop.signum is not None:
-        name, count = signal.Signals(stop.signum).name, len(replay.placements)
-        print(
-            f"stopped by {name} after {counted(count, 'piece')}, writing {'it' if count == 1 else 'these'}",
-            file=sys.stderr,
-        )
-    return replay, stop.signum
 
 
 def export(replay: Replay, label: str, arguments: argparse.Namespace) -> None:

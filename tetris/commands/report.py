@@ -17,6 +17,12 @@ from kernels.support.printable import printable
 from tetris.commands.arguments import add_feature_header
 from tetris.commands.command_line import Parser, fail, one_line_errors, one_of, path_ending, up_to
 from tetris.report import ACROSS, PICTURE_SUFFIXES
+from tetris.report.figures import check_picture
+from tetris.report.learning_curve import draw_runs
+from tetris.report.page import write_report
+from tetris.report.server import ReportServer
+from tetris.training.run_folder import RunFolder, load_run
+from tetris.view.wording import file_size
 
 COMPARISON = Path("comparison.html")
 
@@ -67,14 +73,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the report, the comparison or the picture."""
     arguments = parse_arguments(argv)
-    # torch: not for --help
-    from tetris.report.figures import check_picture
-    from tetris.report.learning_curve import draw_runs
-    from tetris.report.page import write_report
-    from tetris.training.run_folder import RunFolder
-    from tetris.training.run_record import load_run
-    from tetris.view.wording import file_size
-
     if arguments.serve:
         return serve(arguments)
     one = len(arguments.runs) == 1
@@ -95,17 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Show the page of runs until Ctrl-C."""
-    from tetris.report.server import ReportServer
-    from tetris.training.run_folder import RunFolder
-
     with one_line_errors():
         for path in arguments.runs:
             RunFolder(path).recipe()  # there is a run, maybe without a generation yet
-    port = arguments.port or 0
     try:
-        server = ReportServer(arguments.runs, arguments.across, port)
+        server = ReportServer(arguments.runs, arguments.across, arguments.port or 0)
     except OSError as error:
-        fail(f"--port {port}: {error.strerror}: take another, or none for a free one")
+        fail(f"--port {arguments.port}: {error.strerror}: take another, or none for a free one")
     with server:
         print(f"{server.url} follows {', '.join(map(printable, arguments.runs))}; Ctrl-C ends it", flush=True)
         server.serve_forever()

@@ -13,41 +13,37 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from kernels.support.files import check_writable
 from tetris.commands.arguments import (
-    add_board,
     add_device,
     add_pieces_known,
-    add_rule,
     add_seed,
-    chosen_seed,
+    add_setting,
     game_rules,
 )
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, print_json, up_to
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
-
-if TYPE_CHECKING:
-    from tetris.solver import Sweep
+from tetris.solver import Sweep, solve
+from tetris.solver.solution import MOST_GAMES
 
 DEFAULT_GAMES = 100_000
-_MOST_GAMES = 1_000_000_000  # tetris.solver.solution.MOST_GAMES, without torch
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
-    add_board(game, default="5x5")
-    add_rule(game, PLACEMENT_RULES)
-    game.add_argument("--pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ (default: all)")
+    add_setting(game, "board", default="5x5")
+    add_setting(game, "rule", help=", ".join(PLACEMENT_RULES))
+    add_setting(game, "pieces", metavar="LETTERS", help="letters of IOTZSJL such as SZ, or all seven")
     add_pieces_known(game)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
     check.add_argument(
         "--games",
-        type=up_to(_MOST_GAMES),
+        type=up_to(MOST_GAMES),
         default=DEFAULT_GAMES,
         metavar="N",
         help=f"played (default: {DEFAULT_GAMES:,})",
@@ -64,12 +60,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Solve a board, play, and print what came of it."""
     arguments = parse_arguments(argv)
-    # torch: not for --help
-    from kernels.support.files import check_writable
-    from tetris.solver import solve
-
     with one_line_errors():
-        arguments.board = arguments.board or "5x5"
         rules = game_rules(arguments)
         device = choose_device(arguments.device)
         if device not in NATIVE:
@@ -77,9 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(
-            rules, arguments.pieces_known or 1, device, progress=_show_sweep if sys.stderr.isatty() else None
+            rules, arguments.pieces_known, device, progress=_show_sweep if sys.stderr.isatty() else None
         )
-    seed = chosen_seed(arguments)
+    seed = arguments.seed
     games = arguments.games
     with one_line_errors():
         played = solution.play(games, seed).double()

@@ -12,8 +12,8 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +31,18 @@ from tetris.record.numbers import format_lines
 from tetris.report.learning_curve import HINT, draw_runs
 from tetris.report.page import write_report
 from tetris.training import Callback, Interrupted
-from tetris.training.presets import PYTHON_PRESETS, Setting
+from tetris.training.presets import PYTHON_PRESETS
 from tetris.training.provenance import add_start
 from tetris.training.recipe import Recipe, make_recipe, read_settings
-from tetris.training.run_folder import RunFolder, new_folder
-from tetris.training.run_record import load_run
+from tetris.training.run_folder import RunFolder, load_run, new_folder
+from tetris.training.settings import SETTINGS
 from tetris.training.training import Training, prepare_engine, tensorboard_writer
 
 LIVE_SECONDS = 20.0
 """The least time between two reports while a run goes on, in seconds."""
 
 _CPU = "--device cpu in a new run"
-_NOT_SETTINGS = ("feature_header", "config", "out", "resume", "time_limit", "tensorboard")
+_PAGE = "curves, weights and a game, for a browser"
 
 
 def run_training(given: argparse.Namespace) -> int:
@@ -92,20 +92,13 @@ def run_of(given: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     if old is not None:
         folder = RunFolder(old)
         return folder.recipe(), folder, False
-    recipe = new_recipe(given)
+    options = {name: value for name, value in vars(given).items() if name in SETTINGS}
+    config = read_settings(given.config) if "config" in given else {}
+    device = choose_device(str((config | options).get("device", "auto")), _CPU)
+    recipe = make_recipe(device, config, options)
     folder = new_folder(out, recipe.seed)
     folder.check_free()
     return recipe, folder, True
-
-
-def new_recipe(given: argparse.Namespace) -> Recipe:
-    """Return the recipe of a new run from command line, config file and preset."""
-    options: dict[str, Setting] = {
-        name: value for name, value in vars(given).items() if name not in _NOT_SETTINGS
-    }
-    config: dict[str, Setting] = read_settings(given.config) if "config" in given else {}
-    device = choose_device(str((config | options).get("device", "auto")), _CPU)
-    return make_recipe(device, config, options)
 
 
 def note(text: object) -> None:
@@ -162,7 +155,7 @@ def train(training: Training, given: argparse.Namespace) -> int:
     progress = f"after {result.generation} of {recipe.total_generations} generations"
     if result.reason == "signal":
         if first and controller is not None:
-            report(folder)
+            report(folder, _PAGE)
         return stopped(training, given, progress)
     said = None
     if controller is None:
@@ -177,12 +170,12 @@ def train(training: Training, given: argparse.Namespace) -> int:
         )
         if first:
             draw(training)
-        written = first and report(folder, live=bool(recipe.score_decisions))
+            report(folder, _PAGE, live=bool(recipe.score_decisions))
         if recipe.score_decisions:
             with suppress(Interrupted):
                 said = measure(training, controller)
-            if written:
-                report(folder, again=True)
+            if first:
+                report(folder, "now with the scores")
             if said is None:
                 return stopped(training, given, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
@@ -197,35 +190,27 @@ def train(training: Training, given: argparse.Namespace) -> int:
 def draw(training: Training) -> None:
     """Draw the learning curve."""
     folder = training.folder
-
-    def picture() -> None:
+    with kept(folder, folder.learning_curve):
         if not draw_runs([load_run(folder.path)], folder.learning_curve):
             note(HINT)
 
-    attempt(folder, folder.learning_curve, picture)
 
-
-def report(folder: RunFolder, *, again: bool = False, live: bool = False) -> bool:
-    """Write the report and print its path; return whether it is there."""
-    written = attempt(
-        folder, folder.report, lambda: write_report(folder.report, [load_run(folder.path)], live=live)
-    )
-    what = "now with the scores" if again else "curves, weights and a game, for a browser"
-    with suppress(OSError):  # of a terminal that was closed
-        if written:
+def report(folder: RunFolder, what: str, *, live: bool = False) -> None:
+    """Write the report and print its path and what it holds."""
+    with kept(folder, folder.report):
+        write_report(folder.report, [load_run(folder.path)], live=live)
+        with suppress(OSError):  # of a terminal that was closed
             print(f"{printable(folder.report)}: {what}", flush=True)
-    return written
 
 
-def attempt(folder: RunFolder, file: Path, make: Callable[[], None]) -> bool:
+@contextmanager
+def kept(folder: RunFolder, file: Path) -> Iterator[None]:
     """Make a file that a run can do without: a full disk or a library's error is a note."""
     try:
-        make()
+        yield
     except Exception as error:
         retry = f"{command_of('report')} {shlex.quote(str(folder.path))}"
         note(f"no {file}: {type(error).__name__}: {error}; to try again: {retry}")
-        return False
-    return True
 
 
 def measure(training: Training, controller: LinearController) -> str:

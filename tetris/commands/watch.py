@@ -8,25 +8,36 @@ python scripts/watch_tetris.py --play        # yourself, in a race with it
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 
 from kernels.support.printable import printable
-from tetris.commands.arguments import add_game
+from kernels.support.progress import progress
+from tetris.commands.arguments import GAME, add_game, chosen_lookahead, controller_label, game_rules
 from tetris.commands.command_line import Parser, between, fail, one_line_errors, positive_int
-from tetris.commands.exports import add_exports, asked_for, check_exports, export, record
-from tetris.commands.show import DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE, Show, read_show
+from tetris.commands.exports import add_exports, asked_for, check_exports, export
+from tetris.game.decisions import Pieces, play
 from tetris.game.features import AfterState
-from tetris.play.controller import known_names
+from tetris.game.piece_stream import PieceStream
+from tetris.game.policy import Lookahead, Player
+from tetris.game.rules import Rules
+from tetris.play.controller import LinearController, known_names, resolve
 from tetris.record.explanation import explain
-from tetris.record.replay import DamagedReplayError, Replay
+from tetris.record.replay import FORMAT, MOST_PLACEMENTS, DamagedReplayError, Replay
+from tetris.training import StopRequest
 from tetris.view.game_view import Scene, scenes
 from tetris.view.human_player import HumanPlayer
 from tetris.view.terminal import Terminal, is_interactive
 from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
+from tetris.view.wording import counted
+
+DEFAULT_CONTROLLER, DEFAULT_ELSEWHERE = "best", "anywidth"
+"""The default controllers: the best one of the package, for ten columns, and that for boards of any width."""
 
 DEFAULT_DECISIONS = 500
 """Default pieces of a file or a pipe; a terminal has no end."""
@@ -74,6 +85,76 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
+@dataclass(frozen=True)
+class Show:
+    """The games to show: of a controller, or a replay, whose seed, stream and controller may be unknown."""
+
+    rules: Rules
+    controller: LinearController | None
+    seed: int | None
+    label: str
+    stream: int | None = 0
+    replay: Replay | None = None
+    lookahead: Lookahead = Lookahead.NONE
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The pieces of seed and stream; None for a replay."""
+        if self.replay is not None or self.seed is None:
+            return None
+        return PieceStream(self.rules, self.seed, 0)
+
+    @property
+    def title(self) -> list[str]:
+        """The title, in lines for the screen."""
+        source = self.rules.pieces if self.seed is None else f"{self.rules.pieces}, seed {self.seed}"
+        board = f"{self.label} on {self.rules.board}, {self.rules.rule} rule"
+        return [board, f"pieces {source}{self.lookahead.phrase}"]
+
+    def player(self) -> Player | None:
+        """Return the controller on the board; None without one."""
+        return None if self.controller is None else self.controller.player(self.rules, self.lookahead)
+
+    def played(self) -> Iterator[AfterState]:
+        """Return the after-states from the beginning."""
+        if self.replay is not None:
+            return self.replay.after_states()
+        player, pieces = self.player(), self.pieces
+        assert player is not None
+        assert pieces is not None
+        return play(pieces, player, self.rules)
+
+
+def read_show(arguments: argparse.Namespace) -> Show:
+    """Return the games of the arguments."""
+    source = arguments.source
+    if source is not None and _is_replay(Path(source)):
+        for name, usual in {**GAME, "play": False}.items():
+            if getattr(arguments, name) != usual:
+                flag = name.replace("_", "-")
+                raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
+        replay = Replay.load(source)
+        if not replay.placements:
+            raise ValueError(f"{source}: expected a replay of at least one placement, got none")
+        label = (replay.controller.name if replay.controller else "a person") or Path(source).stem
+        return Show(replay.rules, replay.controller, replay.seed, label, replay.stream, replay)
+    rules = game_rules(arguments)
+    if source is None:
+        source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
+    controller = resolve(source)
+    controller.names_on(rules)
+    label = controller_label(controller, Path(source).resolve().name)
+    return Show(rules, controller, arguments.seed, label, lookahead=chosen_lookahead(arguments))
+
+
+def _is_replay(path: Path) -> bool:
+    return (
+        path.suffix == ".json"
+        and path.is_file()
+        and f'"{FORMAT}"' in path.read_text(encoding="utf-8", errors="replace")
+    )
+
+
 def limited(played: Iterator[AfterState], most: int | None, most_games: int | None) -> Iterator[AfterState]:
     """Yield placements up to a number of pieces or games; None: no limit."""
     games = 0
@@ -84,12 +165,33 @@ def limited(played: Iterator[AfterState], most: int | None, most_games: int | No
             return
 
 
+def record(played: Iterator[AfterState], show: Show, most: int | None) -> tuple[Replay, int | None]:
+    """Play into a replay, to the end or until a signal; return it with the number of the signal or None."""
+    if show.replay is not None:
+        most = min(most or MOST_PLACEMENTS, len(show.replay.placements))
+    with StopRequest() as stop, progress(desc="playing", total=most, unit=" pieces", leave=False) as bar:
+
+        def recorded() -> Iterator[AfterState]:
+            for after in played:
+                yield after
+                bar.update()
+                if stop.requested:
+                    return
+
+        replay = Replay.of(recorded(), show.rules, show.seed, show.stream, show.controller)
+    if stop.signum is not None:
+        name, count = signal.Signals(stop.signum).name, len(replay.placements)
+        print(f"stopped by {name} after {counted(count, 'piece')}, writing them", file=sys.stderr)
+    return replay, stop.signum
+
+
 def print_frames(show: Show, shown: Iterator[Scene]) -> None:
     """Print every scene in plain text."""
+    player = show.player()
     for scene in shown:
         text = scene_text(scene)
-        if show.player is not None:
-            explained = explain(scene.rows, scene.after, show.player, scene.next_piece)
+        if player is not None:
+            explained = explain(scene.rows, scene.after, player, scene.next_piece)
             values = zip(explained.names, explained.features, strict=True)
             margin = "-" if explained.margin is None else f"{explained.margin:.2f}"
             text += f"\n{' '.join(f'{name} {value:g}' for name, value in values)}"
@@ -97,7 +199,7 @@ def print_frames(show: Show, shown: Iterator[Scene]) -> None:
         print(f"{text}\n")
 
 
-def play(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
+def play_by_hand(show: Show, arguments: argparse.Namespace, exports: bool) -> None:
     """Let a person play; the replay is written even after an interruption."""
     assert show.controller is not None
     assert show.pieces is not None
@@ -130,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     played = limited(show.played(), most, arguments.games)
     try:
         if arguments.play:
-            play(show, arguments, exports)
+            play_by_hand(show, arguments, exports)
         elif exports:
             replay, number = record(played, show, most)
             export(replay, show.label, arguments)
@@ -138,7 +240,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 shown = scenes(show.rules, played, show.pieces)
-                Watcher(terminal, shown, show.player, show.title, arguments.speed).run()
+                Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()
         else:
             print_frames(show, scenes(show.rules, played, show.pieces))
     except DamagedReplayError as error:

@@ -37,20 +37,12 @@ METHOD = "mean of importance splitting estimates, Student's t interval of their 
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a controller's lines per game.
-
-    Attributes:
-        trial: Who played what.
-        streams: Streams of each estimate.
-        rates: Independent estimates of the termination rate, games ended per decision, at least two.
-        decisions: Decisions of all estimates.
-        seconds: Seconds they took.
-    """
+    """An estimate of a controller's lines per game, of at least two independent ones."""
 
     trial: Trial
-    streams: int
-    rates: Sequence[float]
-    decisions: int
+    streams: int  # of each
+    rates: Sequence[float]  # of termination: games ended per decision
+    decisions: int  # of all
     seconds: float
 
     @property
@@ -106,13 +98,8 @@ def estimate(
 ) -> Estimate:
     """Estimate one controller in batches of `ESTIMATES` estimates until it is good enough.
 
-    Ranks make a batch each; see `kernels.support.ranks`.
-
-    Args:
-        trial: Who plays what, on C++ or CUDA: in Python it would take hours.
-        enough: Returns whether an estimate is good enough.
-        streams: Streams of each estimate, 2 to `tetris.play.splitting.MOST_STREAMS`.
-        check: Called a few times a second; an exception ends the estimate.
+    Ranks make a batch each; see `kernels.support.ranks`. In Python it would take hours. ``check`` is called a
+    few times a second; an exception ends the estimate.
     """
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     began = time.perf_counter()
@@ -156,13 +143,3 @@ def games_ended(trial: Trial) -> int:
         return rollout(trial.policy, streams, 2 * DECISIONS, trial.device).games.cpu()
 
     return int(ranks.gather(ranks.run_collective(play), ranks.count()).sum())
-
-
-def check_rarely_loses(trial: Trial) -> None:
-    """Raise ValueError if a controller loses often enough to be played instead."""
-    games = games_ended(trial)
-    if games > MOST_ENDS:
-        raise ValueError(
-            f"{trial.label} ends {games:,} games in {PLAYED:,} decisions on {trial.rules.board}: "
-            "evaluate scores it by them"
-        )

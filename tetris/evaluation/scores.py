@@ -143,14 +143,11 @@ def measure(
     """Play parallel streams of games and count, after a burn-in of `BURN_IN` decisions on each.
 
     Without it the ratio would be biased: no game ends soon after its start. The score is a pure function of
-    the arguments, the same on every device, unless the limit is in seconds.
-    Ranks play their share of the streams each; see `kernels.support.ranks`.
+    the arguments, the same on every device, unless the limit is in seconds; decisions are rounded up to as
+    many on each stream. Ranks play their share of the streams each; see `kernels.support.ranks`.
 
-    Args:
-        trial: Who plays what.
-        limit: When to stop; decisions are rounded up to as many on each stream.
-        progress: Called several times with the score so far.
-        check: Called a few times a second; an exception ends the measurement.
+    ``progress`` is called several times with the score so far, ``check`` a few times a second; an exception
+    ends the measurement.
     """
     streams = streams_for(limit, trial.device)
     own = ranks.share(streams)
@@ -186,9 +183,8 @@ def progress_bar(label: str, limit: Limit) -> Iterator[Callable[[Score], None]]:
     with progress(desc=label, total=limit.games or limit.decisions, unit=f" {unit}", leave=False) as bar:
 
         def update(score: Score) -> None:
-            bar.set_postfix_str(
-                "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
-            )
+            text = "" if score.lines_per_game is None else f"{score.lines_per_game:,.0f} lines/game"
+            bar.set_postfix_str(text, refresh=False)
             bar.update((score.games if limit.games else score.decisions) - bar.n)
 
         yield update

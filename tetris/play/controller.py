@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.support.files import check_own, read_bytes, write_text
+from kernels.support.files import check_own, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
 from tetris.game.feature_sets import feature_names, feature_sets
 from tetris.game.policy import Lookahead, Player, Policy
@@ -31,9 +31,6 @@ FORMAT = "cem-tetris-controller"
 VERSION = 1
 FILE_NAME = "controller.json"
 """Name of the controller's file in the folder of a run."""
-
-MOST_BYTES = 1 << 24
-"""The most bytes of a controller's file; those of the package hold some thousand."""
 
 PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
 """The controllers of the literature; the others of the package were learned here."""
@@ -168,7 +165,7 @@ class LinearController:
             if not path.is_file():
                 raise ValueError(f"expected the run folder {path.parent} to hold {FILE_NAME}, found none")
         try:
-            return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
+            return cls.from_dict(json.loads(Path(path).read_bytes().decode()))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
 

@@ -11,13 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.support.files import read_bytes
 from tetris.game import features
 from tetris.game.feature_sets import feature_sets
 from tetris.game.features import AfterState, Feature
-
-MOST_BYTES = 1 << 20
-"""The most bytes of a header."""
 
 MOST_OWN = 8
 """Features of headers that a controller may have."""
@@ -85,14 +81,11 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises:
         OSError: If the header cannot be read.
-        ValueError: If it is too long, it defines no feature, one has a name that is not in PascalCase or has
-            no twin in Python, or another header has it.
+        ValueError: If it defines no feature, one has a name that is not in PascalCase or has no twin in
+            Python, or another header has it.
     """
     header = Path(path).absolute()
-    try:
-        text = read_bytes(header, MOST_BYTES).decode(errors="replace")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    text = header.read_text(encoding="utf-8", errors="replace")
     structs = [macro or struct for macro, struct in _STRUCT.findall(_COMMENT.sub(" ", text))]
     if not structs:
         raise ValueError(f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none")

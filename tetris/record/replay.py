@@ -16,12 +16,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kernels.support.checks import check_integer
-from kernels.support.files import read_bytes, write_text
+from kernels.support.files import write_text
 from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
@@ -36,9 +37,6 @@ STEPS_VERSION = 1
 
 MOST_PLACEMENTS = 1 << 30
 """The most placements of a replay: a small hostile file must not unpack to fill the memory."""
-
-MOST_BYTES = 1 << 28
-"""The most bytes of a replay's file: some 300 million placements."""
 
 _KEYS = ("rules", "seed", "stream", "controller", "lines", "games", "count", "placements", "digest")
 
@@ -225,7 +223,7 @@ class Replay:
             ValueError: If it holds no valid replay; the message names the file and the reason.
         """
         try:
-            return cls.from_dict(json.loads(read_bytes(path, MOST_BYTES).decode()))
+            return cls.from_dict(json.loads(Path(path).read_bytes().decode()))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid replay: {error}") from error
 

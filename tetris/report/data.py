@@ -17,7 +17,7 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController
 from tetris.record.replay import Replay
-from tetris.training.run_record import RunRecord, stages_of
+from tetris.training.run_folder import RunRecord, stages_of
 
 GAME_DECISIONS = 300
 """Placements of the game of a report: with `dt` a third of a second in Python."""

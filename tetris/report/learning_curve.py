@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kernels.support.printable import printable
 from tetris.report.data import chart_values, distinct_names
 from tetris.report.figures import ACROSS, COLORS, new_figure, save_figure
-from tetris.training.run_record import RunRecord, load_run
+from tetris.training.run_folder import RunRecord, load_run
 
 HINT = "no learning_curve.png without matplotlib: pip install matplotlib draws one next time"
 

@@ -34,7 +34,7 @@ from tetris.report.tables import (
     start_table,
     weight_table,
 )
-from tetris.training.run_record import RunRecord
+from tetris.training.run_folder import RunRecord
 from tetris.view.replay_page import json_script, player_assets, player_fragment
 from tetris.view.wording import counted
 

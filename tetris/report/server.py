@@ -11,8 +11,7 @@ from pathlib import Path
 
 from tetris.report.page import report_page
 from tetris.report.tables import escaped
-from tetris.training.run_folder import RunFolder
-from tetris.training.run_record import load_run
+from tetris.training.run_folder import RunFolder, load_run
 
 ADDRESS = "127.0.0.1"
 """The loopback address: other machines cannot reach it."""

@@ -14,7 +14,7 @@ from tetris.evaluation.text_table import Score, counted
 from tetris.game.policy import Lookahead
 from tetris.record.numbers import format_lines
 from tetris.report.data import shown_places
-from tetris.training.run_record import RunRecord, board, stages_of
+from tetris.training.run_folder import RunRecord, board, stages_of
 
 _WIDTH, _HEIGHT, _MARGIN = 150, 16, 4  # width of an interval's picture, in pixels
 

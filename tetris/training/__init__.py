@@ -1,7 +1,7 @@
 """Training: presets, curriculum, recipe, objective, the folder of a run. Joins `cem` and the games.
 
-The names below are imported when they are first used: the help of a command needs the presets alone, and no
-torch. Begin with `training.py`.
+The names below are imported when they are first used: other commands need the settings alone. Begin with
+`training.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from kernels.support.lazy import lazy_names
 if TYPE_CHECKING:
     from cem import Callback, Interrupted, StopRequest, TrainingResult
     from tetris.training.objective import LinesPerGame
-    from tetris.training.run_record import RunRecord, load_run
+    from tetris.training.run_folder import RunRecord, load_run
     from tetris.training.training import train
 
 __all__ = [
@@ -30,7 +30,7 @@ __getattr__ = lazy_names(
     {
         "cem": ("Callback", "Interrupted", "StopRequest", "TrainingResult"),
         "tetris.training.objective": ("LinesPerGame",),
-        "tetris.training.run_record": ("RunRecord", "load_run"),
+        "tetris.training.run_folder": ("RunRecord", "load_run"),
         "tetris.training.training": ("train",),
     },
 )

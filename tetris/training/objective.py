@@ -51,8 +51,8 @@ def piece_seed(seed: int) -> int:
 def unit_length(weights: Tensor) -> Tensor:
     """Return weight vectors, shape (population, features), scaled to length 1; a zero vector stays zero.
 
-    Squares are added in float64 as a tree, and NumPy takes the root on the CPU: IEEE operations in a fixed
-    order, so that every processor has the same bits. Torch's own follow the width of its vectors.
+    Squares are added in float64 as a tree, and NumPy takes the root on the CPU: the same bits on every
+    processor. The order of torch's own sums follows the width of its vectors.
     """
     total = weights.double().square()
     while (count := total.shape[1]) > 1:
@@ -161,17 +161,11 @@ class LinesPerGame:
         return self.play(unit_length(weights.to(real)), generation)[0]
 
     def play(self, players: Tensor, generation: int) -> tuple[Tensor, Tensor]:
-        """Play a generation. On a GPU it is queued: the results are tensors on the device.
-
-        Args:
-            players: Weight vectors of length 1, shape (players, features).
-            generation: Chooses the streams.
+        """Play a generation of weight vectors of length 1, shape (players, features), on its streams.
 
         Returns:
-            Fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3), int64.
-
-        Raises:
-            Exception: What ``check`` raises.
+            Fitness, shape (players,), float64, and lines, games and decisions, shape (players, 3), int64: on
+            a GPU tensors there, whose games are queued.
         """
         policy = Policy(players, self._features, self._lookahead)
         streams = replace(self.streams, first=generation * self.streams.count)
@@ -213,10 +207,8 @@ def run_objective(
         number, stage = recipe.stage_at(generation)
         players = unit_length(torch.cat([candidates, optimizer.averaged_mean.unsqueeze(0)]))
         rows = ranks.gather(ranks.run_collective(play, stop), len(players))
-        fitness, (lines, games, decisions) = (
-            rows[:, 0].contiguous().view(torch.float64),
-            rows[:, 1:].unbind(1),
-        )
+        fitness = rows[:, 0].contiguous().view(torch.float64)
+        lines, games, decisions = rows[:, 1:].unbind(1)
         metrics: dict[str, float | Tensor] = {
             "stage": number + 1,
             "board_width": stage.rules.width,

@@ -31,6 +31,7 @@ _COMMON: Mapping[str, Setting] = {
     "features": "dt_full",
     "generations": 0,
     "seed": 1,
+    "pieces_known": 1,
 }
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {

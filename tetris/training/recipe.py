@@ -1,10 +1,10 @@
-"""The settings of a training run: their sources, their precedence and their ranges."""
+"""The recipe of a training run: settings by their sources and precedence, and what follows from them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,10 @@ import torch
 
 from cem import describe_noise, parse_noise
 from cem.sampling import AUTO, BACKENDS
-from kernels.support.checks import check_integer
-from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
 from tetris import LinearController, Lookahead, Rules, feature_names
 from tetris.game.feature_sets import feature_label
 from tetris.game.rules import RULES
-from tetris.play.controller import MOST_BYTES
 from tetris.play.devices import ENGINES
 from tetris.play.splitting import LEAST_DECISIONS, MOST_STREAMS
 from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
@@ -31,77 +28,27 @@ from tetris.training.presets import (
     PRESETS,
     Setting,
 )
+from tetris.training.settings import Settings, check_settings
 
 FORMAT = "cem-tetris-run"
 VERSION = 1
 
-_LEAST = {
-    "generations": 0,
-    "population": 2,
-    "elites": 2,
-    "streams": 1,
-    "decisions": 1,
-    "seed": 0,
-    "score_decisions": 0,
-    "pieces_known": 1,
-}
-_MOST = {"decisions": 1 << 62, "seed": (1 << 64) - 1, "pieces_known": 2}
-_MOST_BOARDS = 1 << 26  # population x streams, all of them in memory at once
 _MOST_GENERATIONS = 1_000_000  # the cost of each is kept in a list
 _WITHOUT_EFFECT = ("preset", "device", "score_decisions")
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All settings of a run and of its scores; the content of ``config.json``.
-
-    Attributes:
-        preset: The preset of the settings that were not given.
-        board: The board the controller is for, as WIDTHxHEIGHT.
-        rule: When a game ends: one of `RULES`.
-        pieces: Piece source, as in `Rules`.
-        features: Feature set or feature names.
-        curriculum: Stages before the one on ``board``, as `parse_curriculum` reads them; may be empty.
-        generations: Generations on ``board``, after the curriculum; may be 0.
-        population: Candidates per generation.
-        elites: Number of elites.
-        noise: Noise schedule, as `cem.parse_noise` reads it.
-        averaging: ``mean_averaging`` of `cem.CrossEntropyMethod`, 0 to 1.
-        streams: Streams of games of each candidate.
-        decisions: Decisions on each stream in stages without their own number.
-        backend: The backend of `cem` that draws the candidates.
-        device: The engine that plays.
-        seed: Seed of candidates and pieces.
-        score_decisions: Decisions per controller in the final comparison; 0 leaves it out.
-        pieces_known: 1, the piece that falls, or 2, the next one, too; in training and in the comparison.
+class Recipe(Settings):
+    """The settings of a run, checked, and what follows from them.
 
     Raises:
         TypeError: If a value has the wrong type.
         ValueError: If a value or a combination of values is out of range.
     """
 
-    preset: str
-    board: str
-    rule: str
-    pieces: str
-    features: str
-    curriculum: str
-    generations: int
-    population: int
-    elites: int
-    noise: str
-    averaging: float
-    streams: int
-    decisions: int
-    backend: str
-    device: str
-    seed: int
-    score_decisions: int
-    pieces_known: int = 1
-
     def __post_init__(self) -> None:
         """Validate, and normalise texts."""
-        self._set(_checked(asdict(self)))
+        self._set(check_settings(asdict(self)))
         for name, known in (("rule", RULES), ("backend", BACKENDS), ("device", ENGINES)):
             if getattr(self, name) not in known:
                 raise unknown_name(name, getattr(self, name), known)
@@ -121,30 +68,26 @@ class Recipe:
             object.__setattr__(self, name, value)
 
     def _check_sizes(self) -> None:
-        total, boards = self.total_generations, self.population * self.streams
-        fewest = min((stage.decisions for stage in self.stages if stage.split), default=None)
-        splits = fewest is None or (fewest >= LEAST_DECISIONS and 2 <= self.streams <= MOST_STREAMS)
-        for fits, expected in (
-            (total, "at least one generation, got --generations 0 and no curriculum"),
-            (total <= _MOST_GENERATIONS, f"at most {_MOST_GENERATIONS:,} generations, got {total:,}"),
-            (
-                splits,
-                f"stages with split to have at least {LEAST_DECISIONS} decisions on 2 to {MOST_STREAMS} "
-                f"streams, got {fewest} on {self.streams} in the curriculum {self.curriculum}: give another "
-                "one, too",
-            ),
-            (
-                self.elites <= self.population,
-                f"elites to be at most the population of {self.population}, got {self.elites}",
-            ),
-            (
-                boards <= _MOST_BOARDS,
-                f"population x streams to be at most {_MOST_BOARDS:,}, "
-                f"got {self.population:,} x {self.streams:,}",
-            ),
-        ):
-            if not fits:
-                raise ValueError(f"expected {expected}")
+        total = self.total_generations
+        if not total:
+            raise ValueError("expected at least one generation, got --generations 0 and no curriculum")
+        if total > _MOST_GENERATIONS:
+            raise ValueError(f"expected at most {_MOST_GENERATIONS:,} generations, got {total:,}")
+        if self.elites > self.population:
+            population = f"the population of {self.population}"
+            raise ValueError(f"expected elites to be at most {population}, got {self.elites}")
+        fewest = min((stage.decisions for stage in self.stages if stage.split), default=LEAST_DECISIONS)
+        if self.splits and not (fewest >= LEAST_DECISIONS and 2 <= self.streams <= MOST_STREAMS):
+            raise ValueError(
+                f"expected stages with split to have at least {LEAST_DECISIONS} decisions on 2 to "
+                f"{MOST_STREAMS} streams, got {fewest} on {self.streams} in the curriculum "
+                f"{self.curriculum}: give another one, too"
+            )
+
+    @property
+    def splits(self) -> bool:
+        """Whether a stage has importance splitting."""
+        return any(stage.split for stage in self.stages)
 
     @property
     def rules(self) -> Rules:
@@ -217,7 +160,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     """
     given: dict[str, Any] = {}
     for layer in layers:
-        given |= _checked(layer)
+        given |= check_settings(layer)
     preset = given.get("preset", DEFAULT_PRESET)
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
@@ -246,35 +189,15 @@ def _changes(preset: str, device: str) -> dict[str, Setting]:
 def read_settings(path: Path) -> dict[str, Setting]:
     """Read a config file: some or all settings of a recipe."""
     try:
-        values = json.loads(read_bytes(path, MOST_BYTES).decode())
+        values = json.loads(path.read_bytes().decode())
         if not isinstance(values, dict):
             raise ValueError(f"expected an object with settings, got {type(values).__name__}")
         for name, wanted in (("format", FORMAT), ("version", VERSION)):
             if values.pop(name, wanted) != wanted:
                 raise ValueError(f"expected a config file of {name} {wanted}")
-        return _checked(values)
+        return check_settings(values)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
-
-
-def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a recipe by name; TypeError and ValueError name a wrong one."""
-    types = {field.name: field.type for field in fields(Recipe)}
-    checked = dict(settings)
-    for name, value in settings.items():
-        if name not in types:
-            raise unknown_name("setting", name, types)
-        if types[name] == "int":
-            checked[name] = check_integer(name, value, _LEAST[name], _MOST.get(name))
-        elif types[name] == "float":
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                raise TypeError(f"expected {name} to be a number, got {value!r}")
-            if not 0.0 <= value <= 1.0:
-                raise ValueError(f"expected {name} to be from 0 to 1, got {value}")
-            checked[name] = float(value)
-        elif not isinstance(value, str):
-            raise TypeError(f"expected {name} to be a text, got {value!r}")
-    return checked
 
 
 def _overlaid(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
 
 
 def _difference(name: str, own: tuple[str, ...], fast: Rollout, slow: Rollout) -> str:
-    """Return what differs from the twin in the same games on both engines, or nothing."""
+    """Return what differs from the twin in the same games on both engines; empty if nothing does."""
     for decision in range(DECISIONS):
         if found := _difference_in_values(name, own, slow, decision):
             return found

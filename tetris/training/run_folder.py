@@ -1,4 +1,4 @@
-"""The folder of a training run: its files, its creation, and its lock."""
+"""The folder of a training run: its files, its lock, and what is read from it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from kernels.support.files import check_own, flock, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import printable
+from tetris import LinearController
 from tetris.play.controller import FILE_NAME
 from tetris.training.recipe import Recipe, read_settings
 
@@ -64,7 +68,7 @@ class RunFolder:
             new: The recipe of a new run: the folder is made and the recipe written. None: an existing run.
 
         Raises:
-            OSError: If the folder or the recipe cannot be written; no folder without recipe is left behind.
+            OSError: If the folder or the recipe cannot be written.
             ValueError: If another process holds the lock, or the folder of a new run is not empty.
         """
         if new is not None:
@@ -74,7 +78,7 @@ class RunFolder:
             self._lock(descriptor)
             if new is not None:
                 self.check_free()
-                self._write_recipe(new)
+                write_text(self.config, json.dumps(new.to_dict(), indent=2) + "\n")
             yield
         finally:
             os.close(descriptor)
@@ -88,14 +92,6 @@ class RunFolder:
         if not locked:
             warning = "is on a file system without locks: keep a second process from training there"
             print(f"note: {printable(self.path)} {warning}", file=sys.stderr)
-
-    def _write_recipe(self, recipe: Recipe) -> None:
-        try:
-            write_text(self.config, json.dumps(recipe.to_dict(), indent=2) + "\n")
-        except OSError:
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
-            raise
 
     def in_use(self) -> bool:
         """Return whether another process holds the lock: a run that goes on."""
@@ -116,3 +112,172 @@ def new_folder(out: Path | None, seed: int) -> RunFolder:
     name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
     numbered = (RUNS / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
     return RunFolder(next(path for path in numbered if not path.exists()))
+
+
+Metrics = dict[str, Any]
+"""A line of ``metrics.jsonl``."""
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The content of the folder of a run.
+
+    Attributes:
+        name: Label of the run.
+        recipe: Its recipe.
+        metrics: A record per generation, at least one.
+        controller: The learned controller, with its provenance.
+        starts: Hardware, commit and command of each start; see `tetris.training.provenance`.
+    """
+
+    name: str
+    recipe: Recipe
+    metrics: list[Metrics]
+    controller: LinearController
+    starts: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def scores(self) -> list[dict[str, Any]]:
+        """Played scores, as `Measurement.to_dict` returns them; empty before the end of training."""
+        return list(self.controller.provenance.get("score") or [])
+
+    @property
+    def estimates(self) -> list[dict[str, Any]]:
+        """Estimated scores, as `Estimate.to_dict` returns them; may be empty."""
+        return list(self.controller.provenance.get("estimates") or [])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of what computed."""
+        return dict(self.controller.provenance.get("versions") or {})
+
+    @property
+    def generations(self) -> int:
+        """The number of generations so far."""
+        return len(self.metrics)
+
+    @property
+    def decisions(self) -> int:
+        """The decisions of all generations so far."""
+        return sum(record["decisions"] for record in self.metrics)
+
+    @property
+    def lines(self) -> int:
+        """The lines that all candidates removed so far."""
+        return sum(record["lines"] for record in self.metrics)
+
+    @property
+    def seconds(self) -> float:
+        """The wall time of all generations so far, in seconds."""
+        return float(self.metrics[-1]["elapsed_s"])
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features, in the order of the weights."""
+        return self.controller.names_on(self.controller.rules)
+
+    @property
+    def spread(self) -> list[float]:
+        """The last standard deviation of every weight."""
+        return list(self.metrics[-1]["std"])
+
+    def __repr__(self) -> str:
+        """Return the run in a line: not its generations."""
+        what = f"{self.recipe.title}, on {self.controller.rules.board}, {self.generations} generations"
+        return f"<RunRecord {printable(self.name)}: {printable(what)}>"
+
+
+def board(record: Metrics) -> str:
+    """Return the board of a generation."""
+    return f"{record['board_width']}x{record['board_height']}"
+
+
+def stages_of(metrics: Sequence[Metrics]) -> list[tuple[str, int, int]]:
+    """Return the stages that were played: board, first and last generation."""
+    stages = []
+    for (_, name), group in groupby(metrics, lambda record: (record["stage"], board(record))):
+        played = [record["generation"] for record in group]
+        stages.append((name, played[0], played[-1]))
+    return stages
+
+
+def load_run(path: str | os.PathLike[str]) -> RunRecord:
+    """Read the folder of a run, finished or in progress.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If it is no run, has no generation, or a file is damaged; the message names it.
+    """
+    folder = RunFolder(Path(path))
+    recipe, metrics = folder.recipe(), read_metrics(folder.metrics)
+    if not metrics:
+        raise ValueError(f"expected a run of at least one generation in {path}, found none over yet")
+    controller = LinearController.load(folder.controller)
+    if {len(record[name]) for record in metrics for name in ("mean", "std")} != {len(controller.weights)}:
+        raise ValueError(f"{folder.metrics}: expected {len(controller.weights)} numbers of mean and std")
+    try:
+        for kind, count in (("score", "games"), ("estimates", "estimates")):
+            for score in controller.provenance.get(kind) or ():
+                _check({"pieces_known": 1, **score}, {**_SCORE, count: "number"})
+                if "measured" in score:  # of the package
+                    _check(score["measured"], dict.fromkeys(("machine", "date", "commit"), "text"))
+        dict(controller.provenance.get("versions") or {})
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{folder.controller}: damaged provenance: {error}") from error
+    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, _read_lines(folder.starts, {}))
+
+
+def read_metrics(path: Path) -> list[Metrics]:
+    """Read a metrics file."""
+    return _read_lines(path, _METRICS)
+
+
+def _read_lines(path: Path, schema: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Read the objects of a file, one a line; an incomplete last line, of a run in progress, is left out."""
+    records: list[dict[str, Any]] = []
+    try:
+        content = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        for line in content.split("\n")[:-1]:
+            record = json.loads(line)
+            _check(record, schema)
+            records.append(record)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: line {len(records) + 1}: {error}") from error
+    return records
+
+
+_GREATEST = 1e300
+_COUNTS = ("generation", "stage", "board_width", "board_height", "seconds", "elapsed_s", "lines", "decisions")
+_FITNESS = ("generation_best", "elite_mean", "elite_threshold", "std_mean", "learned_mean_fitness")
+_METRICS = {
+    **dict.fromkeys(_COUNTS, "number"),
+    **dict.fromkeys(_FITNESS, "figure"),
+    **dict.fromkeys(("mean", "std"), "numbers"),
+}
+_SCORE = {
+    **dict.fromkeys(("controller", "board", "rule", "pieces"), "text"),
+    **dict.fromkeys(("decisions", "pieces_known"), "number"),
+    **{"lines_per_game": "figure", "ci95": "interval"},
+}
+
+
+def _check(record: Any, schema: Mapping[str, str]) -> None:
+    if not isinstance(record, dict):
+        raise ValueError(f"expected an object, got {record!r}")
+    for name, kind in schema.items():
+        if name not in record or not _is_a(kind, record[name]):
+            raise ValueError(f"expected another {name}, got {record.get(name)!r}")
+
+
+def _is_a(kind: str, value: Any) -> bool:
+    if kind == "text":
+        return isinstance(value, str)
+    if kind == "numbers":
+        return isinstance(value, list) and all(_is_a("number", each) for each in value)
+    if kind == "interval":
+        low, high = value if isinstance(value, list) and len(value) == 2 else (None, None)
+        return _is_a("number", low) and _is_a("figure", high)
+    if kind == "figure" and value is None:
+        return True
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < _GREATEST  # no NaN and no infinity

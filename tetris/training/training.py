@@ -95,10 +95,9 @@ def prepare_engine(recipe: Recipe) -> None:
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
-    splits = any(stage.split for stage in recipe.stages)
     cuda = recipe.device == "cuda"
     needed = native.libraries(names, recipe.lookahead, cuda=cuda) if recipe.device in NATIVE else []
-    needed += [native.resampling_extension()] if cuda and splits else []
+    needed += [native.resampling_extension()] if cuda and recipe.splits else []
     if recipe.backend != "torch":
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         needed += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
@@ -108,7 +107,7 @@ def prepare_engine(recipe: Recipe) -> None:
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
-    if cuda and splits:
+    if cuda and recipe.splits:
         native.resampling_operators()
 
 
@@ -189,11 +188,9 @@ class Training(Callback):
     def controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController:
-        """Return the learned controller with its provenance.
+        """Return the learned controller of an optimizer state, the current one by default.
 
-        Args:
-            state: The optimizer state that ``trainer.elapsed_s`` belongs to; None: the current one.
-            scores: Scores and estimates of it and of published controllers, as plain values.
+        Its provenance holds scores and estimates of it and of published controllers, as plain values.
         """
         recipe = self.recipe
         state = self.optimizer.state_dict() if state is None else state

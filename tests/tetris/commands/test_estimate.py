@@ -12,7 +12,7 @@ import pytest
 
 from tetris import Rules, published
 from tetris.evaluation import DEFAULT_SEED
-from tetris.evaluation.estimates import METHOD, Estimate, student_t
+from tetris.evaluation.estimates import METHOD, Estimate
 from tetris.evaluation.scores import Trial
 
 Script = Callable[..., Any]
@@ -42,20 +42,6 @@ def test_an_estimate_is_what_long_play_comes_to(script: Script) -> None:
     assert 0.9 * low < 1.34e6 < 1.1 * high
 
 
-def test_the_table_says_what_it_holds_for(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    def estimated(trial: Trial, enough: object, streams: int) -> Estimate:
-        return Estimate(trial, streams, (1e-8,) * 16, 1000, 1.0)
-
-    monkeypatch.setattr("tetris.evaluation.estimates.estimate", estimated)
-    monkeypatch.setattr("tetris.evaluation.estimates.check_rarely_loses", lambda *arguments: None)
-    arguments = ("DT-20", "--pieces", "bag", "--rule", "clear-on-overflow", "--device", "cpu", *FEW)
-    title, header, _, row = script("estimate_tetris", *arguments).out.splitlines()
-    assert title == "board 10x20, clear-on-overflow rule, pieces bag (seed 12345), engine cpu"
-    assert header.split("  ")[0] == "controller"
-    assert row.startswith("dt20 ")
-    assert " 16 " in row
-
-
 def test_the_same_seed_gives_the_same_estimate_and_another_batch_goes_on(script: Script) -> None:
     def run(*arguments: object) -> Any:
         return json.loads(script("estimate_tetris", "dt20", *HIGH, *FEW[:2], *arguments, "--json").out)[0]
@@ -79,11 +65,6 @@ def test_what_may_never_end_has_no_upper_bound() -> None:
     low, high = estimate(*[0.0] * 15, 1e-8).ci95
     assert 0 < low < 0.4 / 1e-9
     assert high is None
-
-
-@pytest.mark.parametrize(("degrees", "quantile"), [(15, 2.1314), (1000, 1.9623)])
-def test_quantiles_are_those_of_the_tables(degrees: int, quantile: float) -> None:
-    assert student_t(degrees) == pytest.approx(quantile, abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,8 @@ import torch
 from sample_runs import TINY, metrics_of
 
 from tetris import LinearController, Rules
+from tetris.commands import training_run
+from tetris.training.run_folder import RunFolder
 
 Script = Callable[..., Any]
 
@@ -186,19 +187,6 @@ def test_folder_with_a_run_is_refused(script: Script, tmp_path: Path) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
 
 
-def test_full_disk_at_the_start_leaves_nothing(
-    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    ended = script("train_tetris", *TINY, "--out", tmp_path / "a")
-    assert ended.status == 2
-    assert ended.err == f"train_tetris.py: error: {tmp_path / 'a' / 'config.json'}: No space left on device\n"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,3 +201,39 @@ def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
     assert (again.status, again.err) == (0, "")
     _train(script, tmp_path / "b", *known[2:], "--seed", 2)
     assert metrics_of(tmp_path / "a") != metrics_of(tmp_path / "b")
+
+
+def test_while_a_run_goes_on_its_report_is_written_now_and_then(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _train(script, tmp_path / "a")
+    page = tmp_path / "a" / "report.html"
+    page.unlink()
+    now = 0.0
+    monkeypatch.setattr(training_run, "time", SimpleNamespace(monotonic=lambda: now))
+    live = training_run.LiveReport(RunFolder(tmp_path / "a"))
+    now = training_run.LIVE_SECONDS - 1
+    live.on_checkpoint(1, {})
+    assert not page.exists()
+    now += 1
+    live.on_checkpoint(2, {})
+    assert "location.reload" in page.read_text(encoding="utf-8")
+    # A defect of the page does not end the run.
+    monkeypatch.setattr(training_run, "write_report", lambda *_, **__: 1 / 0)
+    now += training_run.LIVE_SECONDS
+    live.on_checkpoint(3, {})
+
+
+def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise KeyError("lines")
+
+    monkeypatch.setattr(training_run, "write_report", broken)
+    ended = _train(script, tmp_path / "a", "--score-decisions", 64)
+    line, *_ = (line for line in ended.err.splitlines() if line.startswith("note: no "))
+    assert line.startswith(f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'; to try again: ")
+    assert line.endswith(f"report_tetris.py {tmp_path / 'a'}")
+    assert LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
+    assert not (tmp_path / "a" / "report.html").exists()

@@ -15,7 +15,7 @@ from sample_runs import make_run
 
 from tetris.report.data import MOST_POINTS, shown_places
 from tetris.report.page import report_page
-from tetris.training.run_record import RunRecord, load_run
+from tetris.training.run_folder import RunRecord, load_run
 
 MOST_BYTES = 1_500_000
 

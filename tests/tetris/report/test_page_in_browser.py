@@ -13,7 +13,7 @@ from sample_runs import make_run
 
 from tetris.report.page import write_report
 from tetris.report.server import ReportServer
-from tetris.training.run_record import load_run
+from tetris.training.run_folder import load_run
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,9 @@ import torch
 
 from kernels.loader import CompilerMissingError
 from tetris import Rules
-from tetris.commands.solve import _MOST_GAMES
 from tetris.game.decisions import after_states
 from tetris.game.piece_stream import PieceStream
 from tetris.solver import Solution, solve
-from tetris.solver.solution import MOST_GAMES
 
 Script = Callable[..., Any]
 
@@ -197,4 +195,3 @@ def test_the_command_refuses_in_one_line(script: Script) -> None:
     refused = script("solve_tetris", "--board", "10x20", "--device", "cpu")
     assert (refused.status, refused.err.count("\n")) == (2, 1)
     assert "at most 32 cells" in refused.err
-    assert _MOST_GAMES == MOST_GAMES

@@ -15,7 +15,7 @@ import torch
 from tetris import Rules
 from tetris.play.splitting import BURN_IN
 from tetris.training.curriculum import Stage, cut_to_board, parse_curriculum
-from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS, PYTHON_PRESETS
+from tetris.training.presets import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 
 
@@ -35,10 +35,6 @@ def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) 
     recipe = make_recipe(device, {"preset": preset, "device": device})
     assert (recipe.preset, recipe.device, recipe.backend) == (preset, device, backend)
     assert recipe.total_generations >= 10
-
-
-def test_a_backend_that_is_given_draws() -> None:
-    assert make_recipe("cuda", {"backend": "torch"}).backend == "torch"
 
 
 @pytest.mark.parametrize("preset", CUDA_PRESETS)
@@ -70,12 +66,6 @@ def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch)
     assert make_recipe("cuda", {"streams": 7}).streams == 7
     small.multi_processor_count = 20
     assert make_recipe("cuda").streams == 128  # fewer tell little apart
-
-
-def test_quick_preset_is_cut_down_for_the_python_engine() -> None:
-    recipe = asdict(make_recipe("python"))
-    assert PYTHON_PRESETS["quick"].items() <= recipe.items()
-    assert not PYTHON_PRESETS["quick"].items() <= asdict(make_recipe("cpu")).items()
 
 
 def test_later_layer_beats_earlier_beats_preset() -> None:
@@ -158,6 +148,8 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"preset": "quik"}, "quick, standard, record; got 'quik'; did you mean 'quick'"),
         ({"popluation": 3}, "got 'popluation'; did you mean 'population'"),
         ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
+        ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
+        ({"population": "20"}, "population to be an int, got '20'"),
         ({"population": 1}, "population >= 2, got 1"),
         ({"population": 5, "elites": 6}, "elites to be at most the population of 5, got 6"),
         ({"noise": "hyperbolic"}, "expected noise with all its numbers"),
@@ -167,30 +159,13 @@ def test_curriculum_that_is_none(text: str) -> None:
             "stages with split to have at least 213 decisions on 2 to 8192 streams, got 212 on 16",
         ),
         (
-            {"population": 10**6, "streams": 10**6, "curriculum": "10x10:2"},
-            "population x streams to be at most",
-        ),
-        (
             {"features": "bdu", "board": "8x20", "curriculum": "10x10:2"},
             "boards of one width for the features bdu, got 8x20 and 10x10",
         ),
     ],
 )
-def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_recipe("cpu", settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"population": "20"}, "population to be an int, got '20'"),
-        ({"population": True}, "population to be an int, got True"),
-        ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
-    ],
-)
-def test_settings_of_a_wrong_type(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError, match=message):
+def test_settings_that_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         make_recipe("cpu", settings)
 
 
@@ -198,7 +173,6 @@ def test_settings_of_a_wrong_type(settings: dict[str, Any], message: str) -> Non
     ("text", "message"),
     [
         ("[]", "expected an object with settings, got list"),
-        ("{", "config.json: Expecting"),
         ('{"format": "cem-checkpoint"}', "of format cem-tetris-run"),
         ("[" * 100_000, "config.json: "),
     ],

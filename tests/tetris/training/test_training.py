@@ -114,31 +114,32 @@ class _NothingRead(TorchDispatchMode):
         return function(*arguments, **(options or {}))
 
 
-def _evaluate_on(device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[
+                pytest.mark.cuda,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+            ],
+        ),
+    ],
+)
+def test_objective_reads_nothing_of_what_was_played(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
     counts = torch.tensor([[12, 7, 0, 0], [3, 0, 5, 0], [9, 9, 9, 9]], device=device)
     monkeypatch.setattr("tetris.training.objective.rollout", lambda *_, **__: RolloutResult(*counts))
-    objective = run_objective(_recipe(), _training_run(folder, _recipe()).optimizer, StopRequest().check)
+    objective = run_objective(_recipe(), _training_run(tmp_path, _recipe()).optimizer, StopRequest().check)
     candidates = torch.ones(3, 2)
     with _NothingRead():
         evaluation = objective(candidates, 0)
     assert evaluation.fitness.device.type == device
     assert evaluation.fitness.tolist() == [4.0, 14.0, 0.0]
-    return [
-        evaluation.metrics[name].item()  # type: ignore[union-attr]
-        for name in ("learned_mean_fitness", "lines", "games", "decisions")
-    ]
-
-
-def test_objective_reads_nothing_of_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _evaluate_on("cpu", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_objective_leaves_on_the_gpu_what_was_played_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert _evaluate_on("cuda", tmp_path, monkeypatch) == [0.0, 19, 8, 36]
+    metrics = [evaluation.metrics[name] for name in ("learned_mean_fitness", "lines", "games", "decisions")]
+    assert [float(each) for each in metrics] == [0.0, 19, 8, 36]
 
 
 @pytest.mark.parametrize("deferred", [False, True])
@@ -233,14 +234,6 @@ def test_lines_per_game_is_maximized_on_other_pieces_in_every_generation(
     assert found[0].fun > 0
     assert found[0].mean.tolist() == found[1].mean.tolist()
     assert seen == [0, 1, 2] * 2
-
-
-def test_lines_per_game_resumes_at_the_pieces_of_the_generation(tmp_path: Path) -> None:
-    objective = LinesPerGame("holes,max_height", Rules(5, 6), streams=4, decisions=40, device="python")
-    whole = maximize(objective, torch.zeros(2), 1.0, budget=80, seed=2)
-    for budget in (40, 80):
-        resumed = maximize(objective, torch.zeros(2), 1.0, budget=budget, seed=2, checkpoint=tmp_path)
-    assert resumed.mean.tolist() == whole.mean.tolist()
 
 
 def test_lines_per_game_refuses_candidates_of_another_shape() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,45 +51,15 @@ def test_a_damaged_line_of_the_metrics_is_named(tmp_path: Path, line: str, messa
         load_run(path)
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("runs") / "mine")
-
-
-@pytest.mark.parametrize("name", ["report.html", "checkpoints", "checkpoints/x.json"])
-def test_a_link_in_a_run_is_neither_read_nor_written_through(
-    script: Script, sound: Path, tmp_path: Path, name: str
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(sound, run)
-    if (run / name).exists():
-        (run / name).rename(tmp_path / "mine")
-    (run / name).symlink_to(tmp_path / "mine")
-    before = _content(tmp_path)
+def test_a_link_in_a_run_is_neither_read_nor_written_through(script: Script, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (tmp_path / "mine").write_text("mine")
+    (run / "report.html").symlink_to(tmp_path / "mine")
     for command in (("train_tetris", "--resume"), ("report_tetris",), ("report_tetris", "--serve")):
         ended = script(*command, run)
         assert (ended.status, ended.err.count("\n")) == (2, 1)
-        assert f"{run / name}: expected a file of its own, got a link" in ended.err
-    assert _content(tmp_path) == before
-
-
-def test_a_run_whose_controller_is_a_link_is_not_played(script: Script, sound: Path, tmp_path: Path) -> None:
-    (tmp_path / "controller.json").symlink_to(sound / "controller.json")
-    ended = script("evaluate_tetris", tmp_path)
-    assert (ended.status, ended.err.count("\n")) == (2, 1)
-    assert "controller.json: expected a file of its own, got a link" in ended.err
-
-
-def test_a_pipe_in_a_run_is_refused_and_not_waited_for(script: Script, sound: Path, tmp_path: Path) -> None:
-    shutil.copytree(sound, tmp_path / "run")
-    os.mkfifo(tmp_path / "run" / "report.html")
-    ended = script("train_tetris", "--resume", tmp_path / "run")
-    assert (ended.status, ended.err.count("\n")) == (2, 1)
-    assert "report.html: expected a file of its own, got a pipe, socket or device" in ended.err
-
-
-def _content(folder: Path) -> dict[Path, bytes]:
-    return {each: each.read_bytes() for each in sorted(folder.rglob("*")) if each.is_file()}
+        assert f"{run / 'report.html'}: expected a file of its own, got a link" in ended.err
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_a_record_tells_command_and_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
