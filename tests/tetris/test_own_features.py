@@ -90,28 +90,12 @@ def test_a_name_that_is_taken_or_none_is_refused(name: str) -> None:
         feature(function_of(name, 0))
 
 
-def test_what_a_comment_holds_is_no_feature(header: Path) -> None:
-    names = run_header(header)
-    comment = "/* as it was before:\nTETRIS_FEATURE(Gone) { return 0; }\n*/\n// no /* here\n"
-    other = header.with_name("commented.h")
-    other.write_text(f"{comment}/* edge */ TETRIS_FEATURE(Zero) {{ return 0; }}")
-    feature(function_of("zero", 0))
-    assert feature_header(other) == ("zero",)
-    assert "zero" not in names
-
-
 @pytest.mark.parametrize("value", [0.5, 4_096])
 def test_a_twin_gives_what_the_engines_can_multiply(header: Path, value: float) -> None:
     run_header(header)
     feature(function_of("empty_columns", value))
     with pytest.raises(ValueError, match="feature empty_columns: expected a whole number of at most 4095"):
         Rollout(Policy([1.0], "empty_columns"), Streams(Rules(4, 4)), "python").advance(1)
-
-
-def test_a_name_that_is_not_in_pascal_case_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.h").write_text("TETRIS_FEATURE(EmptyD1) { return 0; }")
-    with pytest.raises(ValueError, match="expected a name such as EmptyColumns, in PascalCase, got EmptyD1"):
-        feature_header(tmp_path / "mine.h")
 
 
 def test_a_controller_has_few_features_of_a_header(tmp_path: Path) -> None:

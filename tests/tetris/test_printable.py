@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sample_runs import make_run, measurements
+from sample_runs import measurements
 
 from kernels.support import printable
 from kernels.support.progress import progress
@@ -23,10 +22,6 @@ from tetris.evaluation.text_table import score_table
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.record.replay import Replay
-from tetris.report.figures import new_figure
-from tetris.report.learning_curve import draw_runs
-from tetris.report.page import write_report
-from tetris.training.run_folder import load_run
 from tetris.view.game_view import scene_kinds, scenes
 from tetris.view.screen import screen
 
@@ -83,28 +78,6 @@ def test_labels_of_progress_are_text(
     assert "</script>" in error
     assert not CONTROL.search(error)
     assert [line.rpartition(": ")[2] for line in error.splitlines()] == ["0% after 00:00", "50% after 00:00"]
-
-
-def test_a_report_holds_names_as_text(tmp_path: Path) -> None:
-    run = replace(load_run(make_run(tmp_path / "run")), name=HOSTILE)
-    scored = [{**each, "controller": HOSTILE, "board": HOSTILE, "pieces": HOSTILE} for each in run.scores]
-    run.controller.provenance["score"].extend(scored)  # type: ignore[attr-defined]
-    for runs in ([run], [run, run]):
-        write_report(tmp_path / "report.html", runs)
-        page = (tmp_path / "report.html").read_text(encoding="utf-8")
-        assert not CONTROL.search(page)
-        assert "<b>" not in page
-        data = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', page, re.DOTALL)
-        assert data is not None
-        assert json.loads(data[1])["runs"][0]["name"].startswith(HOSTILE)
-
-
-def test_a_picture_holds_names_as_text(tmp_path: Path) -> None:
-    if new_figure(1.0, 1.0) is None:
-        pytest.skip("needs matplotlib")
-    run = replace(load_run(make_run(tmp_path / "run")), name=HOSTILE)
-    draw_runs([run, replace(run, name="$x_{")], tmp_path / "curves.svg", "decisions")
-    assert (tmp_path / "curves.svg").stat().st_size > 0
 
 
 def test_a_replay_of_a_hostile_name_is_watched(tmp_path: Path, script: Callable[..., Any]) -> None:

@@ -70,12 +70,6 @@ def _printing(stdout: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_full_disk_under_stdout_is_one_line_and_status_2() -> None:
-    ended = _printing("> /dev/full")
-    assert (ended.returncode, ended.stderr) == (2, "-c: error: No space left on device\n")
-
-
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
